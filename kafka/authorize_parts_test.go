@@ -113,6 +113,37 @@ func TestRightsThatAreTakenAwayEndFetchSessions(t *testing.T) {
 	require.Equal(t, int64(-1), got.Topics[0].Partitions[0].HighWatermark)
 }
 
+// Sessions remember the names of topics that are gone. Whether such a topic was deleted, and created
+// again, is told to those who may read it.
+func TestSessionsHideThatTopicsAreGone(t *testing.T) {
+	may := rights(acl.Topic, "orders", acl.Read)
+	s, addr := authorized(t, may, rights(acl.Group, "g", acl.Read))
+	require.NoError(t, s.cluster.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 1}))
+	id, _ := s.cluster.TopicID("orders")
+	c, sharing := dial(t, addr), newSharer(t, addr, "AAAAAAAAAAAAAAAAAAAAAA", id)
+	require.Zero(t, sharing.fetch(nil).ErrorCode)
+	begin := want(13, "", 0)
+	begin.Topics[0].TopicID = id
+	session, epoch := c.fetch(inSession(begin, 0, 0)).SessionID, int32(0)
+	require.NotZero(t, session)
+	codes := func() (of [2]Code) {
+		epoch++
+		of[0] = Code(c.fetch(inSession(want(13, ""), session, epoch)).Topics[0].Partitions[0].ErrorCode)
+		of[1] = Code(sharing.fetch(nil).Topics[0].Partitions[0].ErrorCode)
+		return of
+	}
+	hidden := [2]Code{TopicAuthorizationFailed, TopicAuthorizationFailed}
+	_, err := s.cluster.DeleteACLs(t.Context(), acl.Exactly(may))
+	require.NoError(t, err)
+	require.Equal(t, hidden, codes())
+	require.NoError(t, s.cluster.DeleteTopic(t.Context(), "orders"))
+	require.Equal(t, hidden, codes())
+	require.NoError(t, s.cluster.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 1}))
+	require.Equal(t, hidden, codes())
+	require.NoError(t, s.cluster.CreateACLs(t.Context(), may))
+	require.Equal(t, [2]Code{InconsistentTopicID, UnknownTopicID}, codes())
+}
+
 // A client that says to be a follower needs ClusterAction, and nothing else.
 func TestFollowersNeedClusterAction(t *testing.T) {
 	s, addr := authorized(t, rights(acl.Topic, "orders", acl.Read))

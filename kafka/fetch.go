@@ -145,14 +145,9 @@ func (c *call) planFetch(req *kmsg.FetchRequest) (*fetching, Code) {
 		a.HighWatermark, a.LastStableOffset, a.LogStartOffset = -1, -1, -1
 		tp := p.tp
 		if c.version >= 13 {
-			name, ok := c.s.cluster.TopicName(p.id)
-			if !ok {
-				a.ErrorCode, f.ready = int16(c.goneTopic(p)), true
-				continue
-			}
-			tp.Topic = name
+			tp.Topic, _ = c.s.cluster.TopicName(p.id)
 		}
-		if code := c.mayRead(tp.Topic, replicaOf(req)); code != 0 {
+		if code := c.mayFetch(p, tp.Topic, replicaOf(req)); code != 0 {
 			a.ErrorCode, f.ready = int16(code), true
 			continue
 		}
@@ -175,11 +170,19 @@ func (c *call) planFetch(req *kmsg.FetchRequest) (*fetching, Code) {
 	return f, 0
 }
 
-// goneTopic is the error for a topic whose id is not known. A session remembers the name: then the
-// topic is gone, or another one has its name. Kafka: FetchSession, ReplicaManager.readFromLog.
-func (c *call) goneTopic(p *fetchPart) Code {
+// mayFetch returns 0 if the client may read p, whose topic is called name; "" from version 13 on:
+// there is none of that id. A session remembers the name: then the topic is gone, or another one has
+// its name, which is told to those who might read it. Kafka: KafkaApis.handleFetchRequest,
+// FetchSession, ReplicaManager.readFromLog.
+func (c *call) mayFetch(p *fetchPart, name string, replica int32) Code {
+	if name != "" || c.version < 13 {
+		return c.mayRead(name, replica)
+	}
 	if p.name == "" {
 		return UnknownTopicID
+	}
+	if code := c.mayRead(p.name, replica); code != 0 {
+		return code
 	}
 	if _, ok := c.s.cluster.TopicID(p.name); ok {
 		return InconsistentTopicID

@@ -147,7 +147,7 @@ func (f *shareAnswer) fetch(req *kmsg.ShareFetchRequest, parts []sharePart) erro
 		c.charged -= n
 	}
 	for _, p := range parts {
-		tp, err := c.sharePartition(p)
+		tp, err := f.partition(p)
 		if err != nil {
 			a := f.answer(p)
 			a.ErrorCode, a.ErrorMessage = c.shareCode(err), errorMessage(err)
@@ -184,6 +184,23 @@ func (f *shareAnswer) fetch(req *kmsg.ShareFetchRequest, parts []sharePart) erro
 	c.conn.broker.shares.turn(f.key, served)
 	return nil
 }
+
+// partition is sharePartition of one in the session, which remembers names: that a topic is gone is
+// told to those who might read it. Kafka: CachedSharePartition, KafkaApis.handleShareFetchRequest.
+func (f *shareAnswer) partition(p sharePart) (share.TopicPartition, error) {
+	tp, err := f.c.sharePartition(p)
+	if errors.Is(err, errNoShareTopic) {
+		if name := f.c.conn.broker.shares.nameOf(f.key, p.id); name != "" && !f.c.allows(acl.Read, acl.Topic, name) {
+			err = errShareNotReadable
+		}
+	}
+	return tp, err
+}
+
+var (
+	errNoShareTopic     = noText(UnknownTopicID)
+	errShareNotReadable = refuse(TopicAuthorizationFailed, *authorizationText(TopicAuthorizationFailed))
+)
 
 // appendAcquired appends a range of acquired records, in parts of size offsets; below 1: as it is.
 func appendAcquired(to []kmsg.ShareFetchResponseTopicPartitionAcquiredRecord, d share.Delivery, size int64) []kmsg.ShareFetchResponseTopicPartitionAcquiredRecord {
@@ -234,10 +251,10 @@ func (c *call) addShareEndpoint(id int32, add func(endpoint)) {
 func (c *call) sharePartition(p sharePart) (share.TopicPartition, error) {
 	name, ok := c.s.cluster.TopicName(p.id)
 	if !ok {
-		return share.TopicPartition{}, noText(UnknownTopicID)
+		return share.TopicPartition{}, errNoShareTopic
 	}
 	if !c.allows(acl.Read, acl.Topic, name) {
-		return share.TopicPartition{}, refuse(TopicAuthorizationFailed, *authorizationText(TopicAuthorizationFailed))
+		return share.TopicPartition{}, errShareNotReadable
 	}
 	tp := share.TopicPartition{TopicPartition: record.TopicPartition{Topic: name, Partition: p.number}, TopicID: p.id}
 	switch leader, _, err := c.s.cluster.LeaderOfTopic(tp.TopicPartition, p.id); {

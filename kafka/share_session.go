@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -37,6 +38,7 @@ type shareSession struct {
 	conn  *conn
 	epoch int32 // of the next request
 	parts []sharePart
+	names map[[16]byte]string // of the topics of parts, as far as there was a topic when they were named
 }
 
 // shareSessions are those of a broker. The zero shareSessions has none.
@@ -55,8 +57,12 @@ type sharePlan struct {
 // SharePartitionManager.newContext.
 func (s *shareSessions) fetch(c *conn, key shareSessionKey, req *kmsg.ShareFetchRequest) (plan sharePlan, code Code) {
 	var named []sharePart
+	names := map[[16]byte]string{}
 	acks := false
 	for _, t := range req.Topics {
+		if name, ok := c.s.cluster.TopicName(t.TopicID); ok {
+			names[t.TopicID] = name
+		}
 		for _, p := range t.Partitions {
 			named = append(named, sharePart{t.TopicID, p.Partition})
 			acks = acks || len(p.AcknowledgementBatches) > 0
@@ -72,7 +78,7 @@ func (s *shareSessions) fetch(c *conn, key shareSessionKey, req *kmsg.ShareFetch
 		if session == nil && len(s.sessions) >= maxShareSessions {
 			return plan, ShareSessionLimitReached
 		}
-		session = &shareSession{key: key, conn: c, epoch: 1}
+		session = &shareSession{key: key, conn: c, epoch: 1, names: names}
 		session.update(named, nil)
 		if s.sessions == nil {
 			s.sessions = map[shareSessionKey]*shareSession{}
@@ -88,6 +94,7 @@ func (s *shareSessions) fetch(c *conn, key shareSessionKey, req *kmsg.ShareFetch
 		return plan, InvalidShareSessionEpoch
 	}
 	session.conn, session.epoch = c, nextEpoch(session.epoch)
+	maps.Copy(session.names, names)
 	session.update(named, req.ForgottenTopicsData)
 	return sharePlan{parts: slices.Clone(session.parts)}, 0
 }
@@ -132,7 +139,23 @@ func (s *shareSession) update(named []sharePart, forgotten []kmsg.ShareFetchRequ
 	}
 	if len(gone) > 0 {
 		s.parts = slices.DeleteFunc(s.parts, func(p sharePart) bool { return gone[p] })
+		kept := make(map[[16]byte]bool, len(s.names))
+		for _, p := range s.parts {
+			kept[p.id] = true
+		}
+		maps.DeleteFunc(s.names, func(id [16]byte, _ string) bool { return !kept[id] })
 	}
+}
+
+// nameOf returns the name that a topic had when a member asked for it in its session; "": there was
+// none.
+func (s *shareSessions) nameOf(key shareSessionKey, id [16]byte) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if session := s.sessions[key]; session != nil {
+		return session.names[id]
+	}
+	return ""
 }
 
 // turn has partitions that had records come last next time.
