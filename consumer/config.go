@@ -109,7 +109,8 @@ type Config struct {
 	// Topics are the topics subscribed to; Subscribe changes them.
 	Topics []string
 	// TopicPattern subscribes to all topics whose whole name it matches, but for internal ones;
-	// those that come later join by themselves.
+	// those that come later join by themselves. With ProtocolConsumer the coordinator matches, and
+	// takes no very large one: see group.ConsumerHeartbeatRequest.
 	TopicPattern *regexp.Regexp
 	// AllowUnknownTopics says that topics may come later. Without it a topic that does not exist is
 	// an error of New.

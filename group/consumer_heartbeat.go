@@ -29,15 +29,15 @@ func (c *Coordinator) ConsumerHeartbeat(ctx context.Context, r ConsumerHeartbeat
 		return ConsumerHeartbeatResponse{}, err
 	}
 	q := question{group: r.Group, absent: ErrGroupNotFound}
-	event := func(t machine.Ticket) kinds.Event {
-		return modern.EventHeartbeat{ConsumerHeartbeatRequest: &r, Topics: topics, To: t}
-	}
-	var v any
+	ask := c.existing
 	if r.MemberEpoch == 0 {
-		v, err = c.creating(ctx, q, event)
-	} else {
-		v, err = c.existing(ctx, q, event)
+		ask = c.creating
 	}
+	v, err := c.matching(ctx, r.Describes, func(m *modern.Matches) (any, error) {
+		return ask(ctx, q, func(t machine.Ticket) kinds.Event {
+			return modern.EventHeartbeat{ConsumerHeartbeatRequest: &r, Topics: topics, Matches: m, To: t}
+		})
+	})
 	if err == nil && r.MemberEpoch < 0 {
 		c.tellMembers(r.Group, 1)
 	}
@@ -70,14 +70,14 @@ func (c *Coordinator) checkHeartbeat(r *ConsumerHeartbeatRequest) error {
 	for _, t := range r.SubscribedTopics {
 		long = long || tooLong(t)
 	}
-	if long || r.SubscribedRegex != nil && tooLong(*r.SubscribedRegex) {
+	if long {
 		return errFieldTooLong
 	}
 	if err := c.checkAssignor(r.Assignor); err != nil {
 		return err
 	}
 	if r.SubscribedRegex != nil && *r.SubscribedRegex != "" {
-		if _, err := modern.CompileRegex(*r.SubscribedRegex); err != nil {
+		if _, err := compilePattern(*r.SubscribedRegex); err != nil {
 			return err
 		}
 	}

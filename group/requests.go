@@ -29,38 +29,44 @@ func (c *Coordinator) Join(ctx context.Context, r JoinRequest) (JoinResponse, er
 		return refused, err
 	}
 	known := question{group: r.Group, create: r.MemberID == "", absent: ErrUnknownMember}
-	v, err := c.withTopics(ctx, known, func(q *request, topics *modern.Topics) {
-		g, ok := q.Get(r.Group)
-		if !ok && r.MemberID != "" {
-			q.Answer(nil, ErrUnknownMember) // joining under an old id makes no group
-			return
-		}
-		if ok && g.Type() == Consumer && !g.Vacant() {
-			if topics == nil {
-				q.Answer(nil, errTopicsNeeded)
-				return
-			}
-			q.Step(r.Group, modern.EventJoin{JoinRequest: &r, NewID: newUUID(), Topics: topics, To: q.Ticket})
-			return
-		}
-		anew := ok && g.Type() != Classic && g.Vacant()
-		if !ok || g.State() == Dead || anew {
-			q.Step(r.Group, classic.EventCreate{Anew: anew})
-		}
-		ev := classic.EventJoin{JoinRequest: &r, To: q.Ticket}
-		if r.MemberID == "" {
-			prefix := r.ClientID
-			if r.InstanceID != "" {
-				prefix = r.InstanceID
-			}
-			ev.NewID = newMemberID(prefix)
-		}
-		q.Step(r.Group, ev)
+	v, err := c.matching(ctx, r.Describes, func(m *modern.Matches) (any, error) {
+		return c.withTopics(ctx, known, func(q *request, topics *modern.Topics) { c.join(q, &r, topics, m) })
 	})
 	if resp, ok := v.(JoinResponse); ok {
 		return resp, err
 	}
 	return refused, err
+}
+
+// join asks the group, of whichever protocol it is, or makes it. Of the newer protocol it wants to
+// know the topics, and what expressions match; nil: they are not at hand.
+func (c *Coordinator) join(q *request, r *JoinRequest, topics *modern.Topics, m *modern.Matches) {
+	g, ok := q.Get(r.Group)
+	if !ok && r.MemberID != "" {
+		q.Answer(nil, ErrUnknownMember) // joining under an old id makes no group
+		return
+	}
+	if ok && g.Type() == Consumer && !g.Vacant() {
+		if topics == nil {
+			q.Answer(nil, errTopicsNeeded)
+			return
+		}
+		q.Step(r.Group, modern.EventJoin{JoinRequest: r, NewID: newUUID(), Topics: topics, Matches: m, To: q.Ticket})
+		return
+	}
+	anew := ok && g.Type() != Classic && g.Vacant()
+	if !ok || g.State() == Dead || anew {
+		q.Step(r.Group, classic.EventCreate{Anew: anew})
+	}
+	ev := classic.EventJoin{JoinRequest: r, To: q.Ticket}
+	if r.MemberID == "" {
+		prefix := r.ClientID
+		if r.InstanceID != "" {
+			prefix = r.InstanceID
+		}
+		ev.NewID = newMemberID(prefix)
+	}
+	q.Step(r.Group, ev)
 }
 
 func (c *Coordinator) checkJoin(r *JoinRequest) error {

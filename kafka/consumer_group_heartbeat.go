@@ -15,8 +15,9 @@ import (
 // subscribes by, and has members make up their ids themselves; before, a member that joins without
 // one is given it.
 //
-// It differs from Kafka in one thing. A regular expression is resolved at once, so a member that
-// joins by one has its share in the first answer, where Kafka's resolves it in the background.
+// It differs from Kafka in two things. A regular expression is resolved at once, so a member that
+// joins by one has its share in the first answer, where Kafka's resolves it in the background. One
+// that is very large is refused as none, since it takes long to match.
 func (c *call) consumerGroupHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ConsumerGroupHeartbeatResponse)
 	r, err := c.consumerHeartbeatRequest(req)

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,6 +119,7 @@ func TestHeartbeatsOfTheNewerProtocolAreRefusedForTheReasonsKafkaHas(t *testing.
 	withGroups(t, func(t *testing.T, s *groupServer) {
 		c := newGroupClient(t, s)
 		empty, bad, nobody := "", "a(", "nobody"
+		large, long := strings.Repeat("(a|b)*", 5000), strings.Repeat("a", 60_001)
 		for name, cs := range map[string]struct {
 			edit func(r *kmsg.ConsumerGroupHeartbeatRequest)
 			want Code
@@ -137,6 +139,8 @@ func TestHeartbeatsOfTheNewerProtocolAreRefusedForTheReasonsKafkaHas(t *testing.
 			"assignor":          {func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.ServerAssignor = &nobody }, UnsupportedAssignor},
 			"no assignor":       {func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.ServerAssignor = &empty }, UnsupportedAssignor},
 			"regex":             {func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicRegex = &bad }, InvalidRegularExpression},
+			"large regex":       {func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicRegex = &large }, InvalidRegularExpression},
+			"long regex":        {func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicRegex = &long }, InvalidRegularExpression},
 			"no group":          {func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.MemberEpoch = 1 }, GroupIDNotFound},
 			"no group to leave": {func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.MemberEpoch = -1 }, GroupIDNotFound},
 		} {

@@ -310,7 +310,7 @@ func TestTransactionsAreListedByStateProducerAgeAndPattern(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"ongoing"}, list(2, func(r *kmsg.ListTransactionsRequest) { r.StateFilters = []string{"ongoing", "ongoing"} }).UnknownStateFilters)
-	for _, bad := range []string{"(", "a)(b", "(?=x)"} {
+	for _, bad := range []string{"(", "a)(b", "(?=x)", "(abcdefghijklmnop){1000}"} {
 		require.Equal(t, InvalidRegularExpression, Code(list(2, func(r *kmsg.ListTransactionsRequest) { r.TransactionalIDPattern = &bad }).ErrorCode))
 	}
 }

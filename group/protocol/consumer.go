@@ -26,14 +26,16 @@ type ConsumerHeartbeatRequest struct {
 
 	// SubscribedTopics are the names of topics, which need not exist; nil: as before.
 	// SubscribedRegex is an expression in RE2's syntax that matches whole names; nil: as before,
-	// "": none. Both may be there. Kept: must not be changed afterwards.
+	// "": none. Both may be there. Kept: must not be changed afterwards. An expression whose program
+	// has more than about 2000 instructions, as a list of more than 100 names, is refused.
 	SubscribedTopics []string
 	SubscribedRegex  *string
 
 	// Describes reports whether the member may know of a topic; nil: of each. Regular expressions
 	// of the group that are resolved when this request comes, since they are new or the topics are
 	// others, match no topic that it refuses; as in Kafka they are the group's, not the member's.
-	// It only computes, and is safe for concurrent use.
+	// It only computes, and is safe for concurrent use. The goroutine that sends the request asks,
+	// and matches.
 	Describes func(topic string) bool
 
 	Assignor string // by name, one of Config.ConsumerAssignors; "": the group's, or as before

@@ -7,13 +7,13 @@ package clientmetrics
 import (
 	"fmt"
 	"regexp"
-	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/stratalog/strata/internal/javahash"
+	"github.com/stratalog/strata/internal/re2"
 )
 
 // The keys of a client-metrics resource.
@@ -31,8 +31,7 @@ const (
 	maxInterval = 3600000 // ms
 	allMetrics  = "*"
 
-	// maxInstructions is how large the program of one expression may be. A few bytes of repetitions
-	// make one of many megabytes.
+	// maxInstructions is how large the program of one expression may be.
 	maxInstructions = 10_000
 )
 
@@ -163,7 +162,7 @@ func parseMatch(conditions []string) (map[string]*regexp.Regexp, error) {
 		parts := strings.Split(strings.TrimRight(c, "="), "=")
 		var re *regexp.Regexp
 		if len(parts) == 2 && slices.Contains(attributes, trim(parts[0])) {
-			re = compile(trim(parts[1]))
+			re, _ = re2.Compile(trim(parts[1]), maxInstructions)
 		}
 		if re == nil {
 			return nil, invalidConfig("Illegal client matching pattern: %s", c)
@@ -171,20 +170,4 @@ func parseMatch(conditions []string) (map[string]*regexp.Regexp, error) {
 		match[trim(parts[0])] = re
 	}
 	return match, nil
-}
-
-// compile returns an expression that all of a value must match; nil: it is none.
-func compile(expr string) *regexp.Regexp {
-	parsed, err := syntax.Parse(expr, syntax.Perl) // "a)|(b" is none, though it is within brackets
-	if err != nil {
-		return nil
-	}
-	if program, err := syntax.Compile(parsed.Simplify()); err != nil || len(program.Inst) > maxInstructions {
-		return nil
-	}
-	re, err := regexp.Compile(`\A(?:` + expr + `)\z`)
-	if err != nil {
-		return nil
-	}
-	return re
 }

@@ -25,7 +25,7 @@ type change struct {
 	assigned bool    // a target was computed, for epoch
 	replaced *member // the static member whose place is taken; nil: none
 
-	describes func(topic string) bool // what regular expressions may match; nil: all
+	matches *Matches // that the event brings; nil: none
 
 	patterns map[string]*pattern // resolved by this step
 	dropped  map[string]bool     // regular expressions that nobody has any more
@@ -123,13 +123,14 @@ func (c *change) subscribe(before, m *member) error {
 	if g.epoch == 0 {
 		c.epoch = 1
 	}
-	if err := c.resolve(&before.subscription, &m.subscription); err != nil {
+	version, err := c.resolve(&before.subscription, &m.subscription)
+	if err != nil {
 		return err
 	}
 	hash := g.hash
 	if bump || len(c.patterns) > 0 || g.topics != nil && g.checked != g.topics.Version {
 		hash = g.topics.hash(c.topics(&before.subscription, &m.subscription))
-		g.after = append(g.after, g.noteChecked())
+		g.after = append(g.after, func() { g.checked = version })
 	}
 	if bump || hash != g.hash {
 		c.epoch++
@@ -138,15 +139,6 @@ func (c *change) subscribe(before, m *member) error {
 		g.put(offsets.KeyConsumerGroup, "", &offsets.ConsumerGroupValue{Epoch: c.epoch, MetadataHash: hash})
 	}
 	return nil
-}
-
-// noteChecked returns what notes that the hash is that of the present topics.
-func (g *Group) noteChecked() func() {
-	version := int64(-1)
-	if g.topics != nil {
-		version = g.topics.Version
-	}
-	return func() { g.checked = version }
 }
 
 // topics returns the topics that the group subscribes to once a subscription takes another one's

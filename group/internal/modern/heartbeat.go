@@ -12,8 +12,9 @@ import (
 // is a protocol.ConsumerHeartbeatResponse.
 type EventHeartbeat struct {
 	*protocol.ConsumerHeartbeatRequest
-	Topics *Topics
-	To     machine.Ticket
+	Topics  *Topics
+	Matches *Matches // nil: not asked for yet
+	To      machine.Ticket
 }
 
 // Refuse returns the answer of a group of another kind.
@@ -48,7 +49,7 @@ func (e EventHeartbeat) answer(g *Group, now time.Time) (*protocol.ConsumerHeart
 	if g.full(e.MemberID, e.InstanceID) {
 		return nil, protocol.ErrGroupMaxSize
 	}
-	c := &change{g: g, now: now, epoch: g.epoch, describes: e.Describes}
+	c := &change{g: g, now: now, epoch: g.epoch, matches: e.Matches}
 	m, err := e.find(c)
 	if err != nil {
 		return nil, err

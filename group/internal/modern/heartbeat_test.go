@@ -15,7 +15,7 @@ import (
 // ask is a heartbeat and its answer.
 func (m *model) ask(t *testing.T, r protocol.ConsumerHeartbeatRequest) (protocol.ConsumerHeartbeatResponse, error) {
 	r.Group, r.ClientHost = "g", "/h"
-	ans := m.step(t, EventHeartbeat{ConsumerHeartbeatRequest: &r, Topics: NewTopics(m.version, m.topics), To: 1})
+	ans := m.heartbeat(t, &r)
 	resp, _ := ans.Value.(protocol.ConsumerHeartbeatResponse)
 	return resp, ans.Err
 }
@@ -65,7 +65,7 @@ func TestMemberThatSaysNothingHasGivenUpNothing(t *testing.T) {
 	require.Equal(t, protocol.Reconciling, m.g.State())
 }
 
-func TestRegularExpressionsMatchWholeNames(t *testing.T) {
+func TestRegularExpressionsSubscribeToWhatTheyMatch(t *testing.T) {
 	m := newModel(0)
 	m.setTopic("ab", 1)
 	expr := "a|c"
@@ -75,8 +75,6 @@ func TestRegularExpressionsMatchWholeNames(t *testing.T) {
 	again, err := m.ask(t, protocol.ConsumerHeartbeatRequest{MemberID: "m1", MemberEpoch: resp.MemberEpoch, RebalanceTimeout: time.Minute, SubscribedRegex: &expr, Owned: resp.Assignment})
 	require.NoError(t, err)
 	require.Equal(t, resp.Assignment, again.Assignment, "a full request is told all")
-	_, err = CompileRegex("a)(b")
-	require.ErrorIs(t, err, protocol.ErrInvalidRegularExpression)
 	require.Contains(t, m.g.patterns, expr)
 	m.step(t, classic.EventLeave{Members: []protocol.LeaveMember{{MemberID: "m1"}}, To: 2})
 	require.Empty(t, m.g.patterns)
@@ -84,6 +82,49 @@ func TestRegularExpressionsMatchWholeNames(t *testing.T) {
 	require.True(t, m.g.Forgotten())
 	m.reload(t)
 	require.True(t, m.g.Forgotten(), "nothing of it is left in the log")
+}
+
+// TestExpressionsAreMatchedOutsideAndOnce wants a group to ask for what an expression matches when
+// it is new or topics have changed, and at no other time.
+func TestExpressionsAreMatchedOutsideAndOnce(t *testing.T) {
+	m := newModel(0)
+	expr := "a|c"
+	r := protocol.ConsumerHeartbeatRequest{Group: "g", ClientHost: "/h", MemberID: "m1", RebalanceTimeout: time.Minute, SubscribedRegex: &expr, Owned: []offsets.TopicIDPartitions{}}
+	beat := func(matches *Matches) error {
+		ans := m.step(t, EventHeartbeat{ConsumerHeartbeatRequest: &r, Topics: NewTopics(m.version, m.topics), Matches: matches, To: 1})
+		if ans.Err == nil {
+			resp := ans.Value.(protocol.ConsumerHeartbeatResponse)
+			r.MemberEpoch, r.Owned = resp.MemberEpoch, resp.Assignment
+		}
+		return ans.Err
+	}
+	wants := func(err error) *UnmatchedError {
+		u := (*UnmatchedError)(nil)
+		require.ErrorAs(t, err, &u)
+		require.Equal(t, []string{expr}, u.Exprs)
+		require.Equal(t, m.version, u.Topics.Version)
+		return u
+	}
+	u := wants(beat(nil))
+	require.Empty(t, m.g.members, "it changes nothing before")
+	wants(beat(&Matches{Version: m.version, Topics: map[string][]string{"b": {"b"}}}))
+	require.NoError(t, beat(match(t, u)))
+	require.Equal(t, []string{"a"}, m.g.patterns[expr].topics)
+	require.NoError(t, beat(nil), "neither is new")
+
+	m.setTopic("c", 1)
+	old := match(t, wants(beat(nil)))
+	m.setTopic("d", 1)
+	require.NoError(t, beat(old), "topics that change all the time do not keep a member waiting")
+	require.Equal(t, []string{"a", "c"}, m.g.patterns[expr].topics)
+	require.NoError(t, beat(match(t, wants(beat(nil)))), "and those that came meanwhile are looked at")
+	require.NoError(t, beat(nil))
+
+	m.setTopic("e", 1)
+	wants(beat(nil))
+	wants(beat(old))
+	require.NoError(t, beat(&Matches{Version: m.version, Topics: map[string][]string{expr: nil}}))
+	require.Equal(t, []string{"a", "c"}, m.g.patterns[expr].topics, "what cannot be read matches what it did")
 }
 
 func TestMemberThatIsLeftAloneWaitsForNobody(t *testing.T) {

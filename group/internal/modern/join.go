@@ -17,9 +17,10 @@ import (
 // Kafka: classicGroupJoinToConsumerGroup.
 type EventJoin struct {
 	*protocol.JoinRequest
-	NewID  string // fresh, for a member without one
-	Topics *Topics
-	To     machine.Ticket
+	NewID   string // fresh, for a member without one
+	Topics  *Topics
+	Matches *Matches // nil: not asked for yet
+	To      machine.Ticket
 }
 
 // Refuse returns the answer of a group of another kind: it must be asked as one of its own.
@@ -55,7 +56,7 @@ func (e EventJoin) answer(g *Group, now time.Time) (*protocol.JoinResponse, erro
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", protocol.ErrInconsistentProtocol, err)
 	}
-	c := &change{g: g, now: now, epoch: g.epoch, describes: e.Describes}
+	c := &change{g: g, now: now, epoch: g.epoch, matches: e.Matches}
 	m, err := e.find(c, id)
 	if err != nil {
 		return nil, err

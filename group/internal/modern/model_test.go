@@ -1,6 +1,7 @@
 package modern
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/re2"
 	"github.com/stratalog/strata/record"
 )
 
@@ -148,10 +150,31 @@ func (m *model) request(c *client) *protocol.ConsumerHeartbeatRequest {
 	return r
 }
 
+// heartbeat matches expressions if it is asked to.
+func (m *model) heartbeat(t require.TestingT, r *protocol.ConsumerHeartbeatRequest) machine.Reply {
+	e := EventHeartbeat{ConsumerHeartbeatRequest: r, Topics: NewTopics(m.version, m.topics), To: 1}
+	ans := m.step(t, e)
+	if u := (*UnmatchedError)(nil); errors.As(ans.Err, &u) {
+		e.Matches = match(t, u)
+		ans = m.step(t, e)
+	}
+	return ans
+}
+
+func match(t require.TestingT, u *UnmatchedError) *Matches {
+	m := &Matches{Version: u.Topics.Version, Topics: map[string][]string{}}
+	for _, expr := range u.Exprs {
+		re, err := re2.Compile(expr, 1000)
+		require.NoError(t, err)
+		m.Topics[expr] = slices.DeleteFunc(slices.Sorted(maps.Keys(u.Topics.ByName)), func(name string) bool { return !re.MatchString(name) })
+	}
+	return m
+}
+
 // beat sends a heartbeat; the answer may get lost. It returns the error.
 func (m *model) beat(t require.TestingT, c *client, lost, slow bool) error {
 	r := m.request(c)
-	ans := m.step(t, EventHeartbeat{ConsumerHeartbeatRequest: r, Topics: NewTopics(m.version, m.topics), To: 1})
+	ans := m.heartbeat(t, r)
 	require.EqualValues(t, 1, ans.To)
 	if lost {
 		c.fresh = true // clients say and ask for all after an error

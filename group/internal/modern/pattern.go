@@ -1,13 +1,10 @@
 package modern
 
 import (
-	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 
 	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
 )
 
 // A pattern is a regular expression that members subscribe by, and the topics that it matched.
@@ -23,47 +20,73 @@ func (p *pattern) addTo(all map[string]bool) {
 	}
 }
 
-// CompileRegex reads an expression that members subscribe by: RE2's syntax, which Kafka's RE2/J
-// has, too. It must match a whole name. The error is ErrInvalidRegularExpression.
-func CompileRegex(expr string) (*regexp.Regexp, error) {
-	_, err := regexp.Compile(expr) // "a)(b" is none, though it is within brackets
-	var re *regexp.Regexp
-	if err == nil {
-		re, err = regexp.Compile(`^(?:` + expr + `)$`)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", protocol.ErrInvalidRegularExpression, err)
-	}
-	return re, nil
+// Matches are the topics that regular expressions match. They are found outside of the group, which
+// shares a goroutine with others: how long that takes is up to who wrote the expression.
+type Matches struct {
+	Version int64               // of the topics that were looked at
+	Topics  map[string][]string // by expression, sorted; nil: it cannot be read, and matches what it did
+}
+
+// UnmatchedError answers an event that depends on what expressions match. The event has changed
+// nothing. It may come again, with Matches of all the expressions.
+type UnmatchedError struct {
+	Exprs  []string // sorted
+	Topics *Topics
+}
+
+func (u *UnmatchedError) Error() string {
+	return "group: regular expressions have to be matched first"
 }
 
 // resolve finds the topics of the expressions that members subscribe by: of one that is new, and of
 // all if there are other topics now. Those that nobody has any more are dropped. Kafka does so in
 // the background, and gives a new member nothing until then.
-func (c *change) resolve(before, after *subscription) error {
+//
+// It returns the version of the topics that the group goes by then; -1: none are known.
+func (c *change) resolve(before, after *subscription) (int64, error) {
 	g := c.g
 	if before.Regex != "" && before.Regex != after.Regex && g.users[before.Regex] <= 1 && g.patterns[before.Regex] != nil {
 		c.drop(before.Regex)
 	}
 	if g.topics == nil {
-		return nil
+		return -1, nil
 	}
+	exprs := c.unmatched(after.Regex)
+	if len(exprs) == 0 {
+		return g.topics.Version, nil
+	}
+	if !c.hasMatched(exprs) {
+		return 0, &UnmatchedError{Exprs: exprs, Topics: g.topics}
+	}
+	for _, expr := range exprs {
+		c.store(expr, c.matches.Topics[expr])
+	}
+	return min(c.matches.Version, g.topics.Version), nil
+}
+
+// unmatched returns the expressions that have to be matched, sorted: those that were not, or not
+// with the present topics. after is that of the member that the event is about; "": it has none.
+func (c *change) unmatched(after string) []string {
+	g := c.g
 	exprs := make(map[string]bool)
 	for expr := range g.patterns {
-		exprs[expr] = !c.dropped[expr]
+		exprs[expr] = !c.dropped[expr] && g.checked != g.topics.Version
 	}
-	if after.Regex != "" {
-		exprs[after.Regex] = true
+	if after != "" && g.patterns[after] == nil {
+		exprs[after] = true
 	}
-	for _, expr := range slices.Sorted(maps.Keys(exprs)) {
-		if p := g.patterns[expr]; !exprs[expr] || p != nil && g.checked == g.topics.Version {
-			continue
-		}
-		if err := c.match(expr); err != nil {
-			return err
-		}
+	maps.DeleteFunc(exprs, func(_ string, needed bool) bool { return !needed })
+	return slices.Sorted(maps.Keys(exprs))
+}
+
+// hasMatched reports whether the event brings what expressions match, of topics that are not older
+// than those that others were matched with. If the group has seen newer topics since, the next
+// event matches again.
+func (c *change) hasMatched(exprs []string) bool {
+	if c.matches == nil || c.matches.Version < c.g.checked {
+		return false
 	}
-	return nil
+	return !slices.ContainsFunc(exprs, func(expr string) bool { _, ok := c.matches.Topics[expr]; return !ok })
 }
 
 // drop forgets an expression.
@@ -75,29 +98,18 @@ func (c *change) drop(expr string) {
 	c.g.emit(offsets.Record{Key: c.g.key(offsets.KeyRegularExpression, expr)})
 }
 
-// match resolves an expression to topics that the one who asks may know of, and stores it if the
-// answer is a new one. Kafka: filterTopicDescribeAuthorizedTopics.
-func (c *change) match(expr string) error {
-	re, err := CompileRegex(expr)
-	if err != nil {
-		return err
+// store stores what an expression matches, if that is anything new.
+func (c *change) store(expr string, topics []string) {
+	old := c.g.patterns[expr]
+	if old != nil && (topics == nil || slices.Equal(old.topics, topics)) {
+		return
 	}
-	p := &pattern{topics: []string{}, version: c.g.topics.Version, ms: c.now.UnixMilli()}
-	for name := range c.g.topics.ByName {
-		if re.MatchString(name) && (c.describes == nil || c.describes(name)) {
-			p.topics = append(p.topics, name)
-		}
-	}
-	slices.Sort(p.topics)
-	if old := c.g.patterns[expr]; old != nil && slices.Equal(old.topics, p.topics) {
-		return nil
-	}
+	p := &pattern{topics: topics, version: c.matches.Version, ms: c.now.UnixMilli()}
 	if c.patterns == nil {
 		c.patterns = make(map[string]*pattern)
 	}
 	c.patterns[expr] = p
 	c.g.put(offsets.KeyRegularExpression, expr, &offsets.RegexValue{Topics: p.topics, Version: p.version, TimestampMs: p.ms})
-	return nil
 }
 
 // topicsOf returns the topics that a member subscribes to by name and expression, sorted.
