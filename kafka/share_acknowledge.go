@@ -43,9 +43,9 @@ func (c *call) shareAcknowledge(req *kmsg.ShareAcknowledgeRequest) kmsg.Response
 			todo = append(todo, of)
 		}
 	}
-	errs := c.acknowledgeShares(shares, key, todo, req.IsRenewAck)
+	errs := c.acknowledgeShares(shares, key.group, plan.holder, todo, req.IsRenewAck)
 	if plan.final {
-		if err := c.s.giveBack(c.ctx, key, plan.parts); err != nil {
+		if err := c.s.giveBack(c.ctx, key.group, plan.holder, plan.parts); err != nil {
 			return refused(Code(c.errorCode(err)))
 		}
 	}
@@ -105,8 +105,9 @@ func (a *shareAcks) renews() bool {
 // waits for the disk.
 const acknowledgedAtOnce = 16
 
-// acknowledgeShares carries out what a member says, and returns an error or nil for each partition.
-func (c *call) acknowledgeShares(shares *share.Coordinator, key shareSessionKey, todo []shareAcks, renew bool) []error {
+// acknowledgeShares carries out what a member says of what it has in a session, and returns an error
+// or nil for each partition.
+func (c *call) acknowledgeShares(shares *share.Coordinator, group, holder string, todo []shareAcks, renew bool) []error {
 	errs := make([]error, len(todo))
 	var wg sync.WaitGroup
 	room := make(chan struct{}, acknowledgedAtOnce)
@@ -129,7 +130,7 @@ func (c *call) acknowledgeShares(shares *share.Coordinator, key shareSessionKey,
 		room <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-room }()
-			errs[i] = says(shares.Acknowledge(c.ctx, key.group, key.member, tp, of.acks), share.ErrRenewalDisabled, "Renewing acquisition locks is not enabled for the group.")
+			errs[i] = says(shares.Acknowledge(c.ctx, group, holder, tp, of.acks), share.ErrRenewalDisabled, "Renewing acquisition locks is not enabled for the group.")
 		})
 	}
 	wg.Wait()

@@ -43,11 +43,11 @@ func (c *call) shareFetch(req *kmsg.ShareFetchRequest) kmsg.Response {
 		return refused(code)
 	}
 	resp.AcquisitionLockTimeoutMillis = int32(shares.LockDuration(key.group).Milliseconds())
-	f := &shareAnswer{c: c, shares: shares, key: key, answers: map[sharePart]*kmsg.ShareFetchResponseTopicPartition{}}
+	f := &shareAnswer{c: c, shares: shares, key: key, holder: plan.holder, answers: map[sharePart]*kmsg.ShareFetchResponseTopicPartition{}}
 	f.acknowledge(req)
 	switch {
 	case plan.final:
-		if err := c.s.giveBack(c.ctx, key, plan.parts); err != nil {
+		if err := c.s.giveBack(c.ctx, key.group, plan.holder, plan.parts); err != nil {
 			return refused(Code(c.errorCode(err)))
 		}
 	case !req.IsRenewAck:
@@ -56,7 +56,10 @@ func (c *call) shareFetch(req *kmsg.ShareFetchRequest) kmsg.Response {
 				f.answer(p)
 			}
 		}
-		if err := f.fetch(req, plan.parts); err != nil {
+		switch err := f.fetch(req, plan.parts); {
+		case errors.Is(err, errShareSessionOver):
+			return refused(ShareSessionNotFound)
+		case err != nil:
 			return nil // the connection, or the server, is closing
 		}
 	}
@@ -89,6 +92,7 @@ type shareAnswer struct {
 	c       *call
 	shares  *share.Coordinator
 	key     shareSessionKey
+	holder  string
 	answers map[sharePart]*kmsg.ShareFetchResponseTopicPartition
 	order   []sharePart
 }
@@ -121,7 +125,7 @@ func (f *shareAnswer) acknowledge(req *kmsg.ShareFetchRequest) {
 			todo = append(todo, of)
 		}
 	}
-	for i, err := range f.c.acknowledgeShares(f.shares, f.key, todo, req.IsRenewAck) {
+	for i, err := range f.c.acknowledgeShares(f.shares, f.key.group, f.holder, todo, req.IsRenewAck) {
 		a := f.answer(todo[i].part)
 		if err != nil {
 			a.AcknowledgeErrorCode, a.AcknowledgeErrorMessage = f.c.shareCode(err), errorMessage(err)
@@ -130,10 +134,14 @@ func (f *shareAnswer) acknowledge(req *kmsg.ShareFetchRequest) {
 	}
 }
 
-// fetch acquires records of partitions, which it waits for. An error says that the client has gone.
+// errShareSessionOver says that a session has ended while one of its fetches was under way.
+var errShareSessionOver = errors.New("kafka: the share session has ended")
+
+// fetch acquires records of partitions, which it waits for. An error says that the client has gone,
+// or errShareSessionOver: then it has acquired nothing.
 func (f *shareAnswer) fetch(req *kmsg.ShareFetchRequest, parts []sharePart) error {
 	c := f.c
-	fetch := share.FetchRequest{Group: f.key.group, Member: f.key.member, MaxRecords: max(int(req.MaxRecords), 1),
+	fetch := share.FetchRequest{Group: f.key.group, Member: f.holder, MaxRecords: max(int(req.MaxRecords), 1),
 		MaxWait: time.Duration(max(req.MaxWaitMillis, 0)) * time.Millisecond, WholeBatches: req.ShareAcquireMode != acquireByRecord, Existing: true,
 		Reset: c.groups.ShareReset(f.key.group), Isolation: c.groups.ShareIsolation(f.key.group)}
 	fetch.Reserve = func(ctx context.Context) (n int, err error) {
@@ -181,8 +189,13 @@ func (f *shareAnswer) fetch(req *kmsg.ShareFetchRequest, parts []sharePart) erro
 			}
 		}
 	}
-	c.conn.broker.shares.turn(f.key, served)
-	return nil
+	if c.conn.broker.shares.turn(f.key, f.holder, served) {
+		return nil
+	}
+	if err := f.shares.Leave(c.ctx, f.key.group, f.holder); err != nil { // nobody else gives it back
+		c.s.log.Info("acquired records are given back when their locks pass", "group", f.key.group, "member", f.key.member, "error", err)
+	}
+	return errShareSessionOver
 }
 
 // partition is sharePartition of one in the session, which remembers names: that a topic is gone is

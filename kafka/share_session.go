@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"crypto/rand"
 	"maps"
 	"slices"
 	"sync"
@@ -31,14 +32,20 @@ type sharePart struct {
 }
 
 // shareSession is what a member of a share group takes records from, remembered between its
-// requests: they say what changes. It is bound to a connection, and what the member has acquired
-// goes back when that ends.
+// requests: they say what changes. It is bound to a connection, and what the member has acquired in
+// it goes back when that ends.
+//
+// The member may have another session at another broker, as it does when a partition moves, or may
+// open another one here while what it had in the last one goes back. So what is acquired is its
+// holder's: a name by chance that no other session has. A session that takes the place of one that
+// has not ended has the holder of that one.
 type shareSession struct {
-	key   shareSessionKey
-	conn  *conn
-	epoch int32 // of the next request
-	parts []sharePart
-	names map[[16]byte]string // of the topics of parts, as far as there was a topic when they were named
+	key    shareSessionKey
+	holder string
+	conn   *conn
+	epoch  int32 // of the next request
+	parts  []sharePart
+	names  map[[16]byte]string // of the topics of parts, as far as there was a topic when they were named
 }
 
 // shareSessions are those of a broker. The zero shareSessions has none.
@@ -49,7 +56,8 @@ type shareSessions struct {
 
 // A sharePlan is what a request in a share session is about.
 type sharePlan struct {
-	first, final bool // the session begins, or ends
+	first, final bool   // the session begins, or ends
+	holder       string // of what is acquired in the session
 	parts        []sharePart
 }
 
@@ -78,25 +86,29 @@ func (s *shareSessions) fetch(c *conn, key shareSessionKey, req *kmsg.ShareFetch
 		if session == nil && len(s.sessions) >= maxShareSessions {
 			return plan, ShareSessionLimitReached
 		}
-		session = &shareSession{key: key, conn: c, epoch: 1, names: names}
+		holder := rand.Text()
+		if session != nil {
+			holder = session.holder
+		}
+		session = &shareSession{key: key, holder: holder, conn: c, epoch: 1, names: names}
 		session.update(named, nil)
 		if s.sessions == nil {
 			s.sessions = map[shareSessionKey]*shareSession{}
 		}
 		s.sessions[key] = session
-		return sharePlan{first: true, parts: slices.Clone(session.parts)}, 0
+		return sharePlan{first: true, holder: session.holder, parts: slices.Clone(session.parts)}, 0
 	case session == nil:
 		return plan, ShareSessionNotFound
 	case req.ShareSessionEpoch == closeShareSession:
 		delete(s.sessions, key)
-		return sharePlan{final: true, parts: session.parts}, 0
+		return sharePlan{final: true, holder: session.holder, parts: session.parts}, 0
 	case session.epoch != req.ShareSessionEpoch:
 		return plan, InvalidShareSessionEpoch
 	}
 	session.conn, session.epoch = c, nextEpoch(session.epoch)
 	maps.Copy(session.names, names)
 	session.update(named, req.ForgottenTopicsData)
-	return sharePlan{parts: slices.Clone(session.parts)}, 0
+	return sharePlan{holder: session.holder, parts: slices.Clone(session.parts)}, 0
 }
 
 // acknowledge finds the session of a ShareAcknowledge, and ends it if that is the last request.
@@ -111,12 +123,12 @@ func (s *shareSessions) acknowledge(key shareSessionKey, epoch int32) (plan shar
 		return plan, ShareSessionNotFound
 	case epoch == closeShareSession:
 		delete(s.sessions, key)
-		return sharePlan{final: true, parts: session.parts}, 0
+		return sharePlan{final: true, holder: session.holder, parts: session.parts}, 0
 	case session.epoch != epoch:
 		return plan, InvalidShareSessionEpoch
 	}
 	session.epoch = nextEpoch(session.epoch)
-	return plan, 0
+	return sharePlan{holder: session.holder}, 0
 }
 
 // update adds partitions, and takes out those that are forgotten.
@@ -158,11 +170,16 @@ func (s *shareSessions) nameOf(key shareSessionKey, id [16]byte) string {
 	return ""
 }
 
-// turn has partitions that had records come last next time.
-func (s *shareSessions) turn(key shareSessionKey, served map[sharePart]bool) {
+// turn has partitions that had records come last next time. It reports whether there is still a
+// session of the holder, which is to give back what was acquired.
+func (s *shareSessions) turn(key shareSessionKey, holder string, served map[sharePart]bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if session := s.sessions[key]; session != nil && len(served) < len(session.parts) {
+	session := s.sessions[key]
+	if session == nil || session.holder != holder {
+		return false
+	}
+	if len(served) < len(session.parts) {
 		slices.SortStableFunc(session.parts, func(a, b sharePart) int {
 			switch {
 			case served[a] == served[b]:
@@ -173,6 +190,7 @@ func (s *shareSessions) turn(key shareSessionKey, served map[sharePart]bool) {
 			return 1
 		})
 	}
+	return true
 }
 
 // of takes the sessions of a connection out.
@@ -192,7 +210,8 @@ func (s *shareSessions) of(c *conn) (all []*shareSession) {
 // given back: after that their locks pass.
 const giveBackTime = 5 * time.Second
 
-// endShareSessions gives back what the members of a connection that has ended have acquired.
+// endShareSessions gives back what the members of a connection that has ended have acquired in its
+// sessions.
 func (c *conn) endShareSessions() {
 	sessions := c.broker.shares.of(c)
 	if len(sessions) == 0 {
@@ -201,14 +220,14 @@ func (c *conn) endShareSessions() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.transport.Context()), giveBackTime)
 	defer cancel()
 	for _, session := range sessions {
-		if err := c.s.giveBack(ctx, session.key, session.parts); err != nil {
+		if err := c.s.giveBack(ctx, session.key.group, session.holder, session.parts); err != nil {
 			c.s.log.Info("acquired records are given back when their locks pass", "group", session.key.group, "member", session.key.member, "error", err)
 		}
 	}
 }
 
-// giveBack releases what a member has acquired of partitions. The deliveries count, as in Kafka.
-func (s *Server) giveBack(ctx context.Context, key shareSessionKey, parts []sharePart) error {
+// giveBack releases what a holder has acquired of partitions. The deliveries count, as in Kafka.
+func (s *Server) giveBack(ctx context.Context, group, holder string, parts []sharePart) error {
 	shares, err := s.cluster.Shares()
 	if err != nil {
 		return err
@@ -217,5 +236,5 @@ func (s *Server) giveBack(ctx context.Context, key shareSessionKey, parts []shar
 	for _, p := range parts {
 		tps = append(tps, share.TopicPartition{TopicPartition: record.TopicPartition{Partition: p.number}, TopicID: p.id})
 	}
-	return shares.Expire(ctx, key.group, key.member, tps)
+	return shares.Expire(ctx, group, holder, tps)
 }

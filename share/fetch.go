@@ -16,8 +16,14 @@ import (
 
 // A FetchRequest asks for records that nobody else has.
 type FetchRequest struct {
-	Group, Member string
-	Partitions    []TopicPartition // to be looked at in this order, until one has something
+	Group string
+
+	// Member is who holds what is acquired: who acknowledges it and gives it back says the same
+	// name. Whoever takes records in several places, and gives back what it has in one of them,
+	// has a name for each.
+	Member string
+
+	Partitions []TopicPartition // to be looked at in this order, until one has something
 
 	MaxRecords int // at least 1: no more are acquired
 	MaxBytes   int // are read of the log; 0: 1 MiB. One batch is read in any case
