@@ -4,6 +4,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -12,8 +13,16 @@ import (
 
 var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
 
-// software is what a client says that it is.
+// software is what a client says that it is, as far as it is kept for as long as the connection
+// lasts: the client may not be authenticated yet.
 type software struct{ name, version string }
+
+// maxSoftware is how many bytes are kept of each. Kafka keeps all.
+const maxSoftware = 256
+
+func newSoftware(name, version string) *software {
+	return &software{strings.Clone(name[:min(len(name), maxSoftware)]), strings.Clone(version[:min(len(version), maxSoftware)])}
+}
 
 // advertise lists what is served. Produce is advertised from version 0 on though 0 to 2 are
 // refused, as Kafka does: old librdkafka takes a broker without them for one that cannot compress.
@@ -36,7 +45,7 @@ func (c *call) apiVersions(req *kmsg.ApiVersionsRequest) kmsg.Response {
 		resp.ErrorCode = int16(InvalidRequest)
 		return resp
 	}
-	c.conn.software.Store(&software{req.ClientSoftwareName, req.ClientSoftwareVersion})
+	c.conn.software.Store(newSoftware(req.ClientSoftwareName, req.ClientSoftwareVersion))
 	resp.ApiKeys = slices.Clone(c.s.advertised) // an Interceptor may edit it
 	if a := c.conn.sasl; a != nil {
 		a.session.Versions()

@@ -46,7 +46,8 @@ type SASL struct {
 	// FailureDelay is how long the answer to a failed authentication is held back, and the end of
 	// the connection. 0 means 100 ms. Kafka: connection.failed.authentication.delay.ms.
 	FailureDelay time.Duration
-	// MaxReceiveBytes bounds a request before the client is authenticated. 0 means 512 KiB. Kafka:
+	// MaxReceiveBytes bounds a request before the client is authenticated. 0 means 512 KiB. Of what
+	// is said in it by PLAIN 32 KiB are allowed, and by SCRAM 16 KiB, the first message 4 KiB. Kafka:
 	// sasl.server.max.receive.size.
 	MaxReceiveBytes int
 }

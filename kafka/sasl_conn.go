@@ -131,7 +131,12 @@ func (c *conn) failed(err error) {
 // authenticated, 0 for ever or if it is not yet. After an error the text of told is for the client.
 func (c *conn) advance(ctx context.Context, token []byte) (answer []byte, lifetime time.Duration, told string, err error) {
 	a := c.sasl
-	answer, who, err := a.exchange.step(ctx, token)
+	var who *identity
+	if len(token) > a.exchange.longest() {
+		err = errLongToken
+	} else {
+		answer, who, err = a.exchange.step(ctx, token)
+	}
 	if err == nil && who != nil {
 		p := Principal{Type: PrincipalTypeUser, Name: who.user, TokenAuthenticated: who.token}
 		if lifetime, err = a.session.Succeed(p.String(), time.Now(), who.expires, a.cfg.MaxReauth); err == nil {

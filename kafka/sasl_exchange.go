@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/stratalog/strata/internal/sasl"
@@ -20,7 +21,15 @@ type exchange interface {
 	// step takes in what the client says and returns the answer, and who it is once that is proved.
 	// The client is told of an error only what is sasl.Told.
 	step(ctx context.Context, token []byte) (answer []byte, who *identity, err error)
+	// longest is how many bytes a message may have: those of a longer one are not looked at.
+	longest() int
 }
+
+// maxPlainBytes bounds the only message of PLAIN, whose copies wait until it is its turn. Tokens
+// that serve as passwords have some kilobytes.
+const maxPlainBytes = 32 << 10
+
+var errLongToken = errors.New("kafka: a message of SASL is longer than its mechanism needs")
 
 // identity is who a client has proved to be.
 type identity struct {
@@ -80,6 +89,8 @@ func (c *conn) attempt(ctx context.Context, user string, check func() error) err
 // plainExchange is PLAIN. Kafka: PlainSaslServer.
 type plainExchange struct{ c *conn }
 
+func (e *plainExchange) longest() int { return maxPlainBytes }
+
 func (e *plainExchange) step(ctx context.Context, token []byte) ([]byte, *identity, error) {
 	p, err := sasl.ParsePlain(token)
 	if err != nil {
@@ -112,6 +123,8 @@ type scramExchange struct {
 	user      string          // or token
 	who       *identity       // if the proof is right; nil: there is no such user
 }
+
+func (e *scramExchange) longest() int { return scram.MaxMessageBytes }
 
 func (e *scramExchange) step(ctx context.Context, token []byte) ([]byte, *identity, error) {
 	if e.pending == nil {
@@ -178,11 +191,14 @@ func (e *scramExchange) find(first scram.First) (scram.Credential, *identity, er
 	return cred, &identity{user: owner, token: true, expires: t.Expires}, err
 }
 
-// bearerExchange is OAUTHBEARER. Kafka: OAuthBearerSaslServer.
+// bearerExchange is OAUTHBEARER. It keeps nothing of a token, which may be as long as a request.
+// Kafka: OAuthBearerSaslServer.
 type bearerExchange struct {
 	c       *conn
 	refused string // what the client was told of its token
 }
+
+func (e *bearerExchange) longest() int { return e.c.sasl.cfg.MaxReceiveBytes }
 
 func (e *bearerExchange) step(ctx context.Context, msg []byte) ([]byte, *identity, error) {
 	if e.refused != "" && bytes.Equal(msg, sasl.AfterError) {
@@ -213,5 +229,5 @@ func (e *bearerExchange) step(ctx context.Context, msg []byte) ([]byte, *identit
 	case b.AuthzID != "" && b.AuthzID != token.User:
 		return nil, nil, sasl.Told(fmt.Sprintf("Authentication failed: Client requested an authorization id (%s) that is different from the token's principal name (%s)", b.AuthzID, token.User))
 	}
-	return nil, &identity{user: token.User, expires: token.Expires}, nil
+	return nil, &identity{user: strings.Clone(token.User), expires: token.Expires}, nil // it may be a part of the token
 }

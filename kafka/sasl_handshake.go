@@ -24,7 +24,7 @@ func (c *call) saslHandshake(req *kmsg.SASLHandshakeRequest) kmsg.Response {
 	ex := c.conn.newExchange(req.Mechanism)
 	if ex == nil {
 		resp.ErrorCode = int16(UnsupportedSASLMechanism)
-		c.conn.failed(fmt.Errorf("kafka: SASL mechanism %q is not offered", req.Mechanism))
+		c.conn.failed(fmt.Errorf("kafka: SASL mechanism %.64q is not offered", req.Mechanism))
 		c.conn.holdBack()
 		c.last = true
 		return resp

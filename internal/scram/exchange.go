@@ -17,6 +17,14 @@ var (
 	ErrProof = errors.New("scram: wrong proof")
 )
 
+// Bounds of what a client may send. A client that has not authenticated yet has what it said first
+// kept until it goes on: its name, of which there may be two, its nonce and its extensions. Clients
+// send nonces of 20 to 64 bytes.
+const (
+	MaxFirstBytes   = 4 << 10
+	MaxMessageBytes = 16 << 10 // the last message has the header in base64, and both nonces
+)
+
 // A First is the client's first message.
 type First struct {
 	AuthzID string // who to act for; empty: User
@@ -28,10 +36,14 @@ type First struct {
 	bare string // what is behind it
 }
 
-// ParseFirst reads the client's first message. The error matches ErrInvalid.
+// ParseFirst reads the client's first message, of at most MaxFirstBytes. The error matches
+// ErrInvalid.
 func ParseFirst(msg []byte) (f First, err error) {
-	text := string(msg)
 	invalid := func(what string) (First, error) { return First{}, fmt.Errorf("%w: %s", ErrInvalid, what) }
+	if len(msg) > MaxFirstBytes {
+		return invalid(fmt.Sprintf("%d bytes", len(msg)))
+	}
+	text := string(msg)
 	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 		return invalid("not text")
 	}

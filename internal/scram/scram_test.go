@@ -97,6 +97,10 @@ func TestFirstMessages(t *testing.T) {
 		_, err := ParseFirst([]byte(bad))
 		require.ErrorIs(t, err, ErrInvalid, bad)
 	}
+	_, err = ParseFirst([]byte("n,,n=a,r=" + strings.Repeat("r", MaxFirstBytes-9)))
+	require.NoError(t, err)
+	_, err = ParseFirst([]byte("n,,n=a,r=" + strings.Repeat("r", MaxFirstBytes-8)))
+	require.ErrorIs(t, err, ErrInvalid)
 }
 
 func TestDecoysLookLikeOthersAndStayTheSame(t *testing.T) {
