@@ -6,12 +6,9 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
-	"runtime"
 	"slices"
 	"time"
 
-	"github.com/stratalog/strata"
-	"github.com/stratalog/strata/internal/scram"
 	"github.com/stratalog/strata/replication"
 )
 
@@ -77,32 +74,6 @@ func StaticPasswords(passwords map[string]string) PasswordCheck {
 		}
 		got := sum(password)
 		return subtle.ConstantTimeCompare(want[:], got[:]) == 1 && known, nil
-	}
-}
-
-// ClusterPasswords checks passwords against the SCRAM credentials of a cluster: one list of users
-// serves PLAIN and SCRAM. A check is a few milliseconds of work; as many as there are processors
-// are done at a time.
-func ClusterPasswords(cluster *strata.Cluster) PasswordCheck {
-	secret := make([]byte, 32)
-	rand.Read(secret)
-	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
-	backend := cluster.Backend()
-	return func(ctx context.Context, user, password string) (bool, error) {
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-		case <-ctx.Done():
-			return false, ctx.Err()
-		}
-		cred, known := backend.ScramCredential(scram.SHA512, user)
-		if !known {
-			cred, known = backend.ScramCredential(scram.SHA256, user)
-		}
-		if !known {
-			cred = scram.SHA512.Decoy(secret, user, scram.DefaultShape)
-		}
-		return cred.Matches(password) && known, nil
 	}
 }
 
