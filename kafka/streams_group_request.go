@@ -144,10 +144,12 @@ func checkStreamsJoin(req *kmsg.StreamsGroupHeartbeatRequest) error {
 	switch {
 	case req.RebalanceTimeoutMillis == -1:
 		return refuse(InvalidRequest, "RebalanceTimeoutMs must be provided in first request.")
-	case len(req.ActiveTasks) > 0:
+	case req.ActiveTasks == nil || len(req.ActiveTasks) > 0:
 		return refuse(InvalidRequest, "ActiveTasks must be empty when (re-)joining.")
-	case len(req.StandbyTasks) > 0:
+	case req.StandbyTasks == nil || len(req.StandbyTasks) > 0:
 		return refuse(InvalidRequest, "StandbyTasks must be empty when (re-)joining.")
+	case req.WarmupTasks == nil:
+		return refuse(InvalidRequest, "WarmupTasks must be empty when (re-)joining.")
 	case req.Topology == nil:
 		return refuse(InvalidRequest, "Topology must be non-null when (re-)joining.")
 	}

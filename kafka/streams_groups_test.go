@@ -190,6 +190,20 @@ func TestStreamsHeartbeatsAreRefusedInKafkasWords(t *testing.T) {
 	}
 }
 
+// TestTasksOfWhoJoinsMustBeEmptyAndNotNull is about each of the three lists on its own.
+func TestTasksOfWhoJoinsMustBeEmptyAndNotNull(t *testing.T) {
+	addr := serveStreams(t)
+	for name, edit := range map[string]func(*kmsg.StreamsGroupHeartbeatRequest){
+		"ActiveTasks":  func(r *kmsg.StreamsGroupHeartbeatRequest) { r.ActiveTasks = nil },
+		"StandbyTasks": func(r *kmsg.StreamsGroupHeartbeatRequest) { r.StandbyTasks = nil },
+		"WarmupTasks":  func(r *kmsg.StreamsGroupHeartbeatRequest) { r.WarmupTasks = nil },
+	} {
+		resp := ask[*kmsg.StreamsGroupHeartbeatResponse](t, addr, 0, streamsBeat("m", 0, edit))
+		require.Equal(t, InvalidRequest, Code(resp.ErrorCode), name)
+		require.Equal(t, name+" must be empty when (re-)joining.", *resp.ErrorMessage)
+	}
+}
+
 // Checklist row S29.
 func TestInternalTopicsOfStreamsAreCreatedAsTheirMemberMay(t *testing.T) {
 	s, addr := authorized(t, everything()...)

@@ -15,7 +15,7 @@ import (
 )
 
 // pureImports are what a package that only computes may import of the standard library.
-var pureImports = []string{"bytes", "cmp", "crypto/hmac", "crypto/pbkdf2", "crypto/sha256", "crypto/sha512", "crypto/subtle", "encoding/base64", "encoding/asn1", "encoding/binary", "encoding/hex", "errors", "fmt", "hash", "iter", "maps", "math", "net/netip", "regexp", "slices", "strconv", "strings", "time", "unicode/utf16", "unicode/utf8", "github.com/cespare/xxhash/v2"}
+var pureImports = []string{"bytes", "cmp", "container/heap", "crypto/hmac", "crypto/pbkdf2", "crypto/sha256", "crypto/sha512", "crypto/subtle", "encoding/base64", "encoding/asn1", "encoding/binary", "encoding/hex", "errors", "fmt", "hash", "iter", "maps", "math", "net/netip", "regexp", "slices", "strconv", "strings", "time", "unicode/utf16", "unicode/utf8", "github.com/cespare/xxhash/v2"}
 
 // impureTime are the parts of package time that look at the clock or wait.
 var impureTime = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}

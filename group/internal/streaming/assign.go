@@ -2,6 +2,7 @@ package streaming
 
 import (
 	"cmp"
+	"container/heap"
 	"maps"
 	"slices"
 )
@@ -207,8 +208,9 @@ func (s *sharing) assignActive(all []task) {
 	keeps(func(t task) *worker { return s.wasActive[t] })
 	keeps(func(t task) *worker { return s.idlest(s.wasStandby[t], nil) })
 	slices.SortFunc(all, compareTasks) // neighbours go to the same member as far as possible
+	free := s.byLoad()
 	for _, t := range all {
-		s.give(t, active, s.leastLoaded(nil).least())
+		s.giveIdlest(free, t, active)
 	}
 }
 
@@ -227,19 +229,47 @@ func (s *sharing) idlest(ws []*worker, not *task) (best *worker) {
 	return best
 }
 
-// leastLoaded returns the process that has least to do of those that do not have a task; nil: there
-// is none.
-func (s *sharing) leastLoaded(not *task) (best *process) {
-	for _, w := range s.workers { // in order, whatever the order of a map
-		p := s.processes[w.process]
-		if not != nil && p.has[*not] {
-			continue
-		}
-		if best == nil || p.load() < best.load() {
-			best = p
+// queue is a heap of processes, with the one first that has least to do. Which of equals is first
+// follows from how they have come and gone, as in a PriorityQueue of Java's, so that Kafka chooses
+// the same if its processes are in the same order to begin with.
+type queue []*process
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].load() < q[j].load() }
+func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *queue) Push(p any)        { *q = append(*q, p.(*process)) }
+
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	p := (*q)[last]
+	*q = (*q)[:last]
+	return p
+}
+
+// byLoad returns all processes.
+func (s *sharing) byLoad() *queue {
+	q := &queue{}
+	for _, id := range slices.Sorted(maps.Keys(s.processes)) {
+		heap.Push(q, s.processes[id])
+	}
+	return q
+}
+
+// giveIdlest gives a task to the process that has least to do of those that do not have it, if there
+// is one.
+func (s *sharing) giveIdlest(q *queue, t task, r role) {
+	var passed []*process
+	for q.Len() > 0 {
+		p := heap.Pop(q).(*process)
+		passed = append(passed, p)
+		if !p.has[t] {
+			s.give(t, r, p.least())
+			break
 		}
 	}
-	return best
+	for _, p := range slices.Backward(passed) {
+		heap.Push(q, p)
+	}
 }
 
 // assignStandby gives copies of each task to processes that do not have it: to who was active, who
@@ -258,10 +288,9 @@ func (s *sharing) assignStandby(all []task) {
 		}
 	}
 	slices.SortStableFunc(rest, func(a, b task) int { return compareTasks(b, a) })
-	for _, t := range rest {
-		if p := s.leastLoaded(&t); p != nil { // else there are not enough processes
-			s.give(t, standby, p.least())
-		}
+	free := s.byLoad()
+	for _, t := range rest { // there may not be enough processes
+		s.giveIdlest(free, t, standby)
 	}
 }
 

@@ -110,6 +110,20 @@ func TestTasksOfAMemberThatGoesAreThoseOfItsCopies(t *testing.T) {
 	require.Equal(t, target{{{"1", 1}, {"1", 2}}, {{"1", 0}}}, *after["m1"])
 }
 
+// TestTasksGoToTheProcessThatWaitsLongest is about processes that have as much to do: Kafka's queue
+// of them has the one first that was not given anything since.
+func TestTasksGoToTheProcessThatWaitsLongest(t *testing.T) {
+	before := map[string]*target{"m1": {active: []task{{"0", 1}}}}
+	out := shareOut([]int{1, 1}, before, map[string]int32{"0": 2, "1": 1}, stateful, 0)
+	require.Equal(t, []task{{"0", 0}}, out["m0"][active])
+	require.Equal(t, []task{{"0", 1}, {"1", 0}}, out["m1"][active])
+
+	before = map[string]*target{"m0": {active: []task{{"0", 1}}}, "m1": {active: []task{{"0", 0}, {"1", 0}}}}
+	out = shareOut([]int{1, 1}, before, map[string]int32{"0": 5, "1": 1}, stateful, 0)
+	require.Equal(t, []task{{"0", 1}, {"0", 2}, {"0", 4}}, out["m0"][active])
+	require.Equal(t, []task{{"0", 0}, {"0", 3}, {"1", 0}}, out["m1"][active])
+}
+
 func show(m map[string]*target) (s string) {
 	for i := range 12 {
 		if t := m[fmt.Sprint("m", i)]; t != nil {
