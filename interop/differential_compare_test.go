@@ -248,7 +248,7 @@ func plainly(v any) string {
 // are in no order; an answer in any other list belongs to what is asked at its place.
 var about = map[string]bool{"ApiKey": true, "Topic": true, "TopicID": true, "Partition": true, "Name": true, "ResourceType": true, "ResourceName": true, "User": true,
 	"Group": true, "GroupID": true, "TransactionalID": true, "ProducerID": true, "MemberID": true, "InstanceID": true, "Key": true, "Entity": true, "Type": true,
-	"Principal": true, "Operation": true, "PermissionType": true, "Mechanism": true, "NodeID": true}
+	"Principal": true, "Operation": true, "PermissionType": true, "Mechanism": true, "NodeID": true, "SubtopologyID": true}
 
 // An absent is the element that a list does not have.
 type absent struct{}

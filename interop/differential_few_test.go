@@ -101,6 +101,9 @@ func (x *script) grant(g *gen) kmsg.CreateACLsRequestCreation {
 	if name == "t" || name == "x" || g.one(5) {
 		c.ResourcePatternType = 4
 	}
+	if c.ResourceType == 3 && x.m.streaming {
+		c.ResourceName = x.m.groups[streamsGroup].name
+	}
 	if c.ResourceType == 4 {
 		c.ResourceName, c.ResourcePatternType = "kafka-cluster", 3
 	}

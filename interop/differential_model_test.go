@@ -16,9 +16,11 @@ import (
 type model struct {
 	prefix       string // of every name
 	topics       []*topicModel
-	groups       []*groupModel // a classic one, a consumer group, a share group
-	txns         []*txnModel   // nobody, an idempotent producer, two transactional ids
-	session      int32         // of fetches
+	groups       []*groupModel    // a classic one, a consumer group, a share group, a streams group
+	streams      []*streamsMember // of the streams group
+	streaming    bool             // the script is mostly about the streams group
+	txns         []*txnModel      // nobody, an idempotent producer, two transactional ids
+	session      int32            // of fetches
 	sessionEpoch int32
 }
 
@@ -41,9 +43,11 @@ type txnModel struct {
 
 func newModel(prefix string) *model {
 	m := &model{prefix: prefix}
-	for _, n := range []string{"g", "n", "s"} {
+	for _, n := range []string{"g", "n", "s", "y"} {
 		m.groups = append(m.groups, &groupModel{name: m.name(n)})
 	}
+	m.streams = []*streamsMember{{id: "m1"}, {id: "m2"}} // which is their order in a hash table of Kafka's, too
+	m.groups[streamsGroup].member = "m1"
 	m.groups[1].member, m.groups[2].member = "AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAB"
 	for i, id := range []string{"", "", m.name("x1"), m.name("x2")} {
 		m.txns = append(m.txns, &txnModel{id: id, producer: -1, epoch: -1})
@@ -71,6 +75,8 @@ func (m *model) groupOf(g *gen, key int16) *groupModel {
 			kind = 1
 		case key >= 76 && key <= 79 || key >= 83 && key <= 87 || key >= 90:
 			kind = 2
+		case key == 88 || key == 89 || m.streaming && !g.one(6):
+			kind = streamsGroup
 		}
 	}
 	return m.groups[kind]
@@ -111,6 +117,8 @@ func (m *model) learn(req kmsg.Request, resp kmsg.Response) {
 		if g := group(req.(*kmsg.ShareGroupHeartbeatRequest).GroupID); r.ErrorCode == 0 && r.MemberID != nil {
 			g.member, g.epoch = *r.MemberID, max(r.MemberEpoch, 0)
 		}
+	case *kmsg.StreamsGroupHeartbeatResponse:
+		m.learnStreams(req.(*kmsg.StreamsGroupHeartbeatRequest), r)
 	case *kmsg.ShareFetchResponse:
 		if q := req.(*kmsg.ShareFetchRequest); r.ErrorCode == 0 && q.GroupID != nil {
 			group(*q.GroupID).session = q.ShareSessionEpoch + 1
@@ -270,6 +278,14 @@ func (g *gen) tame(req kmsg.Request) {
 	case *kmsg.ProduceRequest:
 		if g.txn.id != "" && r.TransactionID != nil && g.one(2) {
 			r.Acks = -1
+		}
+	case *kmsg.StreamsGroupHeartbeatRequest:
+		g.heartbeat(r)
+	case *kmsg.OffsetCommitRequest:
+		for i := range r.Topics {
+			if r.Version >= 10 { // which have ids only
+				r.Topics[i].Topic = ""
+			}
 		}
 	case *kmsg.ApiVersionsRequest:
 		r.ClusterID, r.NodeID = nil, -1

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/interop/apache"
 	"github.com/stratalog/strata/kafka"
 )
@@ -42,6 +43,7 @@ func startPair(t *testing.T) pair {
 		"auto.create.topics.enable=false", "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS",
 		"share.coordinator.state.topic.num.partitions=50", "connection.failed.authentication.delay.ms=1",
 		"log.retention.check.interval.ms=86400000", "log.initial.task.delay.ms=86400000", // a topic that is deleted then takes Kafka's directory with it
+		"group.streams.initial.rebalance.delay.ms=0", "group.streams.assignment.interval.ms=0", // what is answered would be a matter of time
 		at+"sasl.enabled.mechanisms=PLAIN",
 		at+"plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "+users+";")
 	require.NoError(t, err)
@@ -49,6 +51,7 @@ func startPair(t *testing.T) pair {
 	served := serveStrata(t, 1, func(cfg *strata.Config) {
 		cfg.Group.OffsetsPartitions, cfg.Transactions.Topic.Partitions = 4, 1
 		cfg.RetentionCheckInterval = 24 * time.Hour
+		cfg.Group.Streams = group.StreamsConfig{InitialRebalanceDelay: group.Unlimited, AssignmentInterval: group.Unlimited}
 	}, func(cfg *kafka.Config) {
 		cfg.NoAutoCreate = true
 		cfg.Authorization = kafka.Authorization{Enabled: true, SuperUsers: []string{"User:ANONYMOUS"}}

@@ -59,9 +59,6 @@ func (y *tally) listed() (n int) {
 // unasked are the APIs and versions that nothing was sent of.
 func (y *tally) unasked(versions map[int16][2]int16) (none []offer) {
 	for key, v := range versions {
-		if askedElsewhere[key] {
-			continue
-		}
 		for version := v[0]; version <= v[1]; version++ {
 			if s := (offer{key, version}); y.sent[s] == 0 {
 				none = append(none, s)
@@ -70,10 +67,6 @@ func (y *tally) unasked(versions map[int16][2]int16) (none []offer) {
 	}
 	return none
 }
-
-// askedElsewhere are APIs whose answers are a matter of time, as long as a group waits for more members:
-// Kafka's tests, tools and Kafka Streams ask them.
-var askedElsewhere = map[int16]bool{88: true, 89: true}
 
 // report prints what was sent and what differs, by cause.
 func (y *tally) report(t *testing.T, versions map[int16][2]int16) {

@@ -292,6 +292,9 @@ func (r *referee) begin(a attempt) (*script, error) {
 	m := newModel(a.prefix)
 	x := &script{referee: r, attempt: a, m: m, ids: newCorrespondence(), opening: opening, plain: strings.NewReplacer(a.prefix, "P").Replace}
 	x.theme = themes[newGen(a.seed, -1, m).rng.IntN(len(themes))]
+	if a.seed%streamsSeeds == 0 {
+		x.theme, m.streaming = streamsTheme, true
+	}
 	r.trace = nil
 	return x, errors.Join(r.again(), r.super.again())
 }
@@ -387,6 +390,9 @@ func (x *script) step(step int, req kmsg.Request, by clients) (goesOn bool, err 
 		return true, nil
 	}
 	x.m.learn(req, theirs)
+	if beat, ok := theirs.(*kmsg.StreamsGroupHeartbeatResponse); ok {
+		return true, x.internalTopics(beat, x.m)
+	}
 	return true, x.rest(req)
 }
 
@@ -416,7 +422,7 @@ func (r *referee) rest(req kmsg.Request) (err error) {
 func (r *referee) sweep(m *model) error {
 	req := kmsg.NewPtrDeleteTopicsRequest()
 	req.Version, req.TimeoutMillis = 6, 10_000
-	for _, t := range append(slices.Clone(m.topics), &topicModel{name: m.name(hidden)}) {
+	for _, t := range append(slices.Clone(m.topics), &topicModel{name: m.name(hidden)}, &topicModel{name: m.name(changelog)}, &topicModel{name: m.name(repartition)}) {
 		rt := kmsg.NewDeleteTopicsRequestTopic()
 		rt.Topic = &t.name
 		req.Topics = append(req.Topics, rt)
@@ -430,7 +436,7 @@ func (r *referee) sweep(m *model) error {
 }
 
 // readOnly are APIs that change nothing.
-var readOnly = map[int16]bool{2: true, 3: true, 9: true, 10: true, 15: true, 16: true, 18: true, 23: true, 29: true, 32: true, 35: true, 41: true, 46: true, 48: true, 50: true, 55: true, 60: true, 61: true, 65: true, 66: true, 69: true, 74: true, 75: true, 77: true, 90: true}
+var readOnly = map[int16]bool{2: true, 3: true, 9: true, 10: true, 15: true, 16: true, 18: true, 23: true, 29: true, 32: true, 35: true, 41: true, 46: true, 48: true, 50: true, 55: true, 60: true, 61: true, 65: true, 66: true, 69: true, 74: true, 75: true, 77: true, 89: true, 90: true}
 
 // opening is what every script begins with: two topics, of which one has records.
 var opening = []func(*model) kmsg.Request{
