@@ -10,9 +10,9 @@ import (
 type memberState int8
 
 const (
-	stable     memberState = 0 // for nothing, or for a new target
-	unrevoked  memberState = 1 // it has to give up what is in revoking
-	unreleased memberState = 2 // others have to give up what it is to get
+	stable     memberState = 1 // for nothing, or for a new target
+	unrevoked  memberState = 2 // it has to give up what is in revoking
+	unreleased memberState = 3 // others have to give up what it is to get
 )
 
 // The member epochs that are none. Kafka: StreamsGroupHeartbeatRequest.
@@ -35,7 +35,7 @@ type member struct {
 
 // newMember returns one that has told nothing yet.
 func newMember(id string) *member {
-	return &member{id: id, StreamsMemberValue: offsets.StreamsMemberValue{RebalanceTimeoutMs: -1, TopologyEpoch: -1}}
+	return &member{id: id, state: stable, StreamsMemberValue: offsets.StreamsMemberValue{RebalanceTimeoutMs: -1, TopologyEpoch: -1}}
 }
 
 // sameSelf reports whether m says the same of itself as o.
