@@ -41,6 +41,7 @@ func (c *call) staticEntries() []configEntry {
 	settings = append(settings, c.clusterSettings()...)
 	settings = append(settings, c.limitSettings()...)
 	settings = append(settings, groupSettings(c.s.cluster.GroupConfig())...)
+	settings = append(settings, streamsSettings(c.s.cluster.GroupConfig().Streams)...)
 	settings = slices.DeleteFunc(settings, func(s setting) bool { return s.value == "" && s.def == "" })
 	entries := make([]configEntry, len(settings))
 	for i, s := range settings {
@@ -146,6 +147,28 @@ func groupSettings(g group.Config) []setting {
 		{"offsets.retention.check.interval.ms", topic.TypeLong, millis(g.ExpiryInterval), "600000", "How often expired offsets are looked for."},
 		{"offsets.retention.minutes", topic.TypeInt, retention, "-1", "How long offsets of a group without members are kept; -1: for ever."},
 		{"offsets.topic.num.partitions", topic.TypeInt, strconv.Itoa(int(g.OffsetsPartitions)), "50", "Partitions of the topic of committed offsets."},
+	}
+}
+
+func streamsSettings(g group.StreamsConfig) []setting {
+	size := "2147483647"
+	if g.MaxSize > 0 {
+		size = strconv.Itoa(g.MaxSize)
+	}
+	return []setting{
+		{"group.streams.assignment.interval.ms", topic.TypeInt, millis(g.AssignmentInterval), "1000", "How long after a target assignment of a streams group the next one is computed at the earliest."},
+		{"group.streams.heartbeat.interval.ms", topic.TypeInt, millis(g.HeartbeatInterval), "5000", "How often members of streams groups are told to send a heartbeat."},
+		{"group.streams.initial.rebalance.delay.ms", topic.TypeInt, millis(g.InitialRebalanceDelay), "3000", "How long a streams group that had no members waits for more of them."},
+		{"group.streams.max.assignment.interval.ms", topic.TypeInt, millis(g.MaxAssignmentInterval), "15000", "The most that a group's streams.assignment.interval.ms may be."},
+		{"group.streams.max.heartbeat.interval.ms", topic.TypeInt, millis(g.MaxHeartbeatInterval), "15000", "The most that a group's streams.heartbeat.interval.ms may be."},
+		{"group.streams.max.session.timeout.ms", topic.TypeInt, millis(g.MaxSessionTimeout), "60000", "The most that a group's streams.session.timeout.ms may be."},
+		{"group.streams.max.size", topic.TypeInt, size, "2147483647", "The most members a streams group can have."},
+		{"group.streams.max.standby.replicas", topic.TypeInt, strconv.Itoa(g.MaxStandbyReplicas), "2", "The most that a group's streams.num.standby.replicas may be."},
+		{"group.streams.min.assignment.interval.ms", topic.TypeInt, millis(g.MinAssignmentInterval), "0", "The least that a group's streams.assignment.interval.ms may be."},
+		{"group.streams.min.heartbeat.interval.ms", topic.TypeInt, millis(g.MinHeartbeatInterval), "5000", "The least that a group's streams.heartbeat.interval.ms may be."},
+		{"group.streams.min.session.timeout.ms", topic.TypeInt, millis(g.MinSessionTimeout), "45000", "The least that a group's streams.session.timeout.ms may be."},
+		{"group.streams.num.standby.replicas", topic.TypeInt, strconv.Itoa(g.StandbyReplicas), "0", "How many other processes keep a copy of the state of each task."},
+		{"group.streams.session.timeout.ms", topic.TypeInt, millis(g.SessionTimeout), "45000", "How long members of streams groups live without a heartbeat."},
 	}
 }
 

@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -277,4 +279,25 @@ func TestInternalTopicsThatCannotBeCreatedAreNamed(t *testing.T) {
 	require.Equal(t, "Internal topics are missing: app-counts, app-words; Creation failed: app-counts (Unknown topic config name: no.such).", beat(func(r *kmsg.StreamsGroupHeartbeatRequest) {
 		r.Topology.Subtopologies[1].StateChangelogTopics[0].Configs[0].Key = "no.such"
 	}))
+}
+
+// TestSettingsOfStreamsGroupsAreDescribed is about the names and values that Kafka's brokers tell.
+func TestSettingsOfStreamsGroupsAreDescribed(t *testing.T) {
+	addr := serveStreams(t)
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	req.Resources = []kmsg.DescribeConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeBroker, ResourceName: "1"}}
+	resp := ask[*kmsg.DescribeConfigsResponse](t, addr, 4, req)
+	got := map[string]string{}
+	for _, c := range resp.Resources[0].Configs {
+		if strings.HasPrefix(c.Name, "group.streams.") {
+			got[strings.TrimPrefix(c.Name, "group.streams.")] = fmt.Sprint(*c.Value, " ", c.Source)
+		}
+	}
+	require.Equal(t, map[string]string{
+		"session.timeout.ms": "45000 DEFAULT_CONFIG", "min.session.timeout.ms": "45000 DEFAULT_CONFIG", "max.session.timeout.ms": "60000 DEFAULT_CONFIG",
+		"heartbeat.interval.ms": "5000 DEFAULT_CONFIG", "min.heartbeat.interval.ms": "5000 DEFAULT_CONFIG", "max.heartbeat.interval.ms": "15000 DEFAULT_CONFIG",
+		"assignment.interval.ms": "0 STATIC_BROKER_CONFIG", "min.assignment.interval.ms": "0 DEFAULT_CONFIG", "max.assignment.interval.ms": "15000 DEFAULT_CONFIG",
+		"initial.rebalance.delay.ms": "0 STATIC_BROKER_CONFIG", "num.standby.replicas": "0 DEFAULT_CONFIG", "max.standby.replicas": "2 DEFAULT_CONFIG",
+		"max.size": "2147483647 DEFAULT_CONFIG",
+	}, got)
 }
