@@ -238,8 +238,8 @@ func jsonOf(v any) string {
 		v = withoutNaN(req)
 	}
 	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
+	if err != nil { // a quota that is no number
+		return fmt.Sprintf("%+v", v)
 	}
 	return string(b)
 }

@@ -159,6 +159,8 @@ func Whole(req kmsg.Request, code int16, message, general string) kmsg.Response 
 		a.MemberID = nil
 	case *kmsg.ShareGroupHeartbeatResponse:
 		a.MemberID = nil
+	case *kmsg.StreamsGroupHeartbeatResponse:
+		a.MemberID, a.Status = "", []kmsg.StreamsGroupHeartbeatResponseStatus{}
 	case *kmsg.DescribeClusterResponse:
 		a.EndpointType = 1
 	case *kmsg.DescribeLogDirsResponse:
