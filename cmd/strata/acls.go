@@ -105,7 +105,7 @@ func (l aclLine) writeText(w io.Writer) {
 
 // request sends one request to any broker of the target.
 func (c *conn) request(ctx context.Context, tg *target, req kmsg.Request) (kmsg.Response, error) {
-	client, err := c.client()
+	client, err := c.newClient()
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ func (a *app) cluster(ctx context.Context, c *conn) error {
 
 // features prints what is finalized.
 func (a *app) features(ctx context.Context, c *conn) error {
-	client, err := c.client()
+	client, err := c.newClient()
 	if err != nil {
 		return err
 	}

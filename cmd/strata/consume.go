@@ -142,7 +142,7 @@ func (a *app) consume(ctx context.Context, c *conn, tg *target, o consumeOptions
 		opts = append(opts, kgo.ConsumerGroup(o.group), kgo.ConsumeTopics(topics...), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 			kgo.ConsumeResetOffset(groupStart(o.from)))
 	}
-	if r.client, err = c.client(opts...); err != nil {
+	if r.client, err = c.newClient(opts...); err != nil {
 		return err
 	}
 	return r.all(ctx)

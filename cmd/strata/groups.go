@@ -75,10 +75,15 @@ type memberLine struct {
 	ClientID   string   `json:"clientId"`
 	Host       string   `json:"host"`
 	Partitions []string `json:"partitions"`
+	Standbys   []string `json:"standbys,omitempty"` // tasks of a group of streams that it keeps a copy of
 }
 
 func (l memberLine) writeText(w io.Writer) {
-	fmt.Fprintf(w, "  member %s (%s at %s): %s\n", l.Member, l.ClientID, l.Host, strings.Join(l.Partitions, " "))
+	fmt.Fprintf(w, "  member %s (%s at %s): %s", l.Member, l.ClientID, l.Host, strings.Join(l.Partitions, " "))
+	if len(l.Standbys) > 0 {
+		fmt.Fprintf(w, " (standby for %s)", strings.Join(l.Standbys, " "))
+	}
+	fmt.Fprintln(w)
 }
 
 type lagLine struct {
@@ -113,7 +118,7 @@ func (a *app) groupsDescribe() *cobra.Command {
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
 		ctx, cancel := tg.bounded(ctx)
 		defer cancel()
-		groups, err := lookAtGroups(ctx, c.admin, names...)
+		groups, err := lookAtGroups(ctx, c.asker, names...)
 		if err != nil {
 			return err
 		}
@@ -175,7 +180,7 @@ func (a *app) groupsReset() *cobra.Command {
 		}
 		for _, r := range rs.Sorted() {
 			if r.Err != nil {
-				return fmt.Errorf("%s, %s-%d: %w", args[0], r.Topic, r.Partition, whyNotReset(ctx, c.admin, args[0], r.Err))
+				return fmt.Errorf("%s, %s-%d: %w", args[0], r.Topic, r.Partition, whyNotReset(ctx, c.asker, args[0], r.Err))
 			}
 			if err := a.emit(resetLine{"reset", args[0], r.Topic, r.Partition, r.At}); err != nil {
 				return err
@@ -193,8 +198,8 @@ func (a *app) groupsReset() *cobra.Command {
 
 // whyNotReset is err, or that the group has members, which take commits of nobody else: their
 // coordinator says that it does not know the member.
-func whyNotReset(ctx context.Context, admin *kadm.Client, group string, err error) error {
-	seen, serr := lookAtGroups(ctx, admin, group)
+func whyNotReset(ctx context.Context, ask asker, group string, err error) error {
+	seen, serr := lookAtGroups(ctx, ask, group)
 	if serr != nil || len(seen[0].members) == 0 {
 		return err
 	}

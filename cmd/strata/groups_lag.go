@@ -55,7 +55,7 @@ func (a *app) groupsLag() *cobra.Command {
 func (tg *target) lags(ctx context.Context, c *conn, names []string) ([]group.GroupLag, error) {
 	ctx, cancel := tg.bounded(ctx)
 	defer cancel()
-	seen, err := lookAtGroups(ctx, c.admin, names...)
+	seen, err := lookAtGroups(ctx, c.asker, names...)
 	if err != nil {
 		return nil, err
 	}

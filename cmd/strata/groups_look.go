@@ -9,11 +9,10 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A groupSeen is a group of consumers, of either protocol, as its coordinator and the leaders of
-// its partitions tell it.
+// A groupSeen is a group that commits offsets, of any protocol, as its coordinator and the leaders
+// of its partitions tell it.
 type groupSeen struct {
 	groupLine // its Lag is of the partitions whose lag is known
 	members   []memberLine
@@ -29,11 +28,11 @@ type partitionSeen struct {
 // errNoGroup says that there is no such group of consumers.
 var errNoGroup = errors.New("no such group of consumers")
 
-// lookAtGroups returns the groups of those names, all groups of consumers without any, in order.
-// There are two protocols, and a broker describes a group only to who asks for the one that it has:
-// the classic one is asked for first, KIP-848's for what is left.
-func lookAtGroups(ctx context.Context, admin *kadm.Client, names ...string) ([]groupSeen, error) {
-	lags, err := admin.Lag(ctx, slices.Clone(names)...)
+// lookAtGroups returns the groups of those names, all that commit offsets without any, in order.
+// There are three protocols, and a broker describes a group only to who asks for the one that it
+// has: the classic one is asked for first, then KIP-848's and that of streams for what is left.
+func lookAtGroups(ctx context.Context, ask asker, names ...string) ([]groupSeen, error) {
+	lags, err := ask.admin.Lag(ctx, slices.Clone(names)...)
 	if err != nil {
 		return nil, err
 	}
@@ -42,18 +41,18 @@ func lookAtGroups(ctx context.Context, admin *kadm.Client, names ...string) ([]g
 	for _, l := range lags.Sorted() {
 		switch {
 		case l.State == "Dead" && len(names) == 0: // it went after it was listed
-		case l.State == "Dead": // there is none, or one of the other protocol
+		case l.State == "Dead": // there is none, or one of another protocol
 			left = append(left, l.Group)
 		default:
 			out = append(out, classicSeen(l))
 		}
 	}
 	if len(left) > 0 || len(names) == 0 {
-		modern, err := lookAtModern(ctx, admin, left)
+		others, err := lookAtAssigned(ctx, ask, left)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, modern...)
+		out = append(out, others...)
 	}
 	slices.SortFunc(out, func(a, b groupSeen) int { return cmp.Compare(a.Group, b.Group) })
 	return out, nil
@@ -91,112 +90,6 @@ func seen(l lagLine, err error) partitionSeen {
 		l.Error = err.Error()
 	}
 	return partitionSeen{l, err}
-}
-
-// lookAtModern returns groups of KIP-848's protocol, all if none is named.
-func lookAtModern(ctx context.Context, admin *kadm.Client, names []string) ([]groupSeen, error) {
-	described := kadm.DescribedConsumerGroups{}
-	known, err := describesModern(ctx, admin)
-	if err == nil && known {
-		described, err = admin.DescribeConsumerGroups(ctx, slices.Clone(names)...)
-	}
-	if err != nil {
-		return nil, err
-	}
-	var out []groupSeen
-	var found []string
-	for _, name := range names {
-		if g, ok := described[name]; !ok || errors.Is(g.Err, kerr.GroupIDNotFound) {
-			out = append(out, groupSeen{groupLine: groupLine{Group: name}, err: errNoGroup})
-		}
-	}
-	topics := kadm.TopicsSet{}
-	for _, g := range described {
-		if errors.Is(g.Err, kerr.GroupIDNotFound) {
-			continue // named: told above; listed: it went since
-		}
-		found = append(found, g.Group)
-		topics.Merge(g.AssignedPartitions())
-		for _, t := range g.SubscribedTopics() {
-			topics.Add(t)
-		}
-	}
-	if len(found) == 0 {
-		return out, nil
-	}
-	fetched := admin.FetchManyOffsets(ctx, slices.Clone(found)...)
-	topics.Merge(fetched.CommittedPartitions())
-	ends, starts := kadm.ListedOffsets{}, kadm.ListedOffsets{}
-	if names := topics.Topics(); len(names) > 0 {
-		if ends, err = admin.ListEndOffsets(ctx, names...); err == nil {
-			starts, err = admin.ListStartOffsets(ctx, names...)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	for _, name := range found {
-		out = append(out, modernSeen(described[name], fetched[name], starts, ends))
-	}
-	return out, nil
-}
-
-// describesModern tells whether the brokers know ConsumerGroupDescribe: Kafka does from 3.7 on.
-func describesModern(ctx context.Context, admin *kadm.Client) (bool, error) {
-	versions, err := admin.ApiVersions(ctx)
-	if err != nil {
-		return false, err
-	}
-	known := true
-	for _, v := range versions {
-		if v.Err != nil {
-			return false, fmt.Errorf("broker %d: %w", v.NodeID, v.Err)
-		}
-		_, ok := v.KeyMaxVersion(kmsg.ConsumerGroupDescribe.Int16())
-		known = known && ok
-	}
-	return known, nil
-}
-
-// modernSeen puts together what is known of a group. Its partitions are those that members have,
-// those of topics that they want, and those that something was committed of.
-func modernSeen(d kadm.DescribedConsumerGroup, fetched kadm.FetchOffsetsResponse, starts, ends kadm.ListedOffsets) groupSeen {
-	g := groupSeen{groupLine: groupLine{"described", d.Group, d.State, "consumer", d.AssignorName, len(d.Members), 0}, err: errors.Join(d.Err, fetched.Err)}
-	reads := map[partitionOf]string{}
-	all := kadm.TopicsSet{}
-	for _, m := range d.Members {
-		out := memberLine{Type: "member", Group: d.Group, Member: m.MemberID, ClientID: m.ClientID, Host: m.ClientHost, Partitions: []string{}}
-		if m.InstanceID != nil {
-			out.Instance = *m.InstanceID
-		}
-		m.Assignment.Each(func(topic string, p int32) {
-			all.Add(topic, p)
-			reads[partitionOf{topic, p}] = m.MemberID
-			out.Partitions = append(out.Partitions, partitionOf{topic, p}.String())
-		})
-		for _, t := range m.SubscribedTopics {
-			for p := range ends[t] {
-				all.Add(t, p)
-			}
-		}
-		slices.Sort(out.Partitions)
-		g.members = append(g.members, out)
-	}
-	fetched.Fetched.Each(func(o kadm.OffsetResponse) { all.Add(o.Topic, o.Partition) })
-	for _, t := range all.Sorted() {
-		for _, p := range t.Partitions {
-			if p < 0 {
-				continue // of a topic that is not there
-			}
-			l, err := lagOf(partitionOf{t.Topic, p}, fetched.Fetched, starts, ends)
-			l.Group, l.Member = d.Group, reads[partitionOf{t.Topic, p}]
-			if err == nil {
-				g.Lag += l.Lag
-			}
-			g.parts = append(g.parts, seen(l, err))
-		}
-	}
-	return g
 }
 
 // lagOf is how far a partition's committed offset is behind its end: all that it has if nothing is

@@ -72,7 +72,7 @@ func (a *app) produce(ctx context.Context, c *conn, o produceOptions, args []str
 		}
 		headers = append(headers, kgo.RecordHeader{Key: k, Value: []byte(v)})
 	}
-	client, err := c.client(kgo.AllowAutoTopicCreation(), kgo.ProducerBatchCompression(codec), kgo.UnknownTopicRetries(5),
+	client, err := c.newClient(kgo.AllowAutoTopicCreation(), kgo.ProducerBatchCompression(codec), kgo.UnknownTopicRetries(5),
 		kgo.RecordPartitioner(chosen(kgo.StickyKeyPartitioner(nil))))
 	if err != nil {
 		return err

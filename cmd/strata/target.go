@@ -47,10 +47,18 @@ func (tg *target) flags(c *cobra.Command) {
 
 // A conn is a connection to a target.
 type conn struct {
+	asker
 	opts   []kgo.Opt
-	admin  *kadm.Client
 	closes []func() error // in reverse order
 }
+
+// An asker asks brokers: with admin, or with the client below it what kadm has no call for.
+type asker struct {
+	client *kgo.Client
+	admin  *kadm.Client
+}
+
+func newAsker(client *kgo.Client) asker { return asker{client, kadm.NewClient(client)} }
 
 // connect reaches the target.
 func (a *app) connect(ctx context.Context, tg *target) (c *conn, err error) {
@@ -65,11 +73,11 @@ func (a *app) connect(ctx context.Context, tg *target) (c *conn, err error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := c.client()
+	client, err := c.newClient()
 	if err != nil {
 		return nil, errors.Join(err, c.close())
 	}
-	c.admin = kadm.NewClient(client)
+	c.asker = newAsker(client)
 	c.admin.SetTimeoutMillis(int32(min(tg.timeout.Milliseconds(), 1<<30)))
 	ctx, cancel := context.WithTimeout(ctx, tg.timeout)
 	defer cancel()
@@ -121,8 +129,8 @@ func (a *app) open(c *conn, dir string) error {
 // everything lets the command do all there is, its entries too: who has the directory has it all.
 var everything = kafka.Authorization{Enabled: true, SuperUsers: []string{kafka.Anonymous().String()}}
 
-// client returns a client of the target, which close closes.
-func (c *conn) client(opts ...kgo.Opt) (*kgo.Client, error) {
+// newClient returns a client of the target, which close closes.
+func (c *conn) newClient(opts ...kgo.Opt) (*kgo.Client, error) {
 	client, err := kgo.NewClient(append(c.opts[:len(c.opts):len(c.opts)], opts...)...)
 	if err == nil {
 		c.closes = append(c.closes, func() error { client.CloseAllowingRebalance(); return nil })

@@ -50,12 +50,12 @@ func (a *app) topCmd() *cobra.Command {
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, _ []string) error {
 		ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		client, err := c.client(kgo.WithHooks(&comings{say: a.say}))
+		client, err := c.newClient(kgo.WithHooks(&comings{say: a.say}))
 		if err != nil {
 			return err
 		}
-		admin := kadm.NewClient(client)
-		return a.top(ctx, o, func(ctx context.Context) (*look, error) { return tg.lookAtAll(ctx, admin) })
+		ask := newAsker(client)
+		return a.top(ctx, o, func(ctx context.Context) (*look, error) { return tg.lookAtAll(ctx, ask) })
 	})
 	tg.flags(c)
 	f := c.Flags()
@@ -118,33 +118,33 @@ type groupPart struct {
 	done map[partitionOf]int64 // up to where it is done
 }
 
-func (tg *target) lookAtAll(ctx context.Context, admin *kadm.Client) (*look, error) {
+func (tg *target) lookAtAll(ctx context.Context, ask asker) (*look, error) {
 	ctx, cancel := tg.bounded(ctx)
 	defer cancel()
 	l := &look{at: time.Now(), topics: map[string]map[int32][2]int64{}, errs: map[string]string{}}
-	topics, err := admin.ListTopics(ctx)
+	topics, err := ask.admin.ListTopics(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if names := topics.Names(); len(names) > 0 {
-		starts, err := admin.ListStartOffsets(ctx, names...)
+		starts, err := ask.admin.ListStartOffsets(ctx, names...)
 		if err != nil {
 			return nil, err
 		}
-		ends, err := admin.ListEndOffsets(ctx, names...)
+		ends, err := ask.admin.ListEndOffsets(ctx, names...)
 		if err != nil {
 			return nil, err
 		}
 		l.addTopics(topics, starts, ends)
 	}
-	groups, err := lookAtGroups(ctx, admin)
+	groups, err := lookAtGroups(ctx, ask)
 	if err != nil {
 		return nil, err
 	}
 	for _, g := range groups {
 		l.addGroup(g)
 	}
-	return l, l.addShares(ctx, admin)
+	return l, l.addShares(ctx, ask.admin)
 }
 
 func (l *look) addTopics(topics kadm.TopicDetails, starts, ends kadm.ListedOffsets) {

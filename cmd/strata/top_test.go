@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -59,6 +60,74 @@ func TestGroupsOfEitherProtocolAreSeen(t *testing.T) {
 	for _, name := range []string{"nobody", "jobs"} { // no group, no group of consumers
 		require.Equal(t, result{exitFailed, "", "strata: " + name + ": no such group of consumers\n"}, run("groups", "describe", name))
 	}
+}
+
+// streamsMembers join a group of streams that reads a topic and keeps a state, and returns when each
+// of them has done as it was told: so many active tasks, so many that it is standby for.
+func streamsMembers(t *testing.T, addr, group, topic string, active, standby int, members ...string) {
+	t.Helper()
+	c := client(t, addr)
+	found := kadm.NewClient(c).FindGroupCoordinators(t.Context(), group)[group]
+	require.NoError(t, found.Err)
+	reqs := map[string]*kmsg.StreamsGroupHeartbeatRequest{}
+	for _, m := range members {
+		req := kmsg.NewPtrStreamsGroupHeartbeatRequest()
+		req.Group, req.MemberID, req.ProcessID, req.RebalanceTimeoutMillis = group, m, kmsg.StringPtr("of "+m), 60_000
+		req.ActiveTasks, req.StandbyTasks, req.WarmupTasks = []kmsg.TaskIDs{}, []kmsg.TaskIDs{}, []kmsg.TaskIDs{}
+		req.Topology = &kmsg.StreamsGroupHeartbeatRequestTopology{Epoch: 1, Subtopologies: []kmsg.StreamsGroupHeartbeatRequestTopologySubtopology{{
+			SubtopologyID: "0", SourceTopics: []string{topic}, StateChangelogTopics: []kmsg.TopicInfo{{Topic: group + "-counts"}},
+		}}}
+		reqs[m] = req
+	}
+	require.Eventually(t, func() bool {
+		done := true
+		for _, m := range members {
+			req := reqs[m]
+			kresp, err := c.Broker(int(found.NodeID)).Request(t.Context(), req)
+			require.NoError(t, err)
+			resp := kresp.(*kmsg.StreamsGroupHeartbeatResponse)
+			require.Zero(t, resp.ErrorCode, resp.ErrorMessage)
+			req.MemberEpoch, req.RebalanceTimeoutMillis, req.Topology = resp.MemberEpoch, -1, nil
+			told := resp.ActiveTasks != nil
+			if told {
+				req.ActiveTasks, req.StandbyTasks = resp.ActiveTasks, resp.StandbyTasks
+			}
+			done = done && !told && partitionsOf(req.ActiveTasks) == active && partitionsOf(req.StandbyTasks) == standby
+		}
+		return done
+	}, time.Minute, 10*time.Millisecond)
+}
+
+func partitionsOf(tasks []kmsg.TaskIDs) (n int) {
+	for _, t := range tasks {
+		n += len(t.Partitions)
+	}
+	return n
+}
+
+func TestGroupsOfStreamsAreSeen(t *testing.T) {
+	p := start(t, "--memory", "--brokers", "3", "--set", "group.streams.initial.rebalance.delay.ms=0", "--set", "group.streams.min.assignment.interval.ms=0",
+		"--set", "group.streams.assignment.interval.ms=0", "--set", "group.streams.num.standby.replicas=1")
+	run := func(args ...string) result { return command(t, "", append(args, "-b", p.addr)...) }
+	require.Equal(t, exitOK, run("topics", "create", "in", "--partitions", "2").code)
+	require.Equal(t, exitOK, run("produce", "in", "--partition", "0", "a", "b", "c").code)
+	require.Equal(t, exitOK, run("produce", "in", "--partition", "1", "x").code)
+	require.Equal(t, exitOK, run("groups", "reset", "app", "--topic", "in", "--to", "1").code)
+	streamsMembers(t, p.addr, "app", "in", 1, 1, "one", "two")
+	streamsMembers(t, p.addr, "vain", "gone", 0, 0, "three")
+
+	require.Equal(t, result{exitOK, "app: lag 2, 2 members\nvain: lag 0, 1 members\n", ""}, run("groups", "lag"))
+	r := run("groups", "describe", "vain", "app")
+	require.Equal(t, exitOK, r.code, r.err)
+	require.Regexp(t, `^app: Stable, 2 members, lag 2\n  member one \(kgo at \S+\): in-0 \(standby for 0_1\)\n  member two \(kgo at \S+\): in-1 \(standby for 0_0\)\n`+
+		`  in-0: committed 1 of 3, lag 2, read by one\n  in-1: committed 1 of 1, lag 0, read by two\n`+
+		`vain: NotReady, 1 members, lag 0\n  member three \(kgo at \S+\): \n$`, r.out)
+	r = run("groups", "reset", "app", "--topic", "in", "--to", "earliest")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "app, in-0: the group has 2 members")
+	r = run("top", "--interval", "20ms", "--count", "1")
+	require.Equal(t, exitOK, r.code, r.err)
+	require.Contains(t, r.out, "group app: lag 2, 0.0 records/s, Stable, 2 members\n")
 }
 
 // shown are the lines of one page, by the kind and name of what they are about.

@@ -275,7 +275,7 @@ func (a *app) transactionsAbort() *cobra.Command {
 
 // abortHanging has the leader write the marker.
 func abortHanging(ctx context.Context, c *conn, p kadm.DescribedProducer) error {
-	client, err := c.client()
+	client, err := c.newClient()
 	if err != nil {
 		return err
 	}
