@@ -85,12 +85,11 @@ func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 	}
 	c := &Coordinator{broker: anyBroker, groups: &groups{cfg: cfg, store: store, seen: make(map[string]seenTopic), samples: make(map[string]lagSamples), waiting: make(map[string]map[chan<- struct{}]bool)}}
 	c.configs, _ = store.(configStore)
-	c.core.Classic = classic.Config{InitialRebalanceDelay: cfg.InitialRebalanceDelay, MaxSize: cfg.MaxSize, OffsetsRetention: cfg.OffsetsRetention,
-		OffsetMetadataMax: cfg.OffsetMetadataMax, Process: newProcess()}
-	c.core.Modern = modern.Config{MaxSize: cfg.ConsumerMaxSize, Timeouts: c.timeouts, Assignors: cfg.ConsumerAssignors, OffsetsRetention: cfg.OffsetsRetention,
-		OffsetMetadataMax: cfg.OffsetMetadataMax, Process: c.core.Classic.Process,
-		Migration: cfg.ConsumerMigration.directions(), ClassicMaxSize: cfg.MaxSize}
-	c.core.Streams = streaming.Config{MaxSize: cfg.Streams.MaxSize, Settings: c.streamsSettings, OffsetsRetention: cfg.OffsetsRetention, OffsetMetadataMax: cfg.OffsetMetadataMax}
+	limits := classic.Limits{OffsetsRetention: cfg.OffsetsRetention, OffsetMetadataMax: cfg.OffsetMetadataMax}
+	c.core.Classic = classic.Config{InitialRebalanceDelay: cfg.InitialRebalanceDelay, MaxSize: cfg.MaxSize, Limits: limits, Process: newProcess()}
+	c.core.Modern = modern.Config{MaxSize: cfg.ConsumerMaxSize, Timeouts: c.timeouts, Assignors: cfg.ConsumerAssignors, Limits: limits,
+		Process: c.core.Classic.Process, Migration: cfg.ConsumerMigration.directions(), ClassicMaxSize: cfg.MaxSize}
+	c.core.Streams = streaming.Config{MaxSize: cfg.Streams.MaxSize, Settings: c.streamsSettings, Limits: limits}
 	c.core.Sharing = sharing.Config{MaxSize: cfg.ShareMaxSize, Timeouts: c.shareTimeouts}
 	c.runtime = coordinator.New(c.kind(), topicStore{store, OffsetsShape{cfg.OffsetsPartitions, cfg.OffsetsReplicas}}, coordinator.Config{Topic: offsets.Topic,
 		ExpiryInterval: cfg.ExpiryInterval, MaxBatchBytes: cfg.MaxBatchBytes, Logger: cfg.Logger, Notify: c.rebalanced})

@@ -66,8 +66,8 @@ func (g *Group) Apply(r offsets.Record) {
 	g.existence()
 }
 
-// existence makes a group without members Empty if it has anything, else Dead. The ids that one
-// gave out which is no more are of no use.
+// existence makes a group without members Empty if it has anything, else Dead. A dead group forgets
+// the ids that it gave out.
 func (g *Group) existence() {
 	if len(g.members) == 0 && (g.state == protocol.Dead || g.state == protocol.Empty) {
 		g.state = protocol.Empty

@@ -30,7 +30,7 @@ func (e EventCommit) step(g *Group, now time.Time) {
 
 // commitAll emits the offsets that can be stored, and returns which can.
 func (g *Group) commitAll(r *protocol.CommitRequest, topicIDs map[string][16]byte, now time.Time) map[record.TopicPartition]error {
-	records, errs := g.Commit(g.eff.Records, r, topicIDs, g.cfg.OffsetMetadataMax, now)
+	records, errs := g.commit(g.eff.Records, r, topicIDs, g.cfg.OffsetMetadataMax, now)
 	g.eff.Records = records
 	return errs
 }

@@ -1,7 +1,6 @@
 package classic
 
 import (
-	"maps"
 	"time"
 	"unicode/utf8"
 
@@ -9,6 +8,12 @@ import (
 	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/record"
 )
+
+// Limits are what bounds the offsets of a group of whatever kind.
+type Limits struct {
+	OffsetsRetention  time.Duration // 0: for ever
+	OffsetMetadataMax int           // UTF-16 units
+}
 
 // Committed are the offsets of a group, of whatever kind it is: those that count, and those that
 // wait for the outcome of a transaction. They stay when a group becomes one of another kind.
@@ -57,9 +62,9 @@ func (g *Committed) key(tp record.TopicPartition) offsets.Key {
 	return offsets.Key{Type: offsets.KeyOffset, Group: g.id, Topic: tp.Topic, Partition: tp.Partition}
 }
 
-// Commit appends the records of the offsets that can be stored to dst, and returns for each offset
+// commit appends the records of the offsets that can be stored to dst, and returns for each offset
 // whether it can.
-func (g *Committed) Commit(dst []offsets.Record, r *protocol.CommitRequest, topicIDs map[string][16]byte, metadataMax int, now time.Time) (records []offsets.Record, errs map[record.TopicPartition]error) {
+func (g *Committed) commit(dst []offsets.Record, r *protocol.CommitRequest, topicIDs map[string][16]byte, metadataMax int, now time.Time) (records []offsets.Record, errs map[record.TopicPartition]error) {
 	errs = make(map[record.TopicPartition]error, len(r.Offsets))
 	for _, tp := range sorted(r.Offsets) {
 		c := r.Offsets[tp]
@@ -74,23 +79,6 @@ func (g *Committed) Commit(dst []offsets.Record, r *protocol.CommitRequest, topi
 		dst = append(dst, offsets.Record{Key: g.key(tp), Offset: v})
 	}
 	return dst, errs
-}
-
-// CommitBut is Commit but for the offsets of partitions that late has an error for, which is their
-// answer.
-func (g *Committed) CommitBut(late map[record.TopicPartition]error, dst []offsets.Record, r *protocol.CommitRequest, topicIDs map[string][16]byte, metadataMax int, now time.Time) (records []offsets.Record, errs map[record.TopicPartition]error) {
-	accepted := *r
-	if len(late) > 0 {
-		accepted.Offsets = make(map[record.TopicPartition]record.Committed, len(r.Offsets))
-		for tp, o := range r.Offsets {
-			if late[tp] == nil {
-				accepted.Offsets[tp] = o
-			}
-		}
-	}
-	records, errs = g.Commit(dst, &accepted, topicIDs, metadataMax, now)
-	maps.Copy(errs, late)
-	return records, errs
 }
 
 // checkMetadata bounds the metadata of a committed offset, which must be valid in UTF-16 units as
@@ -112,8 +100,8 @@ func checkMetadata(s string, limit int) error {
 	return nil
 }
 
-// Remove appends the tombstones of the offsets that which says, pending ones too, in order.
-func (g *Committed) Remove(dst []offsets.Record, which func(record.TopicPartition) bool) []offsets.Record {
+// remove appends the tombstones of the offsets that which says, pending ones too, in order.
+func (g *Committed) remove(dst []offsets.Record, which func(record.TopicPartition) bool) []offsets.Record {
 	for _, tp := range g.named() {
 		if which(tp) {
 			dst = append(dst, offsets.Record{Key: g.key(tp)})
@@ -121,44 +109,3 @@ func (g *Committed) Remove(dst []offsets.Record, which func(record.TopicPartitio
 	}
 	return dst
 }
-
-// RemoveExpired is Remove of offsets that nobody will ask for any more, and returns how many are
-// left: those of topics that somebody subscribes to stay, the others as long as their commit says,
-// or retention after it, 0 being for ever. Kafka: OffsetExpirationConditionImpl.
-func (g *Committed) RemoveExpired(dst []offsets.Record, retention time.Duration, now time.Time, subscribed func(topic string) bool) (records []offsets.Record, left int) {
-	left = len(g.offsets)
-	expired := func(v offsets.OffsetValue) bool {
-		if v.ExpireMs >= 0 {
-			return now.UnixMilli() >= v.ExpireMs
-		}
-		return retention > 0 && v.CommitMs+retention.Milliseconds() <= now.UnixMilli()
-	}
-	return g.Remove(dst, func(tp record.TopicPartition) bool {
-		v, ok := g.offsets[tp]
-		if !ok || g.Unstable(tp) || subscribed(tp.Topic) || !expired(v) {
-			return false
-		}
-		left--
-		return true
-	}), left
-}
-
-// RemoveThese is Remove of some offsets, unless the group is subscribed to their topic. It returns
-// what an EventDeleteOffsets answers.
-func (g *Committed) RemoveThese(dst []offsets.Record, tps []record.TopicPartition, subscribed func(topic string) bool) ([]offsets.Record, map[record.TopicPartition]error) {
-	errs := make(map[record.TopicPartition]error, len(tps))
-	for _, tp := range tps {
-		errs[tp] = nil
-		if subscribed(tp.Topic) {
-			errs[tp] = protocol.ErrGroupSubscribedToTopic
-		}
-	}
-	return g.Remove(dst, func(tp record.TopicPartition) bool {
-		err, asked := errs[tp]
-		return asked && err == nil
-	}), errs
-}
-
-// OfTopic reports whether tp has an offset that belongs to the topic of that id, and none, pending
-// ones included, that belongs to another.
-func (g *Committed) OfTopic(tp record.TopicPartition, id [16]byte) bool { return g.ofTopic(tp, id) }

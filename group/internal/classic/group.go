@@ -15,8 +15,7 @@ import (
 type Config struct {
 	InitialRebalanceDelay time.Duration // 0: none
 	MaxSize               int           // members; 0: no limit
-	OffsetsRetention      time.Duration // 0: for ever
-	OffsetMetadataMax     int           // UTF-16 units
+	Limits
 
 	// Process is the client host of members that live in this process. Members of other processes
 	// that a coordinator ran in have a host that begins with InProcess too, and are dead.

@@ -320,7 +320,7 @@ func (m *model) pass(t *rapid.T, d time.Duration) {
 }
 
 func TestGroupKeepsItsInvariants(t *testing.T) {
-	for _, cfg := range []Config{{}, {InitialRebalanceDelay: 3 * time.Second}, {MaxSize: 3}, {OffsetsRetention: 30 * time.Second}} {
+	for _, cfg := range []Config{{}, {InitialRebalanceDelay: 3 * time.Second}, {MaxSize: 3}, {Limits: Limits{OffsetsRetention: 30 * time.Second}}} {
 		t.Run(fmt.Sprintf("%+v", cfg.InitialRebalanceDelay)+fmt.Sprint(cfg.MaxSize, cfg.OffsetsRetention), func(t *testing.T) {
 			rounds := 10 // of 100 sequences
 			if sample.Hurried() {

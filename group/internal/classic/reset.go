@@ -41,13 +41,13 @@ func (e EventReset) step(g *Group, now time.Time) {
 		}
 		g.expelAll(now)
 	}
-	records, to := e.Moves(g.eff.Records, g.Committed, now)
+	records, to := e.moves(g.eff.Records, g.Committed, now)
 	g.eff.Records = records
 	g.reply(e.To, to, nil)
 }
 
-// Moves appends the records that store the offsets, and returns what they store.
-func (e EventReset) Moves(dst []offsets.Record, g *Committed, now time.Time) ([]offsets.Record, record.Offsets) {
+// moves appends the records that store the offsets, and returns what they store.
+func (e EventReset) moves(dst []offsets.Record, g *Committed, now time.Time) ([]offsets.Record, record.Offsets) {
 	to := e.Offsets
 	if to == nil {
 		to = e.shifted(g)

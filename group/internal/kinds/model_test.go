@@ -63,8 +63,8 @@ type world struct {
 func newWorld(t require.TestingT, clients int, cooperative bool) *world {
 	w := &world{t: t, now: time.UnixMilli(1_000_000), cooperative: cooperative, waits: map[machine.Ticket]func(machine.Reply){}, committed: map[record.TopicPartition]int64{},
 		topics: map[string]modern.Topic{"a": {ID: [16]byte{1}, Partitions: 4}, "b": {ID: [16]byte{2}, Partitions: 3}}}
-	w.cfg = &Config{Classic: classic.Config{OffsetMetadataMax: 100}}
-	w.cfg.Modern = modern.Config{Assignors: []assignor.Assignor{assignor.Uniform()}, OffsetMetadataMax: 100, Migration: modern.Migration{Upgrade: true, Downgrade: true},
+	w.cfg = &Config{Classic: classic.Config{Limits: classic.Limits{OffsetMetadataMax: 100}}}
+	w.cfg.Modern = modern.Config{Assignors: []assignor.Assignor{assignor.Uniform()}, Limits: classic.Limits{OffsetMetadataMax: 100}, Migration: modern.Migration{Upgrade: true, Downgrade: true},
 		Timeouts: func(string) modern.Timeouts {
 			return modern.Timeouts{Session: 45 * time.Second, Heartbeat: 5 * time.Second, Assignment: time.Second}
 		}}

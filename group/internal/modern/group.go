@@ -10,19 +10,17 @@ import (
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/internal/machine"
-	"github.com/stratalog/strata/record"
 )
 
 // Config is what a Group needs to know of its coordinator's configuration.
 type Config struct {
-	MaxSize           int                         // members; 0: no limit
-	Timeouts          func(group string) Timeouts // those of a group at present; it only computes
-	Assignors         []assignor.Assignor         // that members can ask for; the first is the default
-	OffsetsRetention  time.Duration               // 0: for ever
-	OffsetMetadataMax int                         // UTF-16 units
-	Process           string                      // see classic.Config
-	Migration         Migration
-	ClassicMaxSize    int // members of a classic group; 0: no limit
+	MaxSize        int                         // members; 0: no limit
+	Timeouts       func(group string) Timeouts // those of a group at present; it only computes
+	Assignors      []assignor.Assignor         // that members can ask for; the first is the default
+	Process        string                      // see classic.Config
+	Migration      Migration
+	ClassicMaxSize int // members of a classic group; 0: no limit
+	classic.Limits
 }
 
 // Timeouts can be configured for each group.
@@ -260,8 +258,8 @@ func (g *Group) ApplyPending(producerID int64, r offsets.Record) {
 	g.Apply(r)
 }
 
-// subscribed reports whether a member subscribes to a topic.
-func (g *Group) subscribed(topic string) bool {
+// Subscribed reports whether a member subscribes to a topic.
+func (g *Group) Subscribed(topic string) bool {
 	if g.names[topic] > 0 {
 		return true
 	}
@@ -272,5 +270,3 @@ func (g *Group) subscribed(topic string) bool {
 	}
 	return false
 }
-
-func anyOffset(record.TopicPartition) bool { return true }

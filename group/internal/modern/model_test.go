@@ -48,7 +48,7 @@ func newModel(clients int) *model {
 	m.cfg = &Config{Timeouts: func(string) Timeouts {
 		return Timeouts{Session: 45 * time.Second, Heartbeat: 5 * time.Second, Assignment: time.Second}
 	},
-		Assignors: []assignor.Assignor{assignor.Uniform(), assignor.Range()}, OffsetMetadataMax: 100, Migration: Migration{true, true}}
+		Assignors: []assignor.Assignor{assignor.Uniform(), assignor.Range()}, Limits: classic.Limits{OffsetMetadataMax: 100}, Migration: Migration{true, true}}
 	m.g = New(classic.NewCommitted("g"), m.cfg)
 	m.setTopic("a", 4)
 	m.setTopic("b", 3)

@@ -14,10 +14,9 @@ import (
 
 // Config is what a Group needs to know of its coordinator's configuration.
 type Config struct {
-	MaxSize           int                         // members; 0: no limit
-	Settings          func(group string) Settings // those of a group at present; it only computes
-	OffsetsRetention  time.Duration               // 0: for ever
-	OffsetMetadataMax int                         // UTF-16 units
+	MaxSize  int                         // members; 0: no limit
+	Settings func(group string) Settings // those of a group at present; it only computes
+	classic.Limits
 }
 
 // Settings can be configured for each group.

@@ -58,7 +58,7 @@ func counting() *offsets.StreamsTopologyValue {
 func newModel(clients, standbys int) *model {
 	m := &model{now: time.UnixMilli(1_000_000), topics: map[string]modern.Topic{}, topology: counting()}
 	m.settings = Settings{Session: 45 * time.Second, Heartbeat: 5 * time.Second, Assignment: time.Second, Delay: 3 * time.Second, Standbys: standbys}
-	m.cfg = &Config{MaxSize: 6, Settings: func(string) Settings { return m.settings }, OffsetMetadataMax: 100}
+	m.cfg = &Config{MaxSize: 6, Settings: func(string) Settings { return m.settings }, Limits: classic.Limits{OffsetMetadataMax: 100}}
 	m.g = New(classic.NewCommitted("g"), m.cfg)
 	m.setTopic("a", 3)
 	m.setTopic("b", 2)

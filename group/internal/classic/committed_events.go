@@ -1,0 +1,157 @@
+package classic
+
+import (
+	"maps"
+	"time"
+
+	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/record"
+)
+
+// An Owner is a group of another kind than this package's, as far as its offsets have to know it.
+type Owner interface {
+	Size() int                    // how many members it has
+	Subscribed(topic string) bool // whether one of them is
+	Forgotten() bool              // whether nothing is stored of it, no offset either
+	Tombstones() []offsets.Record // what removes the group but not its offsets
+	Expel()                       // puts all members out, in the step under way
+
+	// CheckCommit decides on a commit, and on which of its partitions it comes too late for: these
+	// are answered with late. ids are the topics'.
+	CheckCommit(r *protocol.CommitRequest, ids map[string][16]byte, inTxn bool) (late map[record.TopicPartition]error, err error)
+}
+
+// StepOffsets adds to eff, the effects of a step of their owner, what ev does to offsets. It
+// returns false if ev is not about offsets.
+func (g *Committed) StepOffsets(eff *Effects, of Owner, limits Limits, now time.Time, ev Event) bool {
+	s := offsetsStep{g, eff, of, limits, now}
+	switch e := ev.(type) {
+	case EventCommit:
+		s.commit(e.CommitRequest, e.TopicIDs, e.To, nil)
+	case EventTxnCommit:
+		s.commit(&e.CommitRequest, e.TopicIDs, e.To, &machine.Producer{ID: e.ProducerID, Epoch: e.ProducerEpoch})
+	case EventDelete:
+		s.deleteGroup(e)
+	case EventDeleteOffsets:
+		s.deleteThese(e)
+	case EventTopicDeleted:
+		eff.Separable = true
+		s.remove(func(tp record.TopicPartition) bool { return tp.Topic == e.Topic && g.ofTopic(tp, e.ID) })
+	case EventExpire:
+		s.expire()
+	case EventReset:
+		s.reset(e)
+	default:
+		return false
+	}
+	return true
+}
+
+// An offsetsStep is what StepOffsets works on.
+type offsetsStep struct {
+	*Committed
+	eff    *Effects
+	of     Owner
+	limits Limits
+	now    time.Time
+}
+
+func (s *offsetsStep) reply(to machine.Ticket, value any, err error) {
+	if to != 0 {
+		s.eff.Replies = append(s.eff.Replies, machine.Reply{To: to, Value: value, Err: err})
+	}
+}
+
+func (s *offsetsStep) remove(which func(record.TopicPartition) bool) {
+	s.eff.Records = s.Committed.remove(s.eff.Records, which)
+}
+
+func (s *offsetsStep) commit(r *protocol.CommitRequest, ids map[string][16]byte, to machine.Ticket, in *machine.Producer) {
+	late, err := s.of.CheckCommit(r, ids, in != nil)
+	if err != nil {
+		s.reply(to, nil, err)
+		return
+	}
+	accepted := *r
+	if len(late) > 0 {
+		accepted.Offsets = maps.Clone(r.Offsets)
+		maps.DeleteFunc(accepted.Offsets, func(tp record.TopicPartition, _ record.Committed) bool { return late[tp] != nil })
+	}
+	records, errs := s.Committed.commit(s.eff.Records, &accepted, ids, s.limits.OffsetMetadataMax, s.now)
+	if s.eff.Records = records; len(records) > 0 {
+		s.eff.Producer = in
+	}
+	maps.Copy(errs, late)
+	s.reply(to, errs, nil)
+}
+
+func (s *offsetsStep) deleteGroup(e EventDelete) {
+	switch {
+	case s.of.Size() > 0:
+		s.reply(e.To, nil, protocol.ErrNonEmptyGroup)
+	case s.of.Forgotten():
+		s.reply(e.To, nil, protocol.ErrGroupNotFound)
+	default:
+		s.eff.Separable = true
+		s.remove(func(record.TopicPartition) bool { return true })
+		s.eff.Records = append(s.eff.Records, s.of.Tombstones()...)
+		s.reply(e.To, nil, nil)
+	}
+}
+
+func (s *offsetsStep) deleteThese(e EventDeleteOffsets) {
+	errs := make(map[record.TopicPartition]error, len(e.Partitions))
+	for _, tp := range e.Partitions {
+		errs[tp] = nil
+		if s.of.Subscribed(tp.Topic) {
+			errs[tp] = protocol.ErrGroupSubscribedToTopic
+		}
+	}
+	s.remove(func(tp record.TopicPartition) bool {
+		err, asked := errs[tp]
+		return asked && err == nil
+	})
+	s.reply(e.To, errs, nil)
+}
+
+// expire removes the offsets that nobody will ask for any more, and the group if it has neither
+// members nor offsets. Those of topics that somebody subscribes to stay. The others last as long as
+// their commit says or, unlike those of a classic group, for the retention from their commit on, as
+// in Kafka: OffsetExpirationConditionImpl.
+func (s *offsetsStep) expire() {
+	s.eff.Separable = true
+	left, retention := len(s.offsets), s.limits.OffsetsRetention
+	expired := func(v offsets.OffsetValue) bool {
+		if v.ExpireMs >= 0 {
+			return s.now.UnixMilli() >= v.ExpireMs
+		}
+		return retention > 0 && v.CommitMs+retention.Milliseconds() <= s.now.UnixMilli()
+	}
+	s.remove(func(tp record.TopicPartition) bool {
+		v, ok := s.offsets[tp]
+		if !ok || s.Unstable(tp) || s.of.Subscribed(tp.Topic) || !expired(v) {
+			return false
+		}
+		left--
+		return true
+	})
+	if s.of.Size() == 0 && left == 0 && len(s.txns) == 0 {
+		s.eff.Records = append(s.eff.Records, s.of.Tombstones()...)
+	}
+}
+
+// reset moves offsets, in one batch with the end of all members if it has some: see EventReset.
+func (s *offsetsStep) reset(e EventReset) {
+	if s.of.Size() > 0 {
+		if !e.Expel {
+			s.reply(e.To, nil, protocol.ErrNonEmptyGroup)
+			return
+		}
+		s.of.Expel()
+	}
+	records, to := e.moves(s.eff.Records, s.Committed, s.now)
+	s.eff.Records = records
+	s.reply(e.To, to, nil)
+}
