@@ -100,9 +100,9 @@ type Config struct {
 	// InstanceID makes the member static: it comes back under that name without a rebalance, and
 	// Close does not leave the group (with ProtocolConsumer it says that it will be back). Only if
 	// what the group has assigned does not fit any more, since topics, partitions or this member's
-	// Topics have changed, it asks for a rebalance then, within a HeartbeatInterval; Kafka's clients
-	// do not. So it does for partitions that an assignor leaves to nobody; the coordinator of
-	// ProtocolConsumer does both by itself. Kafka: group.instance.id (KIP-345).
+	// Topics have changed, it asks for a rebalance then, within a HeartbeatInterval; Kafka's
+	// clients do not. So it does for partitions that an assignor leaves to nobody; the coordinator
+	// of ProtocolConsumer does both by itself. Kafka: group.instance.id (KIP-345).
 	InstanceID string
 	// ClientID names the consumer in descriptions of the group. Empty: "strata". Kafka: client.id.
 	ClientID string
@@ -123,8 +123,9 @@ type Config struct {
 	// Protocol is that of the group. Kafka: group.protocol.
 	Protocol Protocol
 	// RemoteAssignor names the assignor that the coordinator shares partitions out by, with
-	// ProtocolConsumer: "uniform", "range" or another one of group.Config.ConsumerAssignors, by which
-	// most members of the group count. Empty: the first one there. Kafka: group.remote.assignor.
+	// ProtocolConsumer: "uniform", "range" or another one of group.Config.ConsumerAssignors, by
+	// which most members of the group count. Empty: the first one there. Kafka:
+	// group.remote.assignor.
 	RemoteAssignor string
 
 	Commit CommitMode

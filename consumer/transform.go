@@ -58,8 +58,8 @@ func Transform(ctx context.Context, c *Consumer, p *producer.Producer, fn func(r
 //   - the error of fn;
 //   - an error of the transaction that cannot be expected to pass: see producer.ErrFatal,
 //     ErrAbortable;
-//   - what a Poll returns: that of a partition (*PartitionError), if it does not pass by itself, one
-//     of the group, ErrClosed for a consumer that was closed before.
+//   - what a Poll returns: that of a partition (*PartitionError), if it does not pass by itself,
+//     one of the group, ErrClosed for a consumer that was closed before.
 //
 // In all cases the transaction was aborted and the positions are where the group's offsets are, so
 // that it may be called again; with producer.ErrOutcomeUnknown, which ctx's end can bring after the

@@ -54,8 +54,9 @@
 //     leader's order; in Kafka by chance.
 //   - Kafka's tools refuse to reset a group with members; RewindGroup puts them out.
 //   - What a cooperative member owned when it last joined stays its own when its group goes over to
-//     the newer protocol, and a classic member that was put out of such a group must join it without
-//     partitions. In Kafka the next one can have them before it has heard that it lost them.
+//     the newer protocol, and a classic member that was put out of such a group must join it
+//     without partitions. In Kafka the next one can have them before it has heard that it lost
+//     them.
 //   - In the newer protocol a regular expression is resolved at once, where Kafka does it in the
 //     background, and the hash of a group's topics is not Kafka's: a group that comes from there
 //     begins one more epoch.

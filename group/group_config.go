@@ -263,14 +263,15 @@ type ConfigAlteration struct {
 //
 //   - consumer.heartbeat.interval.ms, within ConsumerMinHeartbeatInterval and
 //     ConsumerMaxHeartbeatInterval, is told with each answer to a heartbeat.
-//   - consumer.session.timeout.ms, within ConsumerMinSessionTimeout and ConsumerMaxSessionTimeout and
-//     above the interval of heartbeats, counts for a member from its next heartbeat on.
+//   - consumer.session.timeout.ms, within ConsumerMinSessionTimeout and ConsumerMaxSessionTimeout
+//     and above the interval of heartbeats, counts for a member from its next heartbeat on.
 //   - consumer.assignment.interval.ms, from 0 to ConsumerMaxAssignmentInterval.
-//   - share.heartbeat.interval.ms, share.session.timeout.ms and share.assignment.interval.ms are the
-//     same for share groups, within the bounds of their Config.
+//   - share.heartbeat.interval.ms, share.session.timeout.ms and share.assignment.interval.ms are
+//     the same for share groups, within the bounds of their Config.
 //   - share.record.lock.duration.ms, 15 s to 60 s, share.delivery.count.limit, 2 to 10, and
 //     share.partition.max.record.locks, 100 to 4000, count in the place of ShareRecords; what these
-//     say is within the bounds too. They count for what is handed out, and given back, from then on.
+//     say is within the bounds too. They count for what is handed out, and given back, from then
+//     on.
 //   - share.renew.acknowledge.enable, whether members may lock records that they have for longer.
 //   - share.auto.offset.reset, where a share group begins in a partition that is new to it: latest,
 //     earliest, or by_duration: and an ISO 8601 duration before the moment at which it begins.
@@ -278,8 +279,8 @@ type ConfigAlteration struct {
 //     read_uncommitted.
 //   - streams.heartbeat.interval.ms, streams.session.timeout.ms, streams.assignment.interval.ms,
 //     streams.initial.rebalance.delay.ms and streams.num.standby.replicas are the fields of
-//     StreamsConfig for a streams group, within the bounds there. Another number of standby replicas
-//     shares the tasks out anew.
+//     StreamsConfig for a streams group, within the bounds there. Another number of standby
+//     replicas shares the tasks out anew.
 //
 // When it returns nil the change is on stable storage. Errors: ErrInvalidGroupID for an empty id,
 // or one that no group can have, *topic.ConfigError, errors.ErrUnsupported if the Store keeps no

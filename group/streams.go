@@ -9,10 +9,11 @@ import (
 	"github.com/stratalog/strata/internal/machine"
 )
 
-// StreamsHeartbeat is all that members of streams groups (KIP-1071) say: see StreamsHeartbeatRequest.
-// A member that joins makes the group if there is none, and makes a classic group without members
-// one of streams; its offsets stay. It waits until what it answers is durable. It creates no topics:
-// the answer says which the application lacks, and the group goes on when they are there.
+// StreamsHeartbeat is all that members of streams groups (KIP-1071) say: see
+// StreamsHeartbeatRequest. A member that joins makes the group if there is none, and makes a
+// classic group without members one of streams; its offsets stay. It waits until what it answers is
+// durable. It creates no topics: the answer says which the application lacks, and the group goes on
+// when they are there.
 //
 // It returns ErrInvalidRequest, ErrInvalidTopology or ErrGroupMaxSize for a
 // request that makes no sense here; ErrUnknownMember or ErrFencedMemberEpoch: the member abandons

@@ -82,14 +82,15 @@ func TestStreamsGroupsMoveBetweenKafkaAndStrata(t *testing.T) {
 	requireKafkaDecodes(t, dir)
 
 	again := handOver(t, kit, dir)
-	// The directory is one of Kafka 4.0, which had no streams groups: an operator goes up from there.
+	// The directory is one of Kafka 4.0, which had no streams groups: an operator goes up from
+	// there.
 	run(t, kit.Tool(within(t), "features", "--bootstrap-server", again.addr, "upgrade", "--release-version", "4.3"))
 	require.Equal(t, at, describeCounting(t, again))
 	requireSameOffsets(t, again, "counting", committed)
 }
 
-// requireKafkaDecodes has Kafka's tool print what is stored of groups, among it all that there is of
-// a streams group.
+// requireKafkaDecodes has Kafka's tool print what is stored of groups, among it all that there is
+// of a streams group.
 func requireKafkaDecodes(t *testing.T, dir string) {
 	t.Helper()
 	var files []string

@@ -54,10 +54,10 @@ func (c *call) apiVersions(req *kmsg.ApiVersionsRequest) kmsg.Response {
 	return resp
 }
 
-// tellFeatures adds group.version, share.version, streams.version and transaction.version (KIP-584):
-// the level of each if it is above 0, and the levels that there are from version 4 on, since older
-// clients cannot read a lowest level of 0. A level has the epoch of the metadata that it was read
-// with.
+// tellFeatures adds group.version, share.version, streams.version and transaction.version
+// (KIP-584): the level of each if it is above 0, and the levels that there are from version 4 on,
+// since older clients cannot read a lowest level of 0. A level has the epoch of the metadata that
+// it was read with.
 func (c *call) tellFeatures(resp *kmsg.ApiVersionsResponse) {
 	if c.version < 3 {
 		return

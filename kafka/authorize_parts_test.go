@@ -113,8 +113,8 @@ func TestRightsThatAreTakenAwayEndFetchSessions(t *testing.T) {
 	require.Equal(t, int64(-1), got.Topics[0].Partitions[0].HighWatermark)
 }
 
-// Sessions remember the names of topics that are gone. Whether such a topic was deleted, and created
-// again, is told to those who may read it.
+// Sessions remember the names of topics that are gone. Whether such a topic was deleted, and
+// created again, is told to those who may read it.
 func TestSessionsHideThatTopicsAreGone(t *testing.T) {
 	may := rights(acl.Topic, "orders", acl.Read)
 	s, addr := authorized(t, may, rights(acl.Group, "g", acl.Read))

@@ -16,9 +16,9 @@ import (
 
 // ClusterPasswords checks passwords against the SCRAM credentials of a cluster: one list of users
 // serves PLAIN and SCRAM. A check is a few milliseconds of work; as many as there are processors
-// are done at a time, and the others wait. A user who has logged in is let in again at once, without
-// that work, until its credentials change: guesses under other names do not hold it up. For that a
-// keyed hash of its password is kept in memory.
+// are done at a time, and the others wait. A user who has logged in is let in again at once,
+// without that work, until its credentials change: guesses under other names do not hold it up. For
+// that a keyed hash of its password is kept in memory.
 func ClusterPasswords(cluster *strata.Cluster) PasswordCheck {
 	return newClusterPasswords(cluster.Backend()).check
 }

@@ -171,8 +171,8 @@ func (c *call) planFetch(req *kmsg.FetchRequest) (*fetching, Code) {
 }
 
 // mayFetch returns 0 if the client may read p, whose topic is called name; "" from version 13 on:
-// there is none of that id. A session remembers the name: then the topic is gone, or another one has
-// its name, which is told to those who might read it. Kafka: KafkaApis.handleFetchRequest,
+// there is none of that id. A session remembers the name: then the topic is gone, or another one
+// has its name, which is told to those who might read it. Kafka: KafkaApis.handleFetchRequest,
 // FetchSession, ReplicaManager.readFromLog.
 func (c *call) mayFetch(p *fetchPart, name string, replica int32) Code {
 	if name != "" || c.version < 13 {

@@ -172,8 +172,8 @@ func TestFetchReturnsTheFirstBatchHoweverSmallItsLimits(t *testing.T) {
 	}
 }
 
-// Kafka hands out ranges of files: an answer ends where its limit does, and clients drop what is not
-// whole.
+// Kafka hands out ranges of files: an answer ends where its limit does, and clients drop what is
+// not whole.
 func TestFetchEndsWithinABatchIfItIsAskedTo(t *testing.T) {
 	for _, partial := range []bool{false, true} {
 		s, addr := serve(t, Config{PartialBatches: partial})

@@ -44,8 +44,8 @@ type SASL struct {
 	// the connection. 0 means 100 ms. Kafka: connection.failed.authentication.delay.ms.
 	FailureDelay time.Duration
 	// MaxReceiveBytes bounds a request before the client is authenticated. 0 means 512 KiB. Of what
-	// is said in it by PLAIN 32 KiB are allowed, and by SCRAM 16 KiB, the first message 4 KiB. Kafka:
-	// sasl.server.max.receive.size.
+	// is said in it by PLAIN 32 KiB are allowed, and by SCRAM 16 KiB, the first message 4 KiB.
+	// Kafka: sasl.server.max.receive.size.
 	MaxReceiveBytes int
 }
 

@@ -65,9 +65,9 @@ type Config struct {
 	// authenticate nobody.
 	AllowPublic bool
 
-	// PartialBatches fills an answer to a fetch up to its limits with the beginning of the next batch,
-	// which the client has to drop, as Kafka does (KIP-74). Without it answers have whole batches, and
-	// fewer bytes.
+	// PartialBatches fills an answer to a fetch up to its limits with the beginning of the next
+	// batch, which the client has to drop, as Kafka does (KIP-74). Without it answers have whole
+	// batches, and fewer bytes.
 	PartialBatches bool
 
 	Authorization    Authorization    // who may do what; zero: everybody everything

@@ -105,8 +105,8 @@ func (a *shareAcks) renews() bool {
 // waits for the disk.
 const acknowledgedAtOnce = 16
 
-// acknowledgeShares carries out what a member says of what it has in a session, and returns an error
-// or nil for each partition.
+// acknowledgeShares carries out what a member says of what it has in a session, and returns an
+// error or nil for each partition.
 func (c *call) acknowledgeShares(shares *share.Coordinator, group, holder string, todo []shareAcks, renew bool) []error {
 	errs := make([]error, len(todo))
 	var wg sync.WaitGroup

@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// sharedAtTwo serves two brokers with replicas of a topic of four records, which broker 1 leads, and
-// returns the topic's id. A share group begins with them.
+// sharedAtTwo serves two brokers with replicas of a topic of four records, which broker 1 leads,
+// and returns the topic's id. A share group begins with them.
 func sharedAtTwo(t *testing.T) (b *brokers, id [16]byte) {
 	cluster, err := strata.Open(strata.Config{Brokers: 2})
 	require.NoError(t, err)

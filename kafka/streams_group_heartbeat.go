@@ -11,11 +11,11 @@ import (
 // member of a streams group says to its coordinator. Members make up their ids themselves. Internal
 // topics that the application lacks are created in its name.
 //
-// It differs from Kafka in three things. A topology that contradicts itself is refused as an invalid
-// one, with the reason, where Kafka fails with UNKNOWN_SERVER_ERROR. Topics are created before the
-// answer, which says at once why one could not be; Kafka's are created behind it, and the next
-// answer says so. A topology for which there are no source topics does not keep a member with an
-// endpoint from joining, for which Kafka has an UNKNOWN_SERVER_ERROR.
+// It differs from Kafka in three things. A topology that contradicts itself is refused as an
+// invalid one, with the reason, where Kafka fails with UNKNOWN_SERVER_ERROR. Topics are created
+// before the answer, which says at once why one could not be; Kafka's are created behind it, and
+// the next answer says so. A topology for which there are no source topics does not keep a member
+// with an endpoint from joining, for which Kafka has an UNKNOWN_SERVER_ERROR.
 func (c *call) streamsGroupHeartbeat(req *kmsg.StreamsGroupHeartbeatRequest) kmsg.Response {
 	resp := streamsResponse(req)
 	r, err := c.streamsHeartbeatRequest(req)

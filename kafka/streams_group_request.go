@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// streamsHeartbeatRequest translates what a member of a streams group says. It refuses what makes no
-// sense whatever the group is.
+// streamsHeartbeatRequest translates what a member of a streams group says. It refuses what makes
+// no sense whatever the group is.
 func (c *call) streamsHeartbeatRequest(req *kmsg.StreamsGroupHeartbeatRequest) (r group.StreamsHeartbeatRequest, err error) {
 	for _, check := range []func(*kmsg.StreamsGroupHeartbeatRequest) error{checkTopicsOf, checkSupported, checkStreamsHeartbeat} {
 		if err := check(req); err != nil {

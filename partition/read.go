@@ -126,8 +126,8 @@ func (p *Partition) readUpTo(req *ReadRequest, res *ReadResult, bound int64, cau
 	return nil
 }
 
-// fill adds as much of the next batch as the limit leaves room for. What is wrong with that batch is
-// told to who reads from it on.
+// fill adds as much of the next batch as the limit leaves room for. What is wrong with that batch
+// is told to who reads from it on.
 func (p *Partition) fill(req *ReadRequest, res *ReadResult, bound int64) {
 	start, limit := len(req.Buf), len(req.Buf)+defaultMaxBytes(req.MaxBytes)
 	if len(res.Bytes) == start || len(res.Bytes) >= limit {

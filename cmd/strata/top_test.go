@@ -62,8 +62,8 @@ func TestGroupsOfEitherProtocolAreSeen(t *testing.T) {
 	}
 }
 
-// streamsMembers join a group of streams that reads a topic and keeps a state, and returns when each
-// of them has done as it was told: so many active tasks, so many that it is standby for.
+// streamsMembers join a group of streams that reads a topic and keeps a state, and returns when
+// each of them has done as it was told: so many active tasks, so many that it is standby for.
 func streamsMembers(t *testing.T, addr, group, topic string, active, standby int, members ...string) {
 	t.Helper()
 	c := client(t, addr)

@@ -26,8 +26,8 @@ type ConsumerHeartbeatRequest struct {
 
 	// SubscribedTopics are the names of topics, which need not exist; nil: as before.
 	// SubscribedRegex is an expression in RE2's syntax that matches whole names; nil: as before,
-	// "": none. Both may be there. Kept: must not be changed afterwards. An expression whose program
-	// has more than about 2000 instructions, as a list of more than 100 names, is refused.
+	// "": none. Both may be there. Kept: must not be changed afterwards. An expression whose
+	// program has more than about 2000 instructions, as a list of more than 100 names, is refused.
 	SubscribedTopics []string
 	SubscribedRegex  *string
 

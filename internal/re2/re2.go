@@ -1,7 +1,7 @@
-// Package re2 compiles regular expressions that clients send: RE2's syntax, as Kafka's RE2/J has it,
-// of the whole of a text. Such an expression takes no more time and memory than its program is
-// large, and a few bytes of repetitions make a program of many megabytes: hence it is measured before
-// it is compiled.
+// Package re2 compiles regular expressions that clients send: RE2's syntax, as Kafka's RE2/J has
+// it, of the whole of a text. Such an expression takes no more time and memory than its program is
+// large, and a few bytes of repetitions make a program of many megabytes: hence it is measured
+// before it is compiled.
 package re2
 
 import (

@@ -173,8 +173,8 @@ func TestMissingSegmentIsDamage(t *testing.T) {
 	}
 }
 
-// Nothing but the files themselves says which segments a log of Kafka's has: an index without one, an
-// entry behind its end, the checkpoints.
+// Nothing but the files themselves says which segments a log of Kafka's has: an index without one,
+// an entry behind its end, the checkpoints.
 func TestMissingPartsOfAKafkaLogAreDamage(t *testing.T) {
 	const dir = "/log/rolled-0"
 	remove := func(t *testing.T, m *vfs.MemFS, name string, suffixes ...string) {

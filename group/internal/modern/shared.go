@@ -27,8 +27,8 @@ func (g *Group) shared(now time.Time, ev classic.Event) {
 	}
 }
 
-// CheckCommit implements classic.Owner: offsets are stored of a member in its epoch, or in one since
-// it got the partition (KIP-1251). Kafka: ConsumerGroup.validateOffsetCommit.
+// CheckCommit implements classic.Owner: offsets are stored of a member in its epoch, or in one
+// since it got the partition (KIP-1251). Kafka: ConsumerGroup.validateOffsetCommit.
 func (g *Group) CheckCommit(r *protocol.CommitRequest, ids map[string][16]byte, inTxn bool) (stale map[record.TopicPartition]error, err error) {
 	switch {
 	case r.Generation < 0 && len(g.members) == 0:

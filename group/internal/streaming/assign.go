@@ -143,8 +143,8 @@ func newSharing(members map[string]*member, before map[string]*target, t *topolo
 }
 
 // complete reports whether each member was meant to have something so far, if it is nothing, and
-// together they were meant to have all tasks: each active at one, in one role at a process, with all
-// the copies that there can be.
+// together they were meant to have all tasks: each active at one, in one role at a process, with
+// all the copies that there can be.
 func (s *sharing) complete(t *topology, tasks map[string]int32) bool {
 	actives, copies, at := make(map[task]int), make(map[task]int), make(map[string]map[task]bool)
 	for _, w := range s.workers {
@@ -255,8 +255,8 @@ func (s *sharing) byLoad() *queue {
 	return q
 }
 
-// giveIdlest gives a task to the process that has least to do of those that do not have it, if there
-// is one.
+// giveIdlest gives a task to the process that has least to do of those that do not have it, if
+// there is one.
 func (s *sharing) giveIdlest(q *queue, t task, r role) {
 	var passed []*process
 	for q.Len() > 0 {

@@ -146,8 +146,8 @@ func (w *work) align(names []string, fixed, flexible map[string]bool) error {
 	return nil
 }
 
-// sameFixed returns the number of partitions that all repartition topics have for which the topology
-// says one, whether or not they are joined: as in Kafka.
+// sameFixed returns the number of partitions that all repartition topics have for which the
+// topology says one, whether or not they are joined: as in Kafka.
 func (w *work) sameFixed(fixed map[string]bool, told map[string]int32) (int32, error) {
 	of := make(map[string]int32, len(fixed))
 	for name := range fixed {

@@ -25,8 +25,8 @@ func (g *Group) Subscribed(topic string) bool {
 	return len(g.members) > 0 && g.topology != nil && g.topology.reads[topic] != ""
 }
 
-// CheckCommit implements classic.Owner: offsets are stored of a member in its epoch, or in one since
-// it got the task. Kafka: StreamsGroup.validateOffsetCommit.
+// CheckCommit implements classic.Owner: offsets are stored of a member in its epoch, or in one
+// since it got the task. Kafka: StreamsGroup.validateOffsetCommit.
 func (g *Group) CheckCommit(r *protocol.CommitRequest, _ map[string][16]byte, inTxn bool) (late map[record.TopicPartition]error, err error) {
 	switch {
 	case r.Generation < 0 && len(g.members) == 0:
