@@ -65,7 +65,7 @@ func (g *gen) heartbeat(req *kmsg.StreamsGroupHeartbeatRequest) {
 	switch {
 	case s.epoch == 0 || g.one(20):
 		req.MemberEpoch = 0
-		req.RebalanceTimeoutMillis, req.Topology, req.ProcessID = 60_000, g.topology(), ptr(s.id)
+		req.RebalanceTimeoutMillis, req.Topology, req.ProcessID = 60_000, g.topology(), ptr(pick(g, s.id, s.id, "the-"+s.id, ""))
 		req.ActiveTasks, req.StandbyTasks, req.WarmupTasks = []kmsg.TaskIDs{}, []kmsg.TaskIDs{}, []kmsg.TaskIDs{}
 	case g.one(15):
 		req.MemberEpoch = -1

@@ -32,3 +32,12 @@ func TableOf(n int) int {
 	}
 	return table
 }
+
+// TableFor is how many buckets a HashMap has at first that is made for n entries, at least 1.
+func TableFor(n int) int {
+	table := 1
+	for table < n {
+		table *= 2
+	}
+	return table
+}

@@ -5,6 +5,8 @@ import (
 	"container/heap"
 	"maps"
 	"slices"
+
+	"github.com/stratalog/strata/internal/javahash"
 )
 
 // AssignorName is the name of the only assignor. Kafka: StickyTaskAssignor.
@@ -57,6 +59,7 @@ func (q *quota) took(n int) {
 // sharing is what assign has given to whom.
 type sharing struct {
 	processes map[string]*process
+	order     []string  // of processes, as Kafka has them
 	workers   []*worker // by id
 	out       map[string]*target
 
@@ -129,6 +132,7 @@ func newSharing(members map[string]*member, before map[string]*target, t *topolo
 		if p == nil {
 			p = &process{id: w.process, has: make(map[task]bool)}
 			s.processes[w.process] = p
+			s.order = append(s.order, w.process)
 		}
 		p.members = append(p.members, w)
 		s.workers, s.out[id] = append(s.workers, w), &target{}
@@ -139,6 +143,7 @@ func newSharing(members map[string]*member, before map[string]*target, t *topolo
 			s.wasStandby[t] = append(s.wasStandby[t], w)
 		}
 	}
+	s.order = javahash.Order(s.order, javahash.TableFor(len(members)))
 	return s
 }
 
@@ -231,7 +236,7 @@ func (s *sharing) idlest(ws []*worker, not *task) (best *worker) {
 
 // queue is a heap of processes, with the one first that has least to do. Which of equals is first
 // follows from how they have come and gone, as in a PriorityQueue of Java's, so that Kafka chooses
-// the same if its processes are in the same order to begin with.
+// the same.
 type queue []*process
 
 func (q queue) Len() int           { return len(q) }
@@ -249,7 +254,7 @@ func (q *queue) Pop() any {
 // byLoad returns all processes.
 func (s *sharing) byLoad() *queue {
 	q := &queue{}
-	for _, id := range slices.Sorted(maps.Keys(s.processes)) {
+	for _, id := range s.order {
 		heap.Push(q, s.processes[id])
 	}
 	return q

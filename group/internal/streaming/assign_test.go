@@ -124,6 +124,17 @@ func TestTasksGoToTheProcessThatWaitsLongest(t *testing.T) {
 	require.Equal(t, []task{{"0", 0}, {"0", 3}, {"1", 0}}, out["m1"][active])
 }
 
+// TestProcessesAreInKafkasOrder is about which of processes that have as much to do is given
+// something first: what is told here Kafka 4.3 has told.
+func TestProcessesAreInKafkasOrder(t *testing.T) {
+	v := &offsets.StreamsTopologyValue{Subtopologies: []offsets.StreamsSubtopology{{ID: "0"}, {ID: "1", Changelogs: []offsets.StreamsTopic{{Name: "c"}}}}}
+	one, two := newMember("m1"), newMember("m2")
+	one.ProcessID = "m1" // and the other one's is "", in the same bucket of Kafka's table behind it
+	out := assign(map[string]*member{"m1": one, "m2": two}, nil, newTopology(v), map[string]int32{"0": 2, "1": 1}, 0)
+	require.Equal(t, []task{{"0", 0}, {"1", 0}}, out["m1"][active])
+	require.Equal(t, []task{{"0", 1}}, out["m2"][active])
+}
+
 func show(m map[string]*target) (s string) {
 	for i := range 12 {
 		if t := m[fmt.Sprint("m", i)]; t != nil {
