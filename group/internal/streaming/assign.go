@@ -1,7 +1,6 @@
 package streaming
 
 import (
-	"cmp"
 	"container/heap"
 	"maps"
 	"slices"
@@ -20,21 +19,19 @@ type worker struct {
 	n           int     // tasks that it is given now
 }
 
+func (w *worker) load() float64 { return float64(w.n) }
+
 // A process is an instance of the application: its members share one machine.
 type process struct {
 	id      string
-	members []*worker // by id
-	n       int       // tasks of its members
+	members []*worker // in Kafka's order
+	idlest  queue[*worker]
+	n       int // tasks of its members
 	has     map[task]bool
 }
 
 // load is how many tasks a member of the process has on average.
 func (p *process) load() float64 { return float64(p.n) / float64(len(p.members)) }
-
-// least returns the member that has least to do.
-func (p *process) least() *worker {
-	return slices.MinFunc(p.members, func(a, b *worker) int { return cmp.Or(cmp.Compare(a.n, b.n), cmp.Compare(a.id, b.id)) })
-}
 
 // A quota is how many tasks each member is to have at most, so that all have about as many: what is
 // left, divided by the members that are still to get some.
@@ -60,7 +57,7 @@ func (q *quota) took(n int) {
 type sharing struct {
 	processes map[string]*process
 	order     []string  // of processes, as Kafka has them
-	workers   []*worker // by id
+	workers   []*worker // in Kafka's order
 	out       map[string]*target
 
 	wasActive     map[task]*worker
@@ -123,7 +120,7 @@ func newSharing(members map[string]*member, before map[string]*target, t *topolo
 		}
 	}
 	s.actives.members, s.alls.members = len(members), len(members)
-	for _, id := range slices.Sorted(maps.Keys(members)) {
+	for _, id := range javahash.Order(slices.Sorted(maps.Keys(members)), javahash.Table) {
 		w := &worker{id: id, process: members[id].ProcessID, before: before[id]}
 		if w.before == nil {
 			w.before, w.fresh = &target{}, true
@@ -196,6 +193,22 @@ func (s *sharing) give(t task, r role, w *worker) {
 	s.alls.took(w.n)
 }
 
+// keep gives a task to a member that had something of it.
+func (s *sharing) keep(t task, r role, w *worker) {
+	s.give(t, r, w)
+	s.processes[w.process].idlest = nil // it is in order no more
+}
+
+// giveAny gives a task to the member of a process that has least to do.
+func (s *sharing) giveAny(t task, r role, p *process) {
+	if p.idlest == nil {
+		p.idlest = queueOf(p.members)
+	}
+	w := heap.Pop(&p.idlest).(*worker)
+	s.give(t, r, w)
+	heap.Push(&p.idlest, w)
+}
+
 // assignActive gives each task to one member: who had it, who had its standby task, or who has
 // least to do.
 func (s *sharing) assignActive(all []task) {
@@ -206,7 +219,7 @@ func (s *sharing) assignActive(all []task) {
 			if w == nil || w.n >= s.actives.each() {
 				return false
 			}
-			s.give(t, active, w)
+			s.keep(t, active, w)
 			return true
 		})
 	}
@@ -234,41 +247,50 @@ func (s *sharing) idlest(ws []*worker, not *task) (best *worker) {
 	return best
 }
 
-// queue is a heap of processes, with the one first that has least to do. Which of equals is first
-// follows from how they have come and gone, as in a PriorityQueue of Java's, so that Kafka chooses
-// the same.
-type queue []*process
+// queue is a heap of processes or members, with the one first that has least to do. Which of equals
+// is first follows from how they have come and gone, as in a PriorityQueue of Java's, so that Kafka
+// chooses the same.
+type queue[T interface{ load() float64 }] []T
 
-func (q queue) Len() int           { return len(q) }
-func (q queue) Less(i, j int) bool { return q[i].load() < q[j].load() }
-func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
-func (q *queue) Push(p any)        { *q = append(*q, p.(*process)) }
+func (q queue[T]) Len() int           { return len(q) }
+func (q queue[T]) Less(i, j int) bool { return q[i].load() < q[j].load() }
+func (q queue[T]) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *queue[T]) Push(x any)        { *q = append(*q, x.(T)) }
 
-func (q *queue) Pop() any {
+func (q *queue[T]) Pop() any {
 	last := len(*q) - 1
-	p := (*q)[last]
+	x := (*q)[last]
 	*q = (*q)[:last]
-	return p
+	return x
 }
 
-// byLoad returns all processes.
-func (s *sharing) byLoad() *queue {
-	q := &queue{}
-	for _, id := range s.order {
-		heap.Push(q, s.processes[id])
+func queueOf[T interface{ load() float64 }](all []T) queue[T] {
+	q := make(queue[T], 0, len(all))
+	for _, x := range all {
+		heap.Push(&q, x)
 	}
 	return q
 }
 
+// byLoad returns all processes.
+func (s *sharing) byLoad() *queue[*process] {
+	all := make([]*process, 0, len(s.order))
+	for _, id := range s.order {
+		all = append(all, s.processes[id])
+	}
+	q := queueOf(all)
+	return &q
+}
+
 // giveIdlest gives a task to the process that has least to do of those that do not have it, if
 // there is one.
-func (s *sharing) giveIdlest(q *queue, t task, r role) {
+func (s *sharing) giveIdlest(q *queue[*process], t task, r role) {
 	var passed []*process
 	for q.Len() > 0 {
 		p := heap.Pop(q).(*process)
 		passed = append(passed, p)
 		if !p.has[t] {
-			s.give(t, r, p.least())
+			s.giveAny(t, r, p)
 			break
 		}
 	}
@@ -289,7 +311,7 @@ func (s *sharing) assignStandby(all []task) {
 				rest = append(rest, slices.Repeat([]task{t}, s.replicas-i)...)
 				break
 			}
-			s.give(t, standby, w)
+			s.keep(t, standby, w)
 		}
 	}
 	slices.SortStableFunc(rest, func(a, b task) int { return compareTasks(b, a) })

@@ -133,6 +133,11 @@ func TestProcessesAreInKafkasOrder(t *testing.T) {
 	out := assign(map[string]*member{"m1": one, "m2": two}, nil, newTopology(v), map[string]int32{"0": 2, "1": 1}, 0)
 	require.Equal(t, []task{{"0", 0}, {"1", 0}}, out["m1"][active])
 	require.Equal(t, []task{{"0", 1}}, out["m2"][active])
+
+	one.ProcessID = "" // and now of one process
+	out = assign(map[string]*member{"m1": one, "m2": two}, map[string]*target{"m2": {active: []task{{"0", 1}}}}, newTopology(v), map[string]int32{"0": 2, "1": 1}, 0)
+	require.Equal(t, []task{{"0", 0}}, out["m1"][active])
+	require.Equal(t, []task{{"0", 1}, {"1", 0}}, out["m2"][active])
 }
 
 func show(m map[string]*target) (s string) {

@@ -92,6 +92,28 @@ func TestTasksWaitForMoreMembersAndForTopics(t *testing.T) {
 	require.Contains(t, resp.Statuses[0].Detail, "assignment interval")
 }
 
+// Checklist row S25.
+func TestTasksAreFreeWhenWhoHadThemSaysSo(t *testing.T) {
+	m, epoch := joined(t)
+	m.now = m.now.Add(time.Second)
+	resp, err := m.ask(t, "n", joinEpoch, nil)
+	require.NoError(t, err)
+	require.Empty(t, resp.Assignment.Active, "m has not heard of it")
+	joined := resp.MemberEpoch
+	less, err := m.ask(t, "m", epoch, nil)
+	require.NoError(t, err)
+	require.Len(t, m.g.members["m"].assigned[active], 4)
+	again := func(n int) {
+		_, err := m.ask(t, "n", joined, nil)
+		require.NoError(t, err)
+		require.Len(t, m.g.members["n"].assigned[active], n)
+	}
+	again(0) // m works on them still
+	_, err = m.ask(t, "m", less.MemberEpoch, func(r *protocol.StreamsHeartbeatRequest) { r.Owned = less.Assignment })
+	require.NoError(t, err)
+	again(4)
+}
+
 // Checklist row S27.
 func TestMemberOfAStreamsGroupInAnotherEpochIsFenced(t *testing.T) {
 	m, epoch := joined(t)
