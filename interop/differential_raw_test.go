@@ -95,16 +95,31 @@ func (x *script) mutated(step int, req kmsg.Request) (goesOn bool, err error) {
 		x.found = append(x.found, &finding{seed: x.seed, step: step, req: req, diffs: unlisted, how: how, said: fmt.Sprintf("%v\n  %v", got[0], got[1])})
 	}
 	x.trace = append(x.trace, fmt.Sprintf("%d: %s %s", step, change.what, asked))
-	changes := slices.ContainsFunc(sent, func(s sentRequest) bool { return s.req != nil && !readOnly[s.key] })
-	if len(diffs) > 0 && changes {
+	changes := slices.ContainsFunc(sent, func(s sentRequest) bool { return s.req == nil || !readOnly[s.key] })
+	if len(diffs) > 0 && changes { // one that cannot be read here may have changed something there
 		return false, nil
 	}
 	for _, s := range sent {
 		if s.req != nil {
-			err = errors.Join(err, x.rest(s.req))
+			err = errors.Join(err, x.settled(s, got[0]))
 		}
 	}
 	return true, err
+}
+
+// settled waits until nothing comes of a request any more.
+func (x *script) settled(s sentRequest, theirs exchanged) error {
+	for _, frame := range theirs.frames {
+		if len(frame) < 4 || int32(binary.BigEndian.Uint32(frame)) != s.correlation {
+			continue
+		}
+		if resp, err := s.response(frame); err == nil {
+			if beat, ok := resp.(*kmsg.StreamsGroupHeartbeatResponse); ok {
+				return x.internalTopics(beat, x.m)
+			}
+		}
+	}
+	return x.rest(s.req)
 }
 
 // A sentRequest is one of those that are in bytes: as brokers divide them, by the sizes.
