@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/kafka"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/transaction"
 )
@@ -47,6 +48,7 @@ func TestConfigurationsThatMakeNoSenseEndTheTest(t *testing.T) {
 		"a topic of too many replicas":   {Config{TopicConfigs: map[string]topic.Config{"orders": {ReplicationFactor: 2}}}, "orders"},
 		"a topic that is called orders!": {Config{Topics: map[string]int{"orders!": 1}}, "orders!"},
 		"an unknown level":               {Config{Transactions: transaction.Config{Version: 3}}, "Version"},
+		"metrics for nobody":             {Config{Telemetry: kafka.Telemetry{Metrics: []string{"org."}}}, "without Receive"},
 		"an unknown selector":            {Config{ReplicaSelector: 77}, "ReplicaSelector"},
 	} {
 		t.Run(name, func(t *testing.T) {

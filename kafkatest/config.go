@@ -135,6 +135,10 @@ type Config struct {
 	// on the same connection wait, too, and so does the end of the server.
 	Intercept kafka.Interceptor
 
+	// Telemetry has clients push what they measure of themselves (KIP-714), and takes it in. Without
+	// a Receive they are not asked. Receive is called while the push is served: it must not block.
+	Telemetry kafka.Telemetry
+
 	// WaitTimeout bounds each of the waiting methods, and Advance. 0: 30 s, or 10 min of virtual
 	// time. A test's own deadline bounds them too.
 	WaitTimeout time.Duration
@@ -171,6 +175,9 @@ func (c *Config) check() error {
 	}
 	if c.Listen != nil && c.Pipe {
 		return errors.New("both Listen and Pipe say where brokers listen")
+	}
+	if t := c.Telemetry; t.Receive == nil && (t.Interval != 0 || t.Metrics != nil) {
+		return errors.New("Telemetry without Receive: clients are not asked for it")
 	}
 	if c.DelegationTokens.Secret != "" && c.Users == nil {
 		return errors.New("DelegationTokens without Users: who has not authenticated gets none")

@@ -45,7 +45,7 @@ func (s *Server) start() error {
 	}
 	r := &running{cluster: cluster}
 	r.kafka = kafka.NewServer(cluster, kafka.Config{Logger: s.cfg.Logger, Intercept: s.in, Security: s.security(cluster), NoAutoCreate: !s.cfg.AutoCreate, PartialBatches: true, Authorization: s.cfg.authorization(), DelegationTokens: s.cfg.DelegationTokens,
-		VersionCaps: versionCaps(s.cfg.Release, s.cfg.VersionCaps), Limits: s.limits()})
+		Telemetry: s.cfg.Telemetry, VersionCaps: versionCaps(s.cfg.Release, s.cfg.VersionCaps), Limits: s.limits()})
 	lns, addrs := map[int32]net.Listener{}, map[int32]string{}
 	for _, broker := range cluster.Backend().Brokers() {
 		ln, err := s.listen(broker)
