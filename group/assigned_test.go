@@ -1,48 +1,56 @@
 package group
 
 import (
+	"strconv"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/record"
 )
 
+// assignedKinds have a member of a group whose coordinator assigns send a heartbeat in an epoch, and
+// return the next one: 0 is its joining, for some topics.
+var assignedKinds = map[string]func(t *testing.T, c *Coordinator, member string, epoch int32, topics ...string) int32{
+	"consumer": func(t *testing.T, c *Coordinator, member string, epoch int32, topics ...string) int32 {
+		r := ConsumerHeartbeatRequest{Group: "g", MemberID: member, MemberEpoch: epoch, RebalanceTimeout: -1}
+		if epoch == 0 {
+			r.RebalanceTimeout, r.SubscribedTopics, r.Owned = time.Minute, topics, []offsets.TopicIDPartitions{}
+		}
+		resp, err := c.ConsumerHeartbeat(t.Context(), r)
+		require.NoError(t, err)
+		return resp.MemberEpoch
+	},
+	"streams": func(t *testing.T, c *Coordinator, member string, epoch int32, topics ...string) int32 {
+		r := streamsBeat(member, epoch, nil)
+		if epoch == 0 {
+			r = streamsJoin(member, topics...)
+		}
+		resp, err := c.StreamsHeartbeat(t.Context(), r)
+		require.NoError(t, err)
+		return resp.MemberEpoch
+	},
+}
+
 // Checklist row N22.
 func TestOffsetsOfGroupsThatAreAssignedGoWithWhatReadsThem(t *testing.T) {
-	kinds := map[string]func(t *testing.T, c *Coordinator, epoch int32, topics ...string) int32{
-		"consumer": func(t *testing.T, c *Coordinator, epoch int32, topics ...string) int32 {
-			r := ConsumerHeartbeatRequest{Group: "g", MemberID: "m", MemberEpoch: epoch, RebalanceTimeout: -1}
-			if epoch == 0 {
-				r.RebalanceTimeout, r.SubscribedTopics, r.Owned = time.Minute, topics, []offsets.TopicIDPartitions{}
-			}
-			resp, err := c.ConsumerHeartbeat(t.Context(), r)
-			require.NoError(t, err)
-			return resp.MemberEpoch
-		},
-		"streams": func(t *testing.T, c *Coordinator, epoch int32, topics ...string) int32 {
-			r := streamsBeat("m", epoch, nil)
-			if epoch == 0 {
-				r = streamsJoin("m", topics...)
-			}
-			resp, err := c.StreamsHeartbeat(t.Context(), r)
-			require.NoError(t, err)
-			return resp.MemberEpoch
-		},
-	}
 	cfg := atOnce
 	cfg.OffsetsRetention = time.Hour
 	read, left := record.TopicPartition{Topic: "t"}, record.TopicPartition{Topic: "u"}
-	for kind, beat := range kinds {
+	for kind, beat := range assignedKinds {
 		t.Run(kind, func(t *testing.T) {
 			inBubble(t, newFakeStore(map[string]int32{"t": 1, "u": 1}), cfg, func(t *testing.T, c *Coordinator) {
 				commit(t, c, commitOf("g", record.Offsets{read: 1, left: 2}))
-				epoch := beat(t, c, 0, "t")
+				epoch := beat(t, c, "m", 0, "t")
 				live := func(long time.Duration) {
 					for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(7 * time.Second) {
-						epoch = beat(t, c, epoch)
+						epoch = beat(t, c, "m", epoch)
 					}
 				}
 				stored := func() record.Offsets {
@@ -83,12 +91,85 @@ func TestOffsetsOfGroupsThatAreAssignedGoWithWhatReadsThem(t *testing.T) {
 				_, err = c.Group(t.Context(), "g")
 				require.ErrorIs(t, err, ErrGroupNotFound)
 
-				beat(t, c, 0, "t")
-				beat(t, c, -1)
+				beat(t, c, "m", 0, "t")
+				beat(t, c, "m", -1)
 				require.Empty(t, stored())
 				require.NoError(t, c.DeleteGroup(t.Context(), "g"))
 				require.ErrorIs(t, c.DeleteGroup(t.Context(), "g"), ErrGroupNotFound)
 			})
 		})
 	}
+}
+
+// Checklist row N23.
+func TestMembersThatAreTooManyForABatchGoAllTheSame(t *testing.T) {
+	cfg := atOnce
+	cfg.MaxBatchBytes = 10_000
+	for kind, beat := range assignedKinds {
+		t.Run(kind, func(t *testing.T) {
+			inBubble(t, newFakeStore(map[string]int32{"t": 4}), cfg, func(t *testing.T, c *Coordinator) {
+				members := func() (n int) {
+					info, err := c.Group(t.Context(), "g")
+					require.NoError(t, err)
+					return len(info.Members)
+				}
+				for i := range 60 {
+					beat(t, c, strings.Repeat("x", 300)+strconv.Itoa(i), 0, "t")
+				}
+				require.Equal(t, 60, members())
+				moved, err := c.RewindGroup(t.Context(), "g", ToEarliest(), record.TopicPartition{Topic: "t"})
+				require.NoError(t, err)
+				require.Equal(t, record.Offsets{{Topic: "t"}: 0}, moved)
+				require.Zero(t, members())
+				for i := range 60 {
+					beat(t, c, strings.Repeat("x", 300)+strconv.Itoa(i), 0, "t")
+				}
+				time.Sleep(46 * time.Second) // no word of them
+				require.Zero(t, members())
+				require.NoError(t, c.DeleteGroup(t.Context(), "g"))
+			})
+		})
+	}
+}
+
+// Checklist row N23. They lived in a process that is no more.
+func TestManyMembersOfADeadProcessGo(t *testing.T) {
+	cfg := Config{MaxBatchBytes: 10_000}
+	store := newFakeStore(map[string]int32{"t": 4})
+	inBubble(t, store, cfg, func(t *testing.T, c *Coordinator) {
+		for i := range 60 {
+			_, err := c.ConsumerHeartbeat(t.Context(), ConsumerHeartbeatRequest{Group: "g", MemberID: strings.Repeat("x", 300) + strconv.Itoa(i), ClientHost: classic.InProcess + "before",
+				RebalanceTimeout: time.Minute, SubscribedTopics: []string{"t"}, Owned: []offsets.TopicIDPartitions{}})
+			require.NoError(t, err)
+		}
+		require.NoError(t, c.Close())
+		reopened(t, store, cfg, func(next *Coordinator) {
+			synctest.Wait()
+			info, err := next.Group(t.Context(), "g")
+			require.NoError(t, err)
+			require.Empty(t, info.Members)
+		})
+	})
+}
+
+// Checklist row N23. The group would become a classic one, if that could be stored.
+func TestTheLastMemberOfTheNewerProtocolGoesWhateverTheOthersAre(t *testing.T) {
+	inBubble(t, newFakeStore(map[string]int32{"t": 4}), Config{MaxBatchBytes: 10_000}, func(t *testing.T, c *Coordinator) {
+		beat := assignedKinds["consumer"]
+		beat(t, c, "m", 0, "t")
+		for range 20 {
+			_, err := c.Join(t.Context(), JoinRequest{Group: "g", ClientID: strings.Repeat("x", 300), ProtocolType: ProtocolTypeConsumer, SessionTimeout: 10 * time.Second, RebalanceTimeout: time.Minute,
+				Protocols: []assignor.Protocol{{Name: "range", Metadata: assignor.Subscription{Topics: []string{"t"}}.AppendTo(nil)}}})
+			require.NoError(t, err)
+		}
+		beat(t, c, "m", -1)
+		info, err := c.Group(t.Context(), "g")
+		require.NoError(t, err)
+		require.Len(t, info.Members, 20)
+		require.Equal(t, Consumer, info.Type)
+		time.Sleep(2 * time.Minute) // the others go, too, and the last of them are a classic group
+		info, err = c.Group(t.Context(), "g")
+		require.NoError(t, err)
+		require.Empty(t, info.Members)
+	})
 }

@@ -85,7 +85,7 @@ func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 	}
 	c := &Coordinator{broker: anyBroker, groups: &groups{cfg: cfg, store: store, seen: make(map[string]seenTopic), samples: make(map[string]lagSamples), waiting: make(map[string]map[chan<- struct{}]bool)}}
 	c.configs, _ = store.(configStore)
-	limits := classic.Limits{OffsetsRetention: cfg.OffsetsRetention, OffsetMetadataMax: cfg.OffsetMetadataMax}
+	limits := classic.Limits{OffsetsRetention: cfg.OffsetsRetention, OffsetMetadataMax: cfg.OffsetMetadataMax, BatchBytes: cfg.MaxBatchBytes}
 	c.core.Classic = classic.Config{InitialRebalanceDelay: cfg.InitialRebalanceDelay, MaxSize: cfg.MaxSize, Limits: limits, Process: newProcess()}
 	c.core.Modern = modern.Config{MaxSize: cfg.ConsumerMaxSize, Timeouts: c.timeouts, Assignors: cfg.ConsumerAssignors, Limits: limits,
 		Process: c.core.Classic.Process, Migration: cfg.ConsumerMigration.directions(), ClassicMaxSize: cfg.MaxSize}

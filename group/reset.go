@@ -113,10 +113,13 @@ func (c *Coordinator) reset(ctx context.Context, id string, to ResetTarget, tps 
 		return nil, fmt.Errorf("reset offsets of group %s: %w", id, err)
 	}
 	ev.TopicIDs = topicIDs(topics, slices.Values(tps))
-	v, err := c.creating(ctx, question{group: id, once: true}, func(t machine.Ticket) kinds.Event {
-		ev.To = t
-		return ev
-	})
+	v, err := any(nil), error(classic.ErrMoreMembers)
+	for errors.Is(err, classic.ErrMoreMembers) { // some are out, and may come back
+		v, err = c.creating(ctx, question{group: id, once: true}, func(t machine.Ticket) kinds.Event {
+			ev.To = t
+			return ev
+		})
+	}
 	stored, _ := v.(record.Offsets)
 	c.commits.Add(int64(len(stored)))
 	return stored, err

@@ -177,7 +177,7 @@ func (c *Config) check() error {
 		return errors.New("both Listen and Pipe say where brokers listen")
 	}
 	if t := c.Telemetry; t.Receive == nil && (t.Interval != 0 || t.Metrics != nil) {
-		return errors.New("Telemetry without Receive: clients are not asked for it")
+		return errors.New("a Telemetry without Receive: clients are not asked for it")
 	}
 	if c.DelegationTokens.Secret != "" && c.Users == nil {
 		return errors.New("DelegationTokens without Users: who has not authenticated gets none")

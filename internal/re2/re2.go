@@ -19,7 +19,11 @@ func Compile(expr string, maxInstructions int) (*regexp.Regexp, error) {
 	if instructions(parsed) > maxInstructions {
 		return nil, &syntax.Error{Code: syntax.ErrLarge, Expr: expr}
 	}
-	return regexp.Compile(`\A(?:` + expr + `)\z`)
+	whole, err := regexp.Compile(`\A(?:` + expr + `)\z`)
+	if err != nil { // it ends within a quotation, which a \Q has begun
+		whole, err = regexp.Compile(`\A(?:` + expr + `\E)\z`)
+	}
+	return whole, err
 }
 
 // instructions returns about how many instructions the program of an expression has, and never

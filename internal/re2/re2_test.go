@@ -15,6 +15,12 @@ func TestExpressionsMatchAllOfAText(t *testing.T) {
 	for text, want := range map[string]bool{"a": true, "b": true, "bcc": true, "ab": false, "xa": false, "a\n": false, "": false} {
 		require.Equal(t, want, re.MatchString(text), text)
 	}
+	for expr, text := range map[string]string{`\Qin`: "in", `in\Q`: "in", `\Qa.b`: "a.b", `a\Q.\E|\Qb)`: "b)"} { // as RE2/J has them
+		re, err := Compile(expr, 100)
+		require.NoError(t, err, expr)
+		require.True(t, re.MatchString(text), expr)
+		require.False(t, re.MatchString(text+text), expr)
+	}
 	for _, expr := range []string{"a)|(b", "(", "a{2,1}", `\x`} {
 		_, err := Compile(expr, 100)
 		require.ErrorAs(t, err, new(*syntax.Error), expr)

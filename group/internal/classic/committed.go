@@ -1,6 +1,7 @@
 package classic
 
 import (
+	"cmp"
 	"time"
 	"unicode/utf8"
 
@@ -9,11 +10,31 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Limits are what bounds the offsets of a group of whatever kind.
+// Limits are what bounds a group of whatever kind.
 type Limits struct {
 	OffsetsRetention  time.Duration // 0: for ever
 	OffsetMetadataMax int           // UTF-16 units
+	BatchBytes        int           // of what one step writes; 0: 1 MiB
 }
+
+// Room is how much of a batch a step may fill with what could as well be done in several: half.
+func (l Limits) Room() int { return cmp.Or(l.BatchBytes, 1<<20) / 2 }
+
+// AtOnce returns how many of n members, one at least, a step may put out: three tombstones of each
+// have to fit in a batch. If those that are silent at the same time were put out in one step, and
+// that were too large, none of them would ever go.
+func (l Limits) AtOnce(group string, n int, id func(i int) string) int {
+	room := l.Room()
+	for i := range n {
+		if room -= TombstoneBytes(group, id(i)); room < 0 {
+			return max(i, 1)
+		}
+	}
+	return n
+}
+
+// TombstoneBytes is about what the three tombstones of a member take, and no less.
+func TombstoneBytes(group, member string) int { return 3 * (len(group) + len(member) + 64) }
 
 // Committed are the offsets of a group, of whatever kind it is: those that count, and those that
 // wait for the outcome of a transaction. They stay when a group becomes one of another kind.

@@ -1,6 +1,7 @@
 package classic
 
 import (
+	"errors"
 	"maps"
 	"time"
 
@@ -16,7 +17,10 @@ type Owner interface {
 	Subscribed(topic string) bool // whether one of them is
 	Forgotten() bool              // whether nothing is stored of it, no offset either
 	Tombstones() []offsets.Record // what removes the group but not its offsets
-	Expel()                       // puts all members out, in the step under way
+
+	// Expel puts members out, in the step under way. It returns false if there are more of them than
+	// one step can put out.
+	Expel() bool
 
 	// CheckCommit decides on a commit, and on which of its partitions it comes too late for: these
 	// are answered with late. ids are the topics'.
@@ -142,14 +146,22 @@ func (s *offsetsStep) expire() {
 	}
 }
 
-// reset moves offsets, in one batch with the end of all members if it has some: see EventReset.
+// ErrMoreMembers says that some members were put out, and that the event is to come again for the
+// others.
+var ErrMoreMembers = errors.New("group: more members than one batch can put out")
+
+// reset moves offsets, in one batch with the end of all members if it has some: see EventReset. Of
+// very many the last are in that batch.
 func (s *offsetsStep) reset(e EventReset) {
 	if s.of.Size() > 0 {
 		if !e.Expel {
 			s.reply(e.To, nil, protocol.ErrNonEmptyGroup)
 			return
 		}
-		s.of.Expel()
+		if !s.of.Expel() {
+			s.reply(e.To, nil, ErrMoreMembers)
+			return
+		}
 	}
 	records, to := e.moves(s.eff.Records, s.Committed, s.now)
 	s.eff.Records = records

@@ -28,8 +28,17 @@ func (g *Group) downgrade(generation int32, members []*member, rebalance bool) b
 		return false
 	}
 	d := &classic.Downgrade{Generation: generation, Rebalance: rebalance}
+	room := 2*g.cfg.Room() - 4096
 	for _, m := range members {
-		d.Members = append(d.Members, g.transfer(m))
+		t := g.transfer(m)
+		d.Members = append(d.Members, t)
+		room -= bytesOf(t)
+	}
+	for id := range g.members {
+		room -= classic.TombstoneBytes(g.ID(), id)
+	}
+	if room < 0 {
+		return false // it cannot be stored
 	}
 	g.eff.Records = nil
 	for _, m := range g.inOrder() {
@@ -41,6 +50,15 @@ func (g *Group) downgrade(generation int32, members []*member, rebalance bool) b
 	g.eff.Records = append(g.eff.Records, g.Tombstones()...)
 	g.down = d
 	return true
+}
+
+// bytesOf is about what a classic group stores of a member, and no less.
+func bytesOf(t classic.Transfer) int {
+	n := len(t.ID) + len(t.InstanceID) + len(t.ClientID) + len(t.ClientHost) + len(t.Assignment) + 64
+	for _, p := range t.Protocols {
+		n += len(p.Name) + len(p.Metadata)
+	}
+	return n
 }
 
 // transfer is a member of the classic protocol as a classic group has it.

@@ -48,7 +48,11 @@ func (g *Group) remove(gone ...*member) {
 	if len(gone) == 0 {
 		return
 	}
-	if g.downgrade(g.epoch, slices.DeleteFunc(g.inOrder(), func(m *member) bool { return slices.Contains(gone, m) }), true) {
+	goes := make(map[*member]bool, len(gone))
+	for _, m := range gone {
+		goes[m] = true
+	}
+	if g.downgrade(g.epoch, slices.DeleteFunc(g.inOrder(), func(m *member) bool { return goes[m] }), true) {
 		return
 	}
 	c := &change{g: g}
@@ -108,6 +112,11 @@ func (g *Group) leaveAll(members []protocol.LeaveMember) []error {
 	return errs
 }
 
+// some returns the first members of all, as many as one step may put out.
+func (g *Group) some(all []*member) []*member {
+	return all[:g.cfg.AtOnce(g.ID(), len(all), func(i int) string { return all[i].id })]
+}
+
 // tick puts out members that were not heard of, or did not do in time what they had to: give up
 // partitions, join again, fetch what they are assigned.
 func (g *Group) tick(now time.Time) {
@@ -118,12 +127,17 @@ func (g *Group) tick(now time.Time) {
 			gone = append(gone, m)
 		}
 	}
+	gone = g.some(gone)
 	g.remove(gone...)
+	goes := make(map[string]bool, len(gone))
+	for _, m := range gone {
+		goes[m.id] = true
+	}
 	g.wakeAt = time.Time{}
 	for _, of := range timers {
 		for id, t := range of {
-			if !slices.ContainsFunc(gone, func(m *member) bool { return m.id == id }) {
-				g.wake(t)
+			if !goes[id] {
+				g.wake(t) // at once for those that are to go, too
 			}
 		}
 	}
@@ -136,6 +150,7 @@ func (g *Group) loaded(now time.Time) {
 	for _, m := range g.inOrder() {
 		if strings.HasPrefix(m.ClientHost, classic.InProcess) && m.ClientHost != g.cfg.Process {
 			gone = append(gone, m)
+			g.alive(m.id, now, 0) // if not all can go at once
 			continue
 		}
 		if m.Classic != nil {
@@ -148,5 +163,5 @@ func (g *Group) loaded(now time.Time) {
 			g.wake(g.revokes[m.id])
 		}
 	}
-	g.remove(gone...)
+	g.remove(g.some(gone)...)
 }

@@ -81,7 +81,12 @@ func (g *Group) Tombstones() []offsets.Record {
 }
 
 // Expel implements classic.Owner.
-func (g *Group) Expel() { g.remove(g.inOrder()...) }
+func (g *Group) Expel() bool {
+	all := g.inOrder()
+	some := g.some(all)
+	g.remove(some...)
+	return len(some) == len(all)
+}
 
 // EventCheckMember asks whether a member is one, in an epoch. The reply carries only an error.
 type EventCheckMember struct {

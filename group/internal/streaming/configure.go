@@ -162,14 +162,22 @@ func (w *work) most(s *offsets.StreamsSubtopology) (most int32, err error) {
 	return most, nil
 }
 
+// maxTasks is how many tasks a group may have. What a member has must fit in a batch, and a few
+// bytes of a topology beside a large topic make a million tasks.
+const maxTasks = 50_000
+
 // count decides how many tasks there are, and checks the internal topics.
 func (w *work) count() error {
+	total := 0
 	for s := range w.subtopologies {
 		n, err := w.most(s)
 		if err != nil {
 			return err
 		}
 		w.tasks[s.ID] = n
+		if total += int(n); total > maxTasks {
+			return misfit(protocol.IncorrectlyPartitionedTopics, "The topics make more than the %d tasks that a group can have.", maxTasks)
+		}
 		for _, all := range [][]offsets.StreamsTopic{s.RepartitionSources, s.Changelogs} {
 			seen := make(map[string]bool)
 			for _, t := range all {

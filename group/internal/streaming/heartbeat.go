@@ -318,8 +318,11 @@ func (b *beat) tell(next *member) *protocol.StreamsHeartbeatResponse {
 	if changed && next.Endpoint != nil {
 		endpoints++
 	}
-	if endpoints != b.EndpointEpoch {
-		resp.Queryable = b.queryable(next)
+	news := endpoints != b.EndpointEpoch
+	if news || b.MemberEpoch == joinEpoch { // whose epoch may be of another group that had the name
+		if q := b.queryable(next); news || len(q) > 0 {
+			resp.Queryable = q
+		}
 	}
 	if g.epoch > 0 { // as in Kafka, where the group is another one until it is written
 		resp.EndpointEpoch = endpoints

@@ -1,6 +1,7 @@
 package streaming
 
 import (
+	"math"
 	"time"
 
 	"github.com/stratalog/strata/group/offsets"
@@ -17,6 +18,11 @@ func (g *Group) remove(gone ...*member) {
 	if len(gone) > 0 {
 		g.putGroup(g.epoch + int32(len(gone)))
 	}
+}
+
+// some returns the first members of all, as many as one step may put out.
+func (g *Group) some(all []*member) []*member {
+	return all[:g.cfg.AtOnce(g.ID(), len(all), func(i int) string { return all[i].id })]
 }
 
 // tick puts out members that were not heard of, or did not give up what they had to, and computes a
@@ -36,6 +42,10 @@ func (g *Group) tick(now time.Time) {
 			g.wake(revoke.at)
 		}
 	}
+	if some := g.some(gone); len(some) < len(gone) {
+		gone = some
+		g.wake(now) // for the others
+	}
 	g.remove(gone...)
 	switch {
 	case g.delayed.IsZero():
@@ -49,8 +59,11 @@ func (g *Group) tick(now time.Time) {
 	}
 }
 
-// loaded begins the sessions of all members anew: those that are there have time to show it.
+// loaded begins the sessions of all members anew: those that are there have time to show it. Epochs
+// of endpoints, which are stored nowhere, go on from one that no earlier coordinator has told, so
+// that members hear of endpoints again: in Kafka they may not.
 func (g *Group) loaded(now time.Time) {
+	g.endpoints = int32(now.Unix() & math.MaxInt32)
 	session := g.settings().Session
 	for _, m := range g.inOrder() {
 		g.alive(m.id, now, session)

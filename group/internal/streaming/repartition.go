@@ -1,6 +1,7 @@
 package streaming
 
 import (
+	"container/heap"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,11 +22,8 @@ func (w *work) repartition() error {
 			}
 		}
 	}
-	for again := true; again; {
-		var progress bool
-		if again, progress = w.decideSinks(); again && !progress {
-			return says(protocol.ErrInvalidTopology, "Failed to compute number of partitions for all repartition topics. There may be loops in the topology that cannot be resolved.")
-		}
+	if !w.decideSinks() {
+		return says(protocol.ErrInvalidTopology, "Failed to compute number of partitions for all repartition topics. There may be loops in the topology that cannot be resolved.")
 	}
 	for s := range w.subtopologies {
 		for _, t := range s.RepartitionSources {
@@ -37,30 +35,84 @@ func (w *work) repartition() error {
 	return nil
 }
 
-// decideSinks decides on the repartition topics that are written by subtopologies of whose own
-// sources one is known. It reports whether others remain, and whether it has decided on any.
-func (w *work) decideSinks() (remain, progress bool) {
-	for s := range w.subtopologies {
+// decideSinks decides on the repartition topics that subtopologies write: when one of its sources is
+// known, those of a subtopology that are still open. It goes over the subtopologies again and again,
+// as Kafka does, but only meets those of which something is known since. It returns false if some
+// topic remains.
+func (w *work) decideSinks() bool {
+	reads := make(map[string][]int) // repartition topic -> subtopologies
+	for i, id := range w.ids {
+		for _, t := range w.byID[id].RepartitionSources {
+			reads[t.Name] = append(reads[t.Name], i)
+		}
+	}
+	met, now, later := make([]bool, len(w.ids)), make(inLine, 0, len(w.ids)), inLine(nil)
+	for i, id := range w.ids {
+		if met[i] = w.largest(w.byID[id]) > 0; met[i] {
+			now = append(now, i)
+		}
+	}
+	for len(now) > 0 {
+		i := heap.Pop(&now).(int)
+		s := w.byID[w.ids[i]]
+		n := w.largest(s)
 		for _, sink := range s.RepartitionSinks {
 			if _, ok := w.decided[sink]; ok {
 				continue
 			}
-			n := int32(0)
-			for _, t := range s.RepartitionSources {
-				n = max(n, w.decided[t.Name])
+			w.decided[sink] = n
+			for _, next := range reads[sink] {
+				switch {
+				case met[next]:
+					continue
+				case next > i:
+					heap.Push(&now, next)
+				default:
+					later = append(later, next)
+				}
+				met[next] = true
 			}
-			for _, name := range s.SourceTopics {
-				existing, _ := w.exists(name)
-				n = max(n, existing)
-			}
-			if n == 0 {
-				remain = true
-				continue
-			}
-			w.decided[sink], progress = n, true
+		}
+		if len(now) == 0 {
+			heap.Init(&later)
+			now, later = later, nil
 		}
 	}
-	return remain, progress
+	for s := range w.subtopologies {
+		for _, sink := range s.RepartitionSinks {
+			if _, ok := w.decided[sink]; !ok {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// largest returns the most partitions of those sources of a subtopology that are known.
+func (w *work) largest(s *offsets.StreamsSubtopology) (n int32) {
+	for _, t := range s.RepartitionSources {
+		n = max(n, w.decided[t.Name])
+	}
+	for _, name := range s.SourceTopics {
+		existing, _ := w.exists(name)
+		n = max(n, existing)
+	}
+	return n
+}
+
+// inLine is a heap of the numbers of subtopologies, the least one first.
+type inLine []int
+
+func (q inLine) Len() int           { return len(q) }
+func (q inLine) Less(i, j int) bool { return q[i] < q[j] }
+func (q inLine) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *inLine) Push(x any)        { *q = append(*q, x.(int)) }
+
+func (q *inLine) Pop() any {
+	last := len(*q) - 1
+	x := (*q)[last]
+	*q = (*q)[:last]
+	return x
 }
 
 // copartition makes repartition topics as large as the topics that they are joined with, and wants

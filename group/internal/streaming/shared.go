@@ -81,7 +81,12 @@ func (g *Group) Tombstones() (out []offsets.Record) {
 }
 
 // Expel implements classic.Owner.
-func (g *Group) Expel() { g.remove(g.inOrder()...) }
+func (g *Group) Expel() bool {
+	all := g.inOrder()
+	some := g.some(all)
+	g.remove(some...)
+	return len(some) == len(all)
+}
 
 // checkMember answers who asks for offsets as a member. Kafka: StreamsGroup.validateOffsetFetch.
 func (g *Group) checkMember(e modern.EventCheckMember) {
