@@ -1,9 +1,16 @@
 package classic
 
 import (
+	"fmt"
+
 	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/internal/machine"
 )
+
+// Says gives an error of package protocol Kafka's words.
+func Says(err error, format string, args ...any) error {
+	return fmt.Errorf("%w: %s", err, fmt.Sprintf(format, args...))
+}
 
 // Refuse returns the answer to an event that meets a group of another kind, one that has no place
 // for members of the classic protocol. The Reply of an event that has no request is to nobody.

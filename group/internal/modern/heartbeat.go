@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/internal/machine"
 )
@@ -85,18 +86,20 @@ func (e EventHeartbeat) find(c *change) (*member, error) {
 // checkEpoch refuses epochs that are not the member's. The one before it is that of a member that
 // has not heard of the new one, if it has nothing that it was not given.
 func (e EventHeartbeat) checkEpoch(m *member) error {
+	than := "smaller"
 	switch {
 	case e.MemberEpoch == m.epoch:
 		return nil
-	case e.MemberEpoch > m.epoch, e.MemberEpoch != m.previous, e.Owned == nil:
-		return protocol.ErrFencedMemberEpoch
-	}
-	for _, p := range partitionsOf(e.Owned) {
-		if _, ok := has(m.assigned, p); !ok {
-			return protocol.ErrFencedMemberEpoch
+	case e.MemberEpoch > m.epoch:
+		than = "greater"
+	case e.MemberEpoch == m.previous && e.Owned != nil:
+		foreign := func(p partition) bool { _, ok := has(m.assigned, p); return !ok }
+		if !slices.ContainsFunc(partitionsOf(e.Owned), foreign) {
+			return nil
 		}
 	}
-	return nil
+	return classic.Says(protocol.ErrFencedMemberEpoch, "The consumer group member has a %s member epoch (%d) than the one known by the group coordinator (%d). "+
+		"The member must abandon all its partitions and rejoin.", than, e.MemberEpoch, m.epoch)
 }
 
 // subscription returns what the member says of itself now.

@@ -1,6 +1,7 @@
 package modern
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -180,7 +181,7 @@ func (m *model) beat(t require.TestingT, c *client, lost, slow bool) error {
 		c.fresh = true // clients say and ask for all after an error
 		return nil
 	}
-	switch ans.Err {
+	switch cmp.Or(errors.Unwrap(ans.Err), ans.Err) { // without Kafka's words
 	case nil:
 	case protocol.ErrFencedMemberEpoch: // it abandons what it has and joins again
 		c.epoch, c.fresh, c.owned = 0, true, []offsets.TopicIDPartitions{}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/modern"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
@@ -68,8 +69,12 @@ func (e EventHeartbeat) answer(g *Group, now time.Time) (*Answer, error) {
 		return nil, protocol.ErrGroupMaxSize
 	case before == nil:
 		before = &member{id: e.MemberID}
-	case e.MemberEpoch != joinEpoch && e.MemberEpoch != before.epoch && (e.MemberEpoch != before.previous || e.MemberEpoch > before.epoch):
-		return nil, protocol.ErrFencedMemberEpoch
+	case e.MemberEpoch > before.epoch:
+		return nil, classic.Says(protocol.ErrFencedMemberEpoch, "The share group member has a greater member epoch (%d) than the one known by the group coordinator (%d). "+
+			"The member must abandon all its partitions and rejoin.", e.MemberEpoch, before.epoch)
+	case e.MemberEpoch != joinEpoch && e.MemberEpoch != before.epoch && e.MemberEpoch != before.previous:
+		return nil, classic.Says(protocol.ErrFencedMemberEpoch, "The share group member has a smaller member epoch (%d) than the one known by the group coordinator (%d), "+
+			"and it does not match the previous member epoch (%d). The member must abandon all its partitions and rejoin.", e.MemberEpoch, before.epoch, before.previous)
 	}
 	return e.update(g, before, now), nil
 }

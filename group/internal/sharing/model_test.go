@@ -1,6 +1,8 @@
 package sharing
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -126,7 +128,7 @@ func (m *model) beat(t require.TestingT, c *client, lost bool) error {
 	known := m.g.members[c.id] != nil
 	ans := m.step(t, EventHeartbeat{ShareHeartbeatRequest: r, Topics: modern.NewTopics(m.version, m.topics), To: 1})
 	require.EqualValues(t, 1, ans.To)
-	switch ans.Err {
+	switch cmp.Or(errors.Unwrap(ans.Err), ans.Err) { // without Kafka's words
 	case nil:
 	case protocol.ErrGroupMaxSize:
 		require.False(t, known)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/modern"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
@@ -48,11 +49,6 @@ func (u *unfit) Error() string { return u.Detail }
 
 func misfit(code protocol.StreamsStatusCode, format string, args ...any) error {
 	return &unfit{protocol.StreamsStatus{Code: code, Detail: fmt.Sprintf(format, args...)}}
-}
-
-// says gives an error of package protocol Kafka's words.
-func says(err error, format string, args ...any) error {
-	return fmt.Errorf("%w: %s", err, fmt.Sprintf(format, args...))
 }
 
 func compareNames(a, b string) int { return cmp.Compare(a, b) }
@@ -102,7 +98,7 @@ func (w *work) partitions(name string) (int32, bool) {
 func (w *work) must(name string) (int32, error) {
 	n, ok := w.partitions(name)
 	if !ok {
-		return 0, says(protocol.ErrInvalidTopology, "The number of partitions of topic %s follows from nothing.", name)
+		return 0, classic.Says(protocol.ErrInvalidTopology, "The number of partitions of topic %s follows from nothing.", name)
 	}
 	return n, nil
 }
@@ -150,7 +146,7 @@ func (w *work) changelogs() error {
 func (w *work) most(s *offsets.StreamsSubtopology) (most int32, err error) {
 	names := sources(s)
 	if len(names) == 0 {
-		return 0, says(protocol.ErrInvalidTopology, "No source topics found for subtopology %s", s.ID)
+		return 0, classic.Says(protocol.ErrInvalidTopology, "No source topics found for subtopology %s", s.ID)
 	}
 	for _, name := range names {
 		n, err := w.must(name)
@@ -183,11 +179,11 @@ func (w *work) count() error {
 			for _, t := range all {
 				switch {
 				case w.wanted(t) < 1:
-					return says(protocol.ErrInvalidTopology, "Internal topic %s cannot have %d partitions.", t.Name, w.wanted(t))
+					return classic.Says(protocol.ErrInvalidTopology, "Internal topic %s cannot have %d partitions.", t.Name, w.wanted(t))
 				case seen[t.Name]:
-					return says(protocol.ErrInvalidTopology, "Internal topic %s is there twice in subtopology %s.", t.Name, s.ID)
+					return classic.Says(protocol.ErrInvalidTopology, "Internal topic %s is there twice in subtopology %s.", t.Name, s.ID)
 				case repeats(t.Configs):
-					return says(protocol.ErrInvalidTopology, "Internal topic %s has two values of a setting.", t.Name)
+					return classic.Says(protocol.ErrInvalidTopology, "Internal topic %s has two values of a setting.", t.Name)
 				}
 				seen[t.Name] = true
 			}

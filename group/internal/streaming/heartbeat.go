@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/modern"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
@@ -55,7 +56,7 @@ func (e EventHeartbeat) answer(g *Group, now time.Time) (*protocol.StreamsHeartb
 		g.remove(before)
 		return &protocol.StreamsHeartbeatResponse{MemberID: e.MemberID, MemberEpoch: e.MemberEpoch}, nil
 	case before == nil && g.cfg.MaxSize > 0 && len(g.members) >= g.cfg.MaxSize: // Kafka's refuses one that it has, too
-		return nil, says(protocol.ErrGroupMaxSize, "The streams group has reached its maximum capacity of %d members.", g.cfg.MaxSize)
+		return nil, classic.Says(protocol.ErrGroupMaxSize, "The streams group has reached its maximum capacity of %d members.", g.cfg.MaxSize)
 	case before == nil:
 		before = newMember(e.MemberID)
 	}
@@ -91,7 +92,7 @@ func (e EventHeartbeat) checkEpoch(m *member) error {
 		}
 		than = "smaller"
 	}
-	return says(protocol.ErrFencedMemberEpoch, "The streams group member has a %s member epoch (%d) than the one known by the group coordinator (%d). "+
+	return classic.Says(protocol.ErrFencedMemberEpoch, "The streams group member has a %s member epoch (%d) than the one known by the group coordinator (%d). "+
 		"The member must abandon all its partitions and rejoin.", than, e.MemberEpoch, m.epoch)
 }
 
@@ -192,18 +193,18 @@ func (b *beat) agree() error {
 		told := newTopology(b.Topology)
 		switch {
 		case b.Topology.Epoch < 0:
-			return says(protocol.ErrInvalidTopology, "The epoch of a topology cannot be %d.", b.Topology.Epoch)
+			return classic.Says(protocol.ErrInvalidTopology, "The epoch of a topology cannot be %d.", b.Topology.Epoch)
 		case len(told.byID) < len(b.Topology.Subtopologies):
-			return says(protocol.ErrInvalidTopology, "Two subtopologies have the same id.")
+			return classic.Says(protocol.ErrInvalidTopology, "Two subtopologies have the same id.")
 		case b.topology == nil:
 			b.g.put(offsets.KeyStreamsTopology, "", b.Topology)
 			b.topology = told
 		case b.topology.Epoch <= told.Epoch && !b.topology.equal(told):
-			return says(protocol.ErrInvalidRequest, "Topology updates are not supported yet.")
+			return classic.Says(protocol.ErrInvalidRequest, "Topology updates are not supported yet.")
 		}
 	}
 	if b.topology == nil {
-		return says(protocol.ErrInvalidTopology, "The group has no topology.")
+		return classic.Says(protocol.ErrInvalidTopology, "The group has no topology.")
 	}
 	if g := b.g.topology; g != nil && b.member.TopologyEpoch < g.Epoch {
 		b.say(protocol.StaleTopology, "The member's topology epoch %d is behind the group's topology epoch %d.", b.member.TopologyEpoch, g.Epoch)
@@ -261,11 +262,11 @@ func (b *beat) checkTasks() error {
 		for _, tasks := range list {
 			n, ok := b.configured.tasks[tasks.Subtopology]
 			if !ok {
-				return says(protocol.ErrInvalidRequest, "Subtopology %s does not exist in the topology.", tasks.Subtopology)
+				return classic.Says(protocol.ErrInvalidRequest, "Subtopology %s does not exist in the topology.", tasks.Subtopology)
 			}
 			for _, p := range tasks.Partitions {
 				if p < 0 || p >= n {
-					return says(protocol.ErrInvalidRequest, "Task %d for subtopology %s is invalid. Number of tasks for this subtopology: %d", p, tasks.Subtopology, n)
+					return classic.Says(protocol.ErrInvalidRequest, "Task %d for subtopology %s is invalid. Number of tasks for this subtopology: %d", p, tasks.Subtopology, n)
 				}
 			}
 		}

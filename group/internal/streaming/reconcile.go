@@ -3,6 +3,7 @@ package streaming
 import (
 	"slices"
 
+	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/protocol"
 )
 
@@ -61,7 +62,7 @@ func (r *reconciliation) next(m *member) (*member, error) {
 	}
 	// of a version of Kafka to come: it begins anew
 	if r.owned == nil || !r.owned.equal(&target{}) {
-		return nil, says(protocol.ErrFencedMemberEpoch, "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin.")
+		return nil, classic.Says(protocol.ErrFencedMemberEpoch, "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin.")
 	}
 	return r.advance(m, r.epoch), nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/group/protocol"
 )
@@ -23,12 +24,12 @@ func (w *work) repartition() error {
 		}
 	}
 	if !w.decideSinks() {
-		return says(protocol.ErrInvalidTopology, "Failed to compute number of partitions for all repartition topics. There may be loops in the topology that cannot be resolved.")
+		return classic.Says(protocol.ErrInvalidTopology, "Failed to compute number of partitions for all repartition topics. There may be loops in the topology that cannot be resolved.")
 	}
 	for s := range w.subtopologies {
 		for _, t := range s.RepartitionSources {
 			if _, ok := w.decided[t.Name]; !ok {
-				return says(protocol.ErrInvalidTopology, "Failed to compute number of partitions for all repartition topics, because a repartition source topic is never used as a sink topic.")
+				return classic.Says(protocol.ErrInvalidTopology, "Failed to compute number of partitions for all repartition topics, because a repartition source topic is never used as a sink topic.")
 			}
 		}
 	}
@@ -147,13 +148,13 @@ func copartitioned(s *offsets.StreamsSubtopology, g offsets.StreamsCopartitionGr
 	names := make(map[string]bool)
 	for _, i := range g.SourceTopics {
 		if int(i) >= len(s.SourceTopics) || i < 0 {
-			return nil, says(protocol.ErrInvalidTopology, "Subtopology %s has no source topic %d.", s.ID, i)
+			return nil, classic.Says(protocol.ErrInvalidTopology, "Subtopology %s has no source topic %d.", s.ID, i)
 		}
 		names[s.SourceTopics[i]] = true
 	}
 	for _, i := range g.RepartitionSources {
 		if int(i) >= len(s.RepartitionSources) || i < 0 {
-			return nil, says(protocol.ErrInvalidTopology, "Subtopology %s has no repartition topic %d.", s.ID, i)
+			return nil, classic.Says(protocol.ErrInvalidTopology, "Subtopology %s has no repartition topic %d.", s.ID, i)
 		}
 		names[s.RepartitionSources[i].Name] = true
 	}
