@@ -68,7 +68,9 @@ func (c *Coordinator) ResetOffsets(ctx context.Context, id string, to record.Off
 // are the partitions to move, none: all of the topics that the group has committed offsets in or
 // its members subscribe to (with ToOffsets: those named there).
 //
-// Members follow: all are put out of the group, together with the move, in one batch. Each hears
+// Members follow: all are put out of the group, together with the move, in one batch. (Of a group of
+// the newer protocol or of streams with more members than a batch can put out, some thousands, those
+// before the last batch go first; who is back by then goes again.) Each hears
 // ErrUnknownMember at its next heartbeat or commit, gives up its partitions, joins again and reads
 // on from the new offsets. What it commits until then is refused, so the move is not undone by a
 // commit under way. Records that it was working on are not committed.
