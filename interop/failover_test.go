@@ -309,7 +309,7 @@ func TestFranzGosOwnSuiteRidesThroughKilledLeaders(t *testing.T) {
 	t.Parallel()
 	s, k := startReplicated(t, "")
 	own := suite{
-		module: "github.com/twmb/franz-go", pkg: "pkg/kgo", run: ".", skip: franzSkips, disturbed: franzDisturbed,
+		module: "github.com/twmb/franz-go", pkg: "pkg/kgo", run: ".", disturbed: franzDisturbed,
 		env: []string{"KGO_TEST_RF=3", "KGO_SEEDS=" + k.addr, "KGO_TEST_RECORDS=50000"},
 	}
 	var passed, not []string
@@ -320,6 +320,7 @@ func TestFranzGosOwnSuiteRidesThroughKilledLeaders(t *testing.T) {
 	}()
 	kills := killLeaders(s, 7*time.Second, done)
 	require.Empty(t, not)
+	require.Contains(t, passed, "TestShareGroupETL")
 	for _, chain := range []string{"TestGroupETL", "TestTxnEtl"} {
 		for _, assignor := range []string{"range", "cooperative-sticky", "cooperative-sticky/static", "range/848", "sticky/848"} {
 			require.Contains(t, passed, chain+"/"+assignor)
@@ -346,7 +347,7 @@ func TestFranzGosTransactionsRideThroughKilledLeaders(t *testing.T) {
 	t.Parallel()
 	s, k := startReplicated(t, "")
 	own := suite{
-		module: "github.com/twmb/franz-go", pkg: "pkg/kgo", run: "^TestTxnEtl$", skip: franzSkips, disturbed: franzDisturbed,
+		module: "github.com/twmb/franz-go", pkg: "pkg/kgo", run: "^TestTxnEtl$", disturbed: franzDisturbed,
 		env: []string{"KGO_TEST_RF=3", "KGO_SEEDS=" + k.addr, "KGO_TEST_RECORDS=50000"},
 	}
 	rounds, through := 0, map[string]int{"TestTxnEtl/range": 0, "TestTxnEtl/cooperative-sticky": 0, "TestTxnEtl/cooperative-sticky/static": 0}

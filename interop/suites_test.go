@@ -23,12 +23,9 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// franzSkips matches the names of franz-go's tests of share groups.
-const franzSkips = "Share"
-
 // TestFranzGosOwnSuite runs franz-go's own tests, consumer groups of every assignor under load
-// among them, against our server. The tests that franzSkips matches are left out. STRATA_SUITES=1
-// gives it its own number of records, 500,000 and not 50,000.
+// among them, against our server. STRATA_SUITES=1 gives it its own number of records, 500,000 and not
+// 50,000.
 func TestFranzGosOwnSuite(t *testing.T) {
 	t.Parallel()
 	k, _ := startStrata(t)
@@ -36,10 +33,13 @@ func TestFranzGosOwnSuite(t *testing.T) {
 	if os.Getenv("STRATA_SUITES") == "" {
 		env = append(env, "KGO_TEST_RECORDS=50000")
 	}
-	r := runSuite(t, suite{module: "github.com/twmb/franz-go", pkg: "pkg/kgo", run: ".", skip: franzSkips, env: env})
+	r := runSuite(t, suite{module: "github.com/twmb/franz-go", pkg: "pkg/kgo", run: ".", env: env})
 	require.Empty(t, r.failed)
 	require.Contains(t, r.passed, "TestGroupETL", "the test that needs a broker most")
 	require.Contains(t, r.passed, "TestTxnEtl", "and the one that does it in transactions")
+	for _, name := range []string{"TestShareGroupETL", "TestShareGroupAckOnClose", "TestShareGroupOffsetsAdmin"} {
+		require.Contains(t, r.passed, name, "share groups, which it leaves out likewise")
+	}
 	for _, name := range []string{"TestGroupSimple/848", "TestGroupETL/range/848", "TestGroupETL/sticky/848/static", "TestTxnEtl/sticky/848", "Test848RegexBrokerResolves"} {
 		require.Contains(t, r.passed, name, "KIP-848, which it leaves out if the broker does not know it")
 	}
