@@ -132,6 +132,20 @@ func TestMembersThatAreTooManyForABatchGoAllTheSame(t *testing.T) {
 	}
 }
 
+// Checklist row N23.
+func TestMembersOfAShareGroupThatAreTooManyForABatchGoAllTheSame(t *testing.T) {
+	inBubble(t, newFakeStore(map[string]int32{"t": 4}), Config{MaxBatchBytes: 10_000}, func(t *testing.T, c *Coordinator) {
+		for i := range 100 {
+			_, err := c.ShareHeartbeat(t.Context(), shareJoin("m"+strconv.Itoa(i), "t"))
+			require.NoError(t, err)
+		}
+		time.Sleep(46 * time.Second)
+		info, err := c.Group(t.Context(), "g")
+		require.NoError(t, err)
+		require.Empty(t, info.Members)
+	})
+}
+
 // Checklist row N23. They lived in a process that is no more.
 func TestManyMembersOfADeadProcessGo(t *testing.T) {
 	cfg := Config{MaxBatchBytes: 10_000}

@@ -90,7 +90,7 @@ func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 	c.core.Modern = modern.Config{MaxSize: cfg.ConsumerMaxSize, Timeouts: c.timeouts, Assignors: cfg.ConsumerAssignors, Limits: limits,
 		Process: c.core.Classic.Process, Migration: cfg.ConsumerMigration.directions(), ClassicMaxSize: cfg.MaxSize}
 	c.core.Streams = streaming.Config{MaxSize: cfg.Streams.MaxSize, Settings: c.streamsSettings, Limits: limits}
-	c.core.Sharing = sharing.Config{MaxSize: cfg.ShareMaxSize, Timeouts: c.shareTimeouts}
+	c.core.Sharing = sharing.Config{MaxSize: cfg.ShareMaxSize, Timeouts: c.shareTimeouts, Limits: limits}
 	c.runtime = coordinator.New(c.kind(), topicStore{store, OffsetsShape{cfg.OffsetsPartitions, cfg.OffsetsReplicas}}, coordinator.Config{Topic: offsets.Topic,
 		ExpiryInterval: cfg.ExpiryInterval, MaxBatchBytes: cfg.MaxBatchBytes, Logger: cfg.Logger, Notify: c.rebalanced})
 	c.ctx, c.cancel = context.WithCancel(context.Background())

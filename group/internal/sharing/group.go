@@ -16,6 +16,7 @@ import (
 type Config struct {
 	MaxSize  int                         // members
 	Timeouts func(group string) Timeouts // those of a group at present; it only computes
+	classic.Limits
 }
 
 // Timeouts can be configured for each group.
@@ -194,6 +195,10 @@ func (g *Group) tick(now time.Time) {
 		} else if ok {
 			g.wake(at)
 		}
+	}
+	if n := g.cfg.AtOnce(g.ID(), len(gone), func(i int) string { return gone[i].id }); n < len(gone) {
+		gone = gone[:n]
+		g.wake(now) // for the others
 	}
 	g.remove(gone...)
 }
