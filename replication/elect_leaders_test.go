@@ -90,7 +90,8 @@ func TestLeaderIsTransferredToWhoIsInSync(t *testing.T) {
 	c.Network().Mend(NetworkPath{From: 2, To: 3})
 	inSync(t, c, tp, 3)
 	require.NoError(t, c.TransferLeader(t.Context(), tp, 2))
-	require.Equal(t, []string{"a", "b"}, values(t, c, tp))
+	require.NoError(t, all(c, tp, "c").Err) // the new leader hears how far the others are
+	require.Equal(t, []string{"a", "b", "c"}, values(t, c, tp))
 	require.NoError(t, c.Close())
 	require.ErrorIs(t, c.TransferLeader(t.Context(), tp, 1), ErrClosed)
 }

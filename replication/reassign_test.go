@@ -67,6 +67,7 @@ func TestPartitionsMoveToOtherBrokers(t *testing.T) {
 					want = append(want, fmt.Sprint(i))
 				}
 				require.NoError(t, reassign(c, tp, move.to...))
+				synctest.Wait() // a new leader hears how far the others are
 				s := c.Status("orders", 0)
 				require.Equal(t, move.to, s.Replicas)
 				require.ElementsMatch(t, move.to, s.ISR)
@@ -136,6 +137,7 @@ func TestRecordsAreWrittenWhileAPartitionMoves(t *testing.T) {
 		}
 		close(stop)
 		acked := <-written
+		synctest.Wait()
 		have := values(t, c, tp)
 		i := 0
 		for _, v := range have { // who asks again after ErrNotLeaderAfterAppend may have it twice
