@@ -24,8 +24,8 @@ import (
 )
 
 // TestFranzGosOwnSuite runs franz-go's own tests, consumer groups of every assignor under load
-// among them, against our server. STRATA_SUITES=1 gives it its own number of records, 500,000 and not
-// 50,000.
+// among them, against our server. STRATA_SUITES=1 gives it its own number of records, 500,000 and
+// not 50,000.
 func TestFranzGosOwnSuite(t *testing.T) {
 	t.Parallel()
 	k, _ := startStrata(t)

@@ -71,8 +71,8 @@ type subscription struct {
 }
 
 // Validate refuses what cannot be set on a resource of that name. The error is a
-// *RefusedError. Expressions are RE2's: one of Java's that is none of these, or whose program is
-// too large, is refused as what is no expression.
+// *RefusedError. Expressions are RE2's: one that only Java understands, or whose program is too
+// large, is refused as one that cannot be parsed.
 func Validate(name string, props map[string]string) error {
 	_, err := parse(name, props)
 	return err

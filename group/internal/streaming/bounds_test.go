@@ -109,6 +109,23 @@ func TestALongChainOfRepartitionTopicsIsDecided(t *testing.T) {
 	require.Len(t, c.missing, n)
 }
 
+// Checklist row S31. Going over all repartition topics for each that is joined would take minutes.
+func TestManyJoinsOfRepartitionTopicsAreAligned(t *testing.T) {
+	v := &offsets.StreamsTopologyValue{}
+	for i := range 49_000 {
+		name := fmt.Sprint("r", i)
+		v.Subtopologies = append(v.Subtopologies, offsets.StreamsSubtopology{ID: fmt.Sprint(i), RepartitionSources: []offsets.StreamsTopic{{Name: name, Partitions: 1}},
+			RepartitionSinks: []string{name}, CopartitionGroups: []offsets.StreamsCopartitionGroup{{RepartitionSources: []int16{0}}}})
+	}
+	c, err := configure(newTopology(v), topicsOf(nil))
+	require.NoError(t, err)
+	require.Len(t, c.missing, 49_000)
+	v.Subtopologies[0].RepartitionSources[0].Partitions = 2
+	c, err = configure(newTopology(v), topicsOf(nil))
+	require.NoError(t, err)
+	require.Equal(t, protocol.IncorrectlyPartitionedTopics, c.problem.Code)
+}
+
 // Checklist row S27.
 func TestTheNextCoordinatorTellsEndpointsAnew(t *testing.T) {
 	m, epoch := joined(t)

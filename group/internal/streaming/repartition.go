@@ -119,21 +119,22 @@ func (q *inLine) Pop() any {
 // copartition makes repartition topics as large as the topics that they are joined with, and wants
 // those to be alike. Kafka: CopartitionedTopicsEnforcer.
 func (w *work) copartition() error {
-	fixed, flexible := make(map[string]bool), make(map[string]bool)
+	fixed, flexible := make(map[string]int32), make(map[string]bool)
 	for s := range w.subtopologies {
 		for _, t := range s.RepartitionSources {
 			if t.Partitions != 0 {
-				fixed[t.Name] = true
+				fixed[t.Name], _ = w.partitions(t.Name)
 			} else {
 				flexible[t.Name] = true
 			}
 		}
 	}
+	common, alike := same(fixed) // whether or not they are joined: as in Kafka
 	for s := range w.subtopologies {
 		for _, g := range s.CopartitionGroups {
 			names, err := copartitioned(s, g)
 			if err == nil && len(names) > 0 {
-				err = w.align(names, fixed, flexible)
+				err = w.align(names, fixed, flexible, common, alike)
 			}
 			if err != nil {
 				return err
@@ -161,70 +162,62 @@ func copartitioned(s *offsets.StreamsSubtopology, g offsets.StreamsCopartitionGr
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// align decides on the repartition topics among names, whose records are joined.
-func (w *work) align(names []string, fixed, flexible map[string]bool) error {
+// align decides on the repartition topics among names, whose records are joined. common is what those
+// have for which the topology says a number of partitions, and alike whether all of them do.
+func (w *work) align(names []string, fixed map[string]int32, flexible map[string]bool, common int32, alike bool) error {
 	internal, external := make(map[string]int32), make(map[string]int32)
 	for _, name := range names {
 		n, err := w.must(name)
 		if err != nil {
 			return err
 		}
-		if fixed[name] || flexible[name] {
+		if _, ok := fixed[name]; ok || flexible[name] {
 			internal[name] = n
 		} else {
 			external[name] = n
 		}
 	}
-	want, err := int32(0), error(nil)
+	want, told := common, internal
 	switch {
 	case len(external) > 0:
-		want, err = same(external, external)
-	case len(fixed) > 0:
-		want, err = w.sameFixed(fixed, internal)
-	default:
+		told = external
+		want, alike = same(external)
+	case len(fixed) == 0:
 		want = slices.Max(slices.Collect(maps.Values(internal)))
 	}
-	if err != nil {
-		return err
+	if !alike {
+		return unlike(told)
 	}
 	for _, name := range names {
 		n, ok := internal[name]
 		if !ok {
 			continue
 		}
-		if w.decided[name] = want; fixed[name] && n != want {
+		w.decided[name] = want
+		if _, ok := fixed[name]; ok && n != want {
 			return misfit(protocol.IncorrectlyPartitionedTopics, "Number of partitions [%d] of repartition topic [%s] doesn't match number of partitions [%d] of the source topic.", n, name, want)
 		}
 	}
 	return nil
 }
 
-// sameFixed returns the number of partitions that all repartition topics have for which the
-// topology says one, whether or not they are joined: as in Kafka.
-func (w *work) sameFixed(fixed map[string]bool, told map[string]int32) (int32, error) {
-	of := make(map[string]int32, len(fixed))
-	for name := range fixed {
-		n, err := w.must(name)
-		if err != nil {
-			return 0, err
-		}
-		of[name] = n
-	}
-	return same(of, told)
-}
-
-// same returns the number of partitions that topics have in common. The error tells of others.
-func same(of, told map[string]int32) (n int32, err error) {
+// same returns the number of partitions that topics have, and whether it is the same of all.
+func same(of map[string]int32) (n int32, alike bool) {
 	n = -1
 	for _, m := range of {
 		if n >= 0 && m != n {
-			var list []string
-			for _, name := range slices.Sorted(maps.Keys(told)) {
-				list = append(list, fmt.Sprintf("%s=%d", name, told[name]))
-			}
-			return 0, misfit(protocol.IncorrectlyPartitionedTopics, "Following topics do not have the same number of partitions: [{%s}]", strings.Join(list, ", "))
+			return n, false
 		}
 		n = m
 	}
-	return n, nil
+	return n, true
+}
+
+// unlike says that topics, of which some are told, do not have as many partitions.
+func unlike(told map[string]int32) error {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(told)) {
+		list = append(list, fmt.Sprintf("%s=%d", name, told[name]))
+	}
+	return misfit(protocol.IncorrectlyPartitionedTopics, "Following topics do not have the same number of partitions: [{%s}]", strings.Join(list, ", "))
 }
