@@ -11,54 +11,56 @@ import (
 func (c *Cluster) Groups(ctx context.Context) ([]group.Info, error) { return c.coordinator.Groups(ctx) }
 
 // Group describes a group with its members, offsets and lag. It returns group.ErrGroupNotFound if
-// there is none of that id.
+// there is no such group.
 func (c *Cluster) Group(ctx context.Context, id string) (group.Info, error) {
 	return c.coordinator.Group(ctx, id)
 }
 
-// WaitGroup returns as soon as pred holds for the group; it looks again whenever the group changes,
-// without polling. A group that does not exist is shown to pred as Dead. pred runs on the caller's
-// goroutine.
+// WaitGroup waits until pred returns true for the group. It calls pred on the caller's goroutine,
+// at first and whenever the group changes, without polling. For a group that does not exist, pred
+// gets an Info with state Dead.
 func (c *Cluster) WaitGroup(ctx context.Context, id string, pred func(group.Info) bool) (group.Info, error) {
 	return c.coordinator.WaitGroup(ctx, id, pred)
 }
 
-// ResetOffsets stores offsets for a group that has no members, which it creates if there is none;
-// it returns when they are durable. It returns group.ErrNonEmptyGroup if it has members, and, with
-// nothing stored, group.ErrUnknownTopicOrPartition if one of the partitions does not exist and
-// replication.ErrNotLeader if nobody leads one of them.
+// ResetOffsets stores offsets for a group without members, and creates the group if it does not
+// exist. It returns when they are durable. It returns group.ErrNonEmptyGroup if the group has
+// members. With nothing stored, it returns group.ErrUnknownTopicOrPartition if one of the
+// partitions does not exist, and replication.ErrNotLeader if one has no leader.
 func (c *Cluster) ResetOffsets(ctx context.Context, id string, to record.Offsets) error {
 	return c.coordinator.ResetOffsets(ctx, id, to)
 }
 
-// DeleteGroup removes a group and its offsets, durably. It returns group.ErrNonEmptyGroup if it has
-// members, group.ErrGroupNotFound if there is none.
+// DeleteGroup removes a group and its offsets, durably. It returns group.ErrNonEmptyGroup if the
+// group has members, and group.ErrGroupNotFound if it does not exist.
 func (c *Cluster) DeleteGroup(ctx context.Context, id string) error {
 	return c.coordinator.DeleteGroup(ctx, id)
 }
 
-// DeleteOffsets removes offsets of a group, durably. The map says group.ErrGroupSubscribedToTopic,
-// group.ErrUnknownTopicOrPartition or nil for each partition. It returns group.ErrGroupNotFound, or
-// group.ErrNonEmptyGroup if the group has members that are no consumers.
+// DeleteOffsets removes offsets of a group, durably. The map has an entry for each partition:
+// group.ErrGroupSubscribedToTopic, group.ErrUnknownTopicOrPartition or nil. The error is
+// group.ErrGroupNotFound, or group.ErrNonEmptyGroup if the group has members that are not
+// consumers.
 func (c *Cluster) DeleteOffsets(ctx context.Context, id string, tps ...record.TopicPartition) (map[record.TopicPartition]error, error) {
 	return c.coordinator.DeleteOffsets(ctx, id, tps...)
 }
 
-// Lags returns the lag of every group, sorted by id, and how long each takes to catch up. Whoever
-// calls it every few seconds sees whether a group needs more members: group.LagLimit.Check says
-// that it is beyond what its application tolerates.
+// Lags returns the lag of every group, sorted by id, and the time that each needs to catch up. Call
+// it every few seconds to find groups that need more members: group.LagLimit.Check compares a lag
+// with the limit of an application.
 func (c *Cluster) Lags(ctx context.Context) ([]group.GroupLag, error) { return c.coordinator.Lags(ctx) }
 
-// RewindGroup moves a group, with or without members, to a time, by a shift or to given offsets,
-// and returns where each partition went once that is durable; offsets beyond either end of a log
-// become that end. tps are the partitions to move, none: all that the group reads. Members follow:
-// they give up their partitions, join again and read on from there; what they commit until then is
-// refused with group.ErrUnknownMember.
+// RewindGroup moves the offsets of a group, with or without members, to a time, by a shift or to
+// given offsets. It returns the new offset of each partition once these are durable; offsets beyond
+// either end of a log become that end. tps are the partitions to move; without any, RewindGroup
+// moves all partitions that the group reads. Members follow: they give up their partitions, join
+// again and read from the new offsets. Their commits until then are rejected with
+// group.ErrUnknownMember.
 //
-// It returns group.ErrGroupNotFound if there is no such group and none of the partitions is named,
-// group.ErrUnknownTopicOrPartition for one that does not exist, replication.ErrNotLeader for one
-// that nobody leads, group.ErrInvalidOffset for a negative offset or the zero ResetTarget, always
-// with nothing moved.
+// On error nothing has moved. Errors: group.ErrGroupNotFound if the group does not exist and no
+// partition is named, group.ErrUnknownTopicOrPartition if a partition does not exist,
+// replication.ErrNotLeader if one has no leader, and group.ErrInvalidOffset for a negative offset
+// or the zero ResetTarget.
 func (c *Cluster) RewindGroup(ctx context.Context, id string, to group.ResetTarget, tps ...record.TopicPartition) (record.Offsets, error) {
 	return c.coordinator.RewindGroup(ctx, id, to, tps...)
 }

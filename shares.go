@@ -1,35 +1,39 @@
 package strata
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/internal/offsets"
+	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/share"
 )
 
-// shares has the coordinator of share groups, from when it is first asked for.
+// shares has the coordinator of share groups, which is made when it is first needed. It implements
+// group.ShareStates: the states of share-partitions are at that coordinator.
 type shares struct {
-	cfg share.Config
+	brokers *replication.Cluster
+	cfg     share.Config
 
 	mu     sync.Mutex // guards the fields below
 	c      *share.Coordinator
 	closed bool
 }
 
-// ShareCoordinator returns what hands out records to the members of share groups: consumer.NewShare
-// asks it. It begins its work when it is first called for; its topic is made when a record is first
-// handed out. It must not be closed. It returns share.ErrClosed when the cluster is closed, and
-// replication.ErrInvalidReplicationFactor if there are fewer brokers than
-// Config.Shares.Topic.Replicas.
-func (c *Cluster) ShareCoordinator() (*share.Coordinator, error) {
-	s := &c.shares
+// coordinator returns the coordinator, which it makes if there is none.
+func (s *shares) coordinator() (*share.Coordinator, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, share.ErrClosed
 	}
 	if s.c == nil {
-		made, err := share.NewCoordinator(c.brokers, s.cfg)
+		made, err := share.NewCoordinator(s.brokers, s.cfg)
 		if err != nil {
 			return nil, fmt.Errorf("shares: %w", err)
 		}
@@ -48,5 +52,44 @@ func (s *shares) close() error {
 	return s.c.Close()
 }
 
-// Shares is Cluster.ShareCoordinator.
-func (b Backend) Shares() (*share.Coordinator, error) { return b.shares() }
+// statesAtOnce is how many states of share-partitions are made or deleted at the same time.
+const statesAtOnce = 64
+
+// Begin implements group.ShareStates.
+func (s *shares) Begin(ctx context.Context, id string, topics []offsets.ShareStatesTopic) error {
+	err := s.each(ctx, id, topics, (*share.Coordinator).BeginState)
+	if errors.Is(err, share.ErrFull) {
+		err = fmt.Errorf("%w: %w", group.ErrGroupMaxSize, err)
+	}
+	return err
+}
+
+// Delete implements group.ShareStates.
+func (s *shares) Delete(ctx context.Context, group string, topics []offsets.ShareStatesTopic) error {
+	return s.each(ctx, group, topics, (*share.Coordinator).DeleteState)
+}
+
+// Reset implements group.ShareStates.
+func (s *shares) Reset(ctx context.Context, id string, p group.SharePartition, start int64) error {
+	c, err := s.coordinator()
+	if err != nil {
+		return err
+	}
+	return c.ResetState(ctx, share.Key{Group: id, TopicID: p.TopicID, Partition: p.Partition}, start)
+}
+
+// each calls f for every partition.
+func (s *shares) each(ctx context.Context, group string, topics []offsets.ShareStatesTopic, f func(*share.Coordinator, context.Context, share.Key) error) error {
+	c, err := s.coordinator()
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(statesAtOnce)
+	for _, t := range topics {
+		for _, p := range t.Partitions {
+			g.Go(func() error { return f(c, ctx, share.Key{Group: group, TopicID: t.TopicID, Partition: p}) })
+		}
+	}
+	return g.Wait()
+}

@@ -1,17 +1,18 @@
-// Package strata is Kafka's log as Go packages: durable partitions, an idempotent producer and
-// consumer groups in one process.
+// Package strata opens a complete cluster in one process: durable topics, consumer groups and
+// transactions.
 //
-// Open wires the usual pieces together: a cluster of brokers (package replication) and the
-// coordinators of consumer groups and of transactions (packages group and transaction). A Cluster
-// is what producers and consumers are made from:
+// Start here. Open combines a cluster of brokers (package replication) with the coordinators of
+// consumer groups and of transactions (packages group and transaction). Pass the Cluster to
+// producer.New and consumer.New:
 //
 //	c, err := strata.Open(strata.Config{Dir: "data"})
 //	err = c.CreateTopic(ctx, "orders", topic.Config{Partitions: 6})
 //	p, err := producer.New(c, producer.Config{})
 //	g, err := consumer.New(c, consumer.Config{Group: "billing", Topics: []string{"orders"}})
 //
-// Read this package as the recipe: an application that needs less, or other parts, wires them by
-// hand in the same way.
+// An application that needs fewer or other parts can combine the packages itself, in the same way
+// as this one. For a single log without topics and groups, use package log. Package kafka serves a
+// Cluster to Kafka clients.
 package strata
 
 import (
@@ -26,7 +27,7 @@ import (
 
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
@@ -37,32 +38,33 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Config describes a cluster. The zero Config is valid: one broker, everything in memory.
+// Config describes a cluster. The zero Config is valid: one broker, with everything in memory.
 type Config struct {
-	Brokers     int                              // 0: those that are in Dir, one in a new cluster; see replication.Config
-	BrokerSpecs map[int32]replication.BrokerSpec // directories of their own, and racks, by broker
+	Brokers     int                              // 0: the brokers in Dir, one in a new cluster; see replication.Config
+	BrokerSpecs map[int32]replication.BrokerSpec // separate directories, and racks, by broker
 
 	AcceptMetadataLoss bool // opens without half of the brokers; see replication.Config
 
 	Dir      string       // directory of the cluster, created if needed; empty: in memory
-	FS       vfs.FS       // nil: the operating system's if there is a Dir, else memory
-	Defaults topic.Config // for topics that say nothing else
+	FS       vfs.FS       // nil: the operating system's if Dir is set, else memory
+	Defaults topic.Config // defaults of the settings of topics
 	Group    group.Config
 
-	// Transactions say how the coordinator of transactions works. OffsetsPartition is set by Open.
+	// Transactions configures the coordinator of transactions. Open sets OffsetsPartition.
 	Transactions transaction.Config
 
-	// Shares say how records are handed out to share groups.
+	// Shares configures the coordinator of share groups.
 	Shares share.Config
 
-	// ReplicaSelector: RackAwareSelector has followers serve readers in their rack
-	// (consumer.Config.Rack); see replication.Config. Kafka: replica.selector.class
+	// ReplicaSelector selects the replicas that serve readers. With RackAwareSelector, followers
+	// serve readers in their rack (consumer.Config.Rack); see replication.Config. Kafka:
+	// replica.selector.class.
 	ReplicaSelector replication.ReplicaSelector
 
-	MaxPartitions int // of all topics together; 0: 200,000. See replication.Config
+	MaxPartitions int // limit for all topics together; 0: 200,000. See replication.Config
 
-	// Housekeeping, see replication.Config. Properties takes all of it, and defaults of topics,
-	// under Kafka's names for brokers.
+	// Housekeeping, see replication.Config. Properties accepts all of it, and defaults of topics,
+	// by Kafka's broker settings.
 	RetentionCheckInterval time.Duration // 0: 5 minutes. Kafka: log.retention.check.interval.ms
 	CompactionInterval     time.Duration // 0: 15 s; log.Unlimited: only Clean compacts. Kafka: log.cleaner.backoff.ms
 	LeaderBalanceInterval  time.Duration // 0: 5 minutes; log.Unlimited: never. Kafka: leader.imbalance.check.interval.seconds
@@ -74,31 +76,32 @@ type Config struct {
 	Logger *slog.Logger // nil discards everything
 }
 
-// What Offsets can be asked for, beside a time (At).
+// Values for the argument of Offsets, besides a time (At).
 const (
-	Earliest     = partition.Earliest     // the first record held
-	Latest       = partition.Latest       // the end: the next record gets that offset
-	MaxTimestamp = partition.MaxTimestamp // the first record that has the largest timestamp
+	Earliest     = partition.Earliest     // the log start offset
+	Latest       = partition.Latest       // the end: the offset of the next record
+	MaxTimestamp = partition.MaxTimestamp // the first record with the largest timestamp
 )
 
-// At asks for the first record with timestamp t or later.
+// At selects the first record with timestamp t or later.
 func At(t time.Time) partition.OffsetSpec { return partition.At(t) }
 
-// Errors that callers often match; those of the packages below are returned as they are.
+// Errors that callers often match. Errors of other packages are returned unchanged.
 var (
 	ErrTopicExists  = replication.ErrTopicExists
+	ErrTopicDiffers = replication.ErrTopicDiffers
 	ErrUnknownTopic = replication.ErrUnknownTopic
 )
 
 // closeTimeout bounds Close.
 const closeTimeout = 30 * time.Second
 
-// A Cluster is brokers and coordinators in one process. It is what producer.New, consumer.New,
-// consumer.Read and kafka.NewServer take, and a group.Admin. The methods listed here are for
-// applications; what its parts can do besides, and what only servers and tests need, is behind
-// Backend. All methods are safe for concurrent use.
+// A Cluster is a set of brokers and coordinators in one process. It is the argument of
+// producer.New, consumer.New, consumer.Read and kafka.NewServer, and it implements group.Admin. The
+// methods listed here are for applications; Backend returns the methods that only servers and tests
+// need. All methods are safe for concurrent use.
 type Cluster struct {
-	clients // what producers and consumers call
+	clients // methods for producers and consumers
 
 	brokers      *replication.Cluster
 	coordinator  *group.Coordinator
@@ -117,7 +120,7 @@ type clients interface {
 	MetadataVersion() int64 // asked by producers before each send
 }
 
-// A Backend is everything that the parts of a cluster can do: the inside of servers and tests.
+// A Backend has all methods of the parts of a cluster, for servers and tests.
 type Backend struct {
 	*replication.Cluster // topics, produce, fetch
 	*group.Coordinator   // groups and their offsets
@@ -125,17 +128,28 @@ type Backend struct {
 	shares               func() (*share.Coordinator, error)
 }
 
-// Backend returns the parts of the cluster. They must not be closed.
+// Backend returns the parts of the cluster. The caller must not close them.
 func (c *Cluster) Backend() Backend {
 	return Backend{c.brokers, c.coordinator, c.transactions, c.ShareCoordinator}
 }
 
-// Open returns a serving cluster, recovered from its directory. A directory that is locked,
-// damaged, from a newer version or not ours is a typed error of the layer that noticed, and so is a
-// field of cfg that makes no sense (*topic.ConfigError, as a rule). Nothing was changed then, but
-// for a Group.OffsetsReplicas or Transactions.Topic.Replicas above the number of brokers: that is
-// known when these are there. A new cluster may be on stable storage only when its first topic is
-// created; see replication.Open. The cluster must be closed, after its producers and consumers.
+// ShareCoordinator returns the coordinator of share groups, which consumer.NewShare uses. The first
+// call creates it; its topic is created when a record is first acquired. The caller must not close
+// it. Errors: share.ErrClosed after Close, and replication.ErrInvalidReplicationFactor if there are
+// fewer brokers than Config.Shares.Topic.Replicas.
+func (c *Cluster) ShareCoordinator() (*share.Coordinator, error) { return c.shares.coordinator() }
+
+// Shares returns the coordinator of share groups, as Cluster.ShareCoordinator does.
+func (b Backend) Shares() (*share.Coordinator, error) { return b.shares() }
+
+// Open returns a running cluster, recovered from its directory. The caller must close it, after its
+// producers and consumers.
+//
+// Open returns a typed error for a directory that is locked, damaged, from a newer version or not
+// Strata's, and for an invalid field of cfg (usually *topic.ConfigError). In these cases nothing
+// was changed, with one exception: a Group.OffsetsReplicas or Transactions.Topic.Replicas above the
+// number of brokers is found only when the brokers are open. A new cluster may be on stable storage
+// only when its first topic is created; see replication.Open.
 func Open(cfg Config) (*Cluster, error) {
 	if err := errors.Join(cfg.Group.Validate(), cfg.Transactions.Validate(), cfg.Shares.Validate()); err != nil {
 		return nil, fmt.Errorf("strata: open: %w", err)
@@ -151,14 +165,17 @@ func Open(cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("strata: open: %w", err)
 	}
-	c := &Cluster{brokers: brokers}
-	if c.shares.cfg = cfg.Shares; c.shares.cfg.Logger == nil {
+	c := &Cluster{brokers: brokers, shares: shares{brokers: brokers, cfg: cfg.Shares}}
+	if c.shares.cfg.Logger == nil {
 		c.shares.cfg.Logger = cfg.Logger
 	}
 	if err := c.coordinate(cfg, &verifier); err != nil {
 		return nil, errors.Join(fmt.Errorf("strata: open: %w", err), c.closeParts())
 	}
 	c.clients = c.Backend()
+	if cfg.Logger != nil {
+		cfg.Logger.Info("cluster opened", "cluster", brokers.ClusterID(), "directory", cfg.Dir, "brokers", brokers.Brokers(), "controller", brokers.Controller())
+	}
 	return c, nil
 }
 
@@ -172,7 +189,7 @@ func (c *Cluster) coordinate(cfg Config, leaders *transaction.Verifier) (err err
 	if transactions.Logger == nil {
 		transactions.Logger = cfg.Logger
 	}
-	groups.ShareStates = shareStates{c}
+	groups.ShareStates = &c.shares
 	s := cfg.Shares
 	groups.ShareRecords = group.ShareRecords{LockDuration: s.LockDuration, MaxDeliveryCount: s.MaxDeliveryCount, MaxInFlight: s.MaxInFlight, NoRenewal: s.NoRenewal}
 	if c.coordinator, err = group.NewCoordinator(group.ClusterStore(c.brokers), groups); err != nil {
@@ -205,17 +222,18 @@ func (c *Cluster) closeParts() error {
 	return errors.Join(append(errs, c.brokers.Close())...)
 }
 
-// Close is Shutdown with a bound of 30 s.
+// Close is Shutdown with a timeout of 30 s.
 func (c *Cluster) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	return c.Shutdown(ctx)
 }
 
-// Shutdown ends every call under way with the ErrClosed of its package, makes what is written
-// durable and closes all files. It returns when the last goroutine has ended. It is idempotent: all
-// callers wait for the same closing and get its result. When ctx ends it returns at once with its
-// error; the closing goes on then, and ends when the disks answer.
+// Shutdown closes the cluster. Active calls end with the ErrClosed of their package, written
+// records are made durable, and all files are closed. It returns when the last goroutine has ended.
+// It is idempotent: all callers wait for the same shutdown and get its result. When ctx ends,
+// Shutdown returns immediately with ctx's error; the shutdown continues, and ends when the disks
+// respond.
 func (c *Cluster) Shutdown(ctx context.Context) error {
 	c.close.Do(func() {
 		c.closed = make(chan struct{})
@@ -249,9 +267,9 @@ func (c *Cluster) knownOffsets(ctx context.Context, ask map[record.TopicPartitio
 	}
 }
 
-// Offsets returns an offset of every partition of a topic: at is Earliest, Latest, MaxTimestamp or
-// At(time). Partitions that have no such record are left out. It returns ErrUnknownTopic. It waits
-// as long as a new leader does not know how far its predecessor has acknowledged records.
+// Offsets returns an offset for every partition of a topic: at is Earliest, Latest, MaxTimestamp or
+// At(time). Partitions without such a record are left out. It returns ErrUnknownTopic. It waits
+// while a new leader does not yet have the high watermark of its predecessor.
 func (c *Cluster) Offsets(ctx context.Context, name string, at partition.OffsetSpec) (record.Offsets, error) {
 	md, err := c.Metadata(ctx, name)
 	if err != nil {
@@ -286,6 +304,13 @@ type Stats struct {
 	Groups       group.Stats
 	Transactions transaction.Stats
 }
+
+// Healthy returns nil if all brokers run, their disks can be written and read, and every partition
+// has a serving leader, in whose log no operation has met damage. Otherwise errors.Is finds the
+// causes, such as replication.ErrBrokerDown, partition.ErrCorrupt, ErrClosed, or syscall.ENOSPC for
+// a full disk. A hanging disk is reported when ctx ends. Each call writes and syncs at most one file
+// of 64 KiB per broker, and none within a second after another call. It is safe for concurrent use.
+func (c *Cluster) Healthy(ctx context.Context) error { return c.brokers.Healthy(ctx) }
 
 // Stats returns the counters of all parts.
 func (c *Cluster) Stats() Stats {

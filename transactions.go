@@ -8,11 +8,11 @@ import (
 	"github.com/stratalog/strata/transaction"
 )
 
-// TransactionCoordinator returns the coordinator of transactions: producers that write in them, and
-// servers, whose brokers' coordinators On returns, ask it. It must not be closed.
+// TransactionCoordinator returns the coordinator of transactions, for transactional producers and
+// for servers. Its method On returns the coordinator of one broker. The caller must not close it.
 func (b Backend) TransactionCoordinator() *transaction.Coordinator { return b.transactions }
 
-// TransactionCoordinator is that of Backend, for producers that write in transactions.
+// TransactionCoordinator returns the coordinator of transactions, for transactional producers.
 func (c *Cluster) TransactionCoordinator() *transaction.Coordinator { return c.transactions }
 
 // txnCoordinator is both coordinators, as producers know them.
@@ -28,25 +28,25 @@ func (b Backend) TxnCoordinator() producer.TxnCoordinator {
 	return txnCoordinator{b.transactions, groups{b.Coordinator}}
 }
 
-// Transactions describes all transactional ids, by id. Those that can be reached are told of also
-// with an error.
+// Transactions describes all transactional ids, sorted by id. After an error it still returns those
+// of reachable coordinators.
 func (c *Cluster) Transactions(ctx context.Context) ([]transaction.Description, error) {
 	return c.transactions.List(ctx)
 }
 
-// Transaction describes a transactional id. It returns transaction.ErrNotFound if there is none.
+// Transaction describes a transactional id. It returns transaction.ErrNotFound for an unknown id.
 func (c *Cluster) Transaction(ctx context.Context, id string) (transaction.Description, error) {
 	return c.transactions.Describe(ctx, id)
 }
 
-// HangingTransactions finds transactions that nobody is going to end: what is open in a partition,
-// was not written in for longer than Config.Transactions.MaxTimeout, and no coordinator knows.
+// HangingTransactions returns transactions that will not be ended: they are open in a partition,
+// had no write for longer than Config.Transactions.MaxTimeout, and no coordinator has them.
 func (c *Cluster) HangingTransactions(ctx context.Context) ([]transaction.HangingTransaction, error) {
 	return c.transactions.Hanging(ctx)
 }
 
-// AbortHangingTransaction ends one of HangingTransactions, so that readers of its partition go on.
-// It returns transaction.ErrNotHanging, with nothing changed, for any other.
+// AbortHangingTransaction aborts one of HangingTransactions, so that readers of its partition
+// continue. For any other transaction it returns transaction.ErrNotHanging and changes nothing.
 func (c *Cluster) AbortHangingTransaction(ctx context.Context, h transaction.HangingTransaction) error {
 	return c.transactions.AbortHanging(ctx, h)
 }

@@ -8,34 +8,34 @@ import (
 	"strings"
 )
 
-// An Entry is one access control entry with the resources that it is about. Kafka: AclBinding.
-// Entries are equal, for Kafka too, if all fields are.
+// An Entry is one access control entry with its resource pattern. Kafka: AclBinding. Two entries
+// are equal, also in Kafka, if all fields are.
 type Entry struct {
 	ResourceType ResourceType
 	ResourceName string // "*" with PatternType Literal: every resource of the type
 	PatternType  PatternType
 
-	Principal string // "User:alice"; "User:*" is everybody
-	Host      string // an address as Java writes it, "10.0.0.7"; "*" is any
+	Principal string // "User:alice"; "User:*" means all principals
+	Host      string // an address, "10.0.0.7" or "::1" (the same as "0:0:0:0:0:0:0:1"); "*" means any
 
 	Operation  Operation
 	Permission Permission
 }
 
-// Wildcard is the resource name of literal entries, and the host, that stand for all.
+// Wildcard as the resource name of a literal entry matches all resources, as a host all hosts.
 const Wildcard = "*"
 
-// Everybody is the principal that stands for all.
-const Everybody = "User:*"
+// AnyPrincipal is the principal of entries for all principals.
+const AnyPrincipal = "User:*"
 
-// ClusterName is the only name that a resource of type Cluster has.
+// ClusterName is the only name of a resource of type Cluster.
 const ClusterName = "kafka-cluster"
 
-// ErrInvalid is matched by what refuses an entry or a filter. Kafka: INVALID_REQUEST.
+// ErrInvalid is matched by errors for an invalid entry or filter. Kafka: INVALID_REQUEST.
 var ErrInvalid = errors.New("acl: invalid")
 
-// An InvalidError says what is wrong with an entry or a filter, in Kafka's words where it has some.
-// errors.Is(err, ErrInvalid) is true for it.
+// An InvalidError describes the problem of an entry or a filter, in Kafka's words if Kafka has a
+// message for it. It matches ErrInvalid.
 type InvalidError struct{ Reason string }
 
 func (e *InvalidError) Error() string { return e.Reason }
@@ -47,11 +47,11 @@ func invalid(format string, args ...any) error {
 	return &InvalidError{Reason: fmt.Sprintf(format, args...)}
 }
 
-// MaxText is the most bytes that a name, a principal or a host may have: Kafka's protocol carries
-// no more.
+// MaxText is the maximum length of a name, a principal or a host in bytes: the limit of Kafka's
+// protocol.
 const MaxText = 1<<15 - 1
 
-// Validate returns an *InvalidError for an entry that Kafka would not create. Kafka:
+// Validate returns an *InvalidError for an entry that Kafka would reject. Kafka:
 // AclApis.handleCreateAcls, AclControlManager.validateNewAcl.
 func (e Entry) Validate() error {
 	switch {
@@ -84,7 +84,7 @@ func validatePrincipal(p string) error {
 	return nil
 }
 
-// String writes an entry as a line for people.
+// String returns a readable form of the entry on one line.
 func (e Entry) String() string {
 	return fmt.Sprintf("%v %v %v from %v on %v %v:%v", e.Permission, e.Principal, e.Operation, e.Host, e.PatternType, e.ResourceType, e.ResourceName)
 }
@@ -105,7 +105,7 @@ func (e Entry) isAbout(name string) bool {
 	return e.ResourceName == name || e.ResourceName == Wildcard
 }
 
-// Sorted returns the entries in the order of Compare, in a slice of its own.
+// Sorted returns a sorted copy of entries, in the order of Compare.
 func Sorted(entries []Entry) []Entry {
 	sorted := slices.Clone(entries)
 	slices.SortFunc(sorted, Entry.Compare)

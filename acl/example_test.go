@@ -18,7 +18,7 @@ func Example() {
 		},
 	)
 	authorizer := acl.Policy{SuperUsers: []string{"User:admin"}}.With(set)
-	alice := acl.Who{Principal: "User:alice", Host: "10.0.0.7"}
+	alice := acl.Client{Principal: "User:alice", Host: "10.0.0.7"}
 	fmt.Println(authorizer.Operations(alice, acl.Resource{Type: acl.Topic, Name: "orders-eu"}))
 	fmt.Println(authorizer.Operations(alice, acl.Resource{Type: acl.Topic, Name: "orders-audit"}))
 	// Output:

@@ -1,25 +1,25 @@
 package acl
 
-// A Filter says which entries are meant. Zero values of the texts, nil, stand for all. Kafka:
+// A Filter selects entries. The zero value of a number and a nil text match all. Kafka:
 // AclBindingFilter.
 type Filter struct {
 	ResourceType ResourceType // AnyResource: all
 	ResourceName *string      // nil: all
-	PatternType  PatternType  // AnyPattern: all; Match: those that are about the resource named
+	PatternType  PatternType  // AnyPattern: all; Match: entries of all patterns that apply to ResourceName
 
-	Principal *string // nil: all. Compared as it is: "User:*" means entries for everybody
-	Host      *string // nil: all
+	Principal *string // nil: all. Compared literally: "User:*" selects entries for all principals
+	Host      *string // nil: all. Compared as text, as in Kafka: "::1" does not match "0:0:0:0:0:0:0:1"
 
 	Operation  Operation  // AnyOperation: all
 	Permission Permission // AnyPermission: all
 }
 
-// Everything is the filter that all entries match.
+// Everything returns the filter that matches all entries.
 func Everything() Filter {
 	return Filter{ResourceType: AnyResource, PatternType: AnyPattern, Operation: AnyOperation, Permission: AnyPermission}
 }
 
-// Exactly returns the filter that just e matches.
+// Exactly returns the filter that matches only e.
 func Exactly(e Entry) Filter {
 	return Filter{
 		ResourceType: e.ResourceType, ResourceName: &e.ResourceName, PatternType: e.PatternType,
@@ -27,7 +27,7 @@ func Exactly(e Entry) Filter {
 	}
 }
 
-// Validate returns an *InvalidError for a filter with a number that is not known. Kafka:
+// Validate returns an *InvalidError for a filter with an unknown number. Kafka:
 // AclControlManager.validateFilter.
 func (f Filter) Validate() error {
 	switch {
@@ -39,7 +39,7 @@ func (f Filter) Validate() error {
 	return nil
 }
 
-// Matches reports whether an entry is meant. Kafka: ResourcePatternFilter.matches,
+// Matches reports whether the filter selects e. Kafka: ResourcePatternFilter.matches,
 // AccessControlEntryFilter.matches.
 func (f Filter) Matches(e Entry) bool {
 	switch {

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// A ResourceType is a kind of resources, with the number that Kafka's protocol has for it. Kafka:
-// ResourceType.
+// A ResourceType is a kind of resource, with its number in Kafka's protocol. Kafka: ResourceType.
 type ResourceType int8
 
 // The kinds of resources. AnyResource is for filters only.
@@ -21,11 +20,11 @@ const (
 	User            ResourceType = 7
 )
 
-// A PatternType is how a name stands for resources. Kafka: PatternType.
+// A PatternType selects how an entry's resource name is compared. Kafka: PatternType.
 type PatternType int8
 
-// The kinds of patterns. AnyPattern and Match are for filters only: Match stands for all patterns
-// that are about the resource named.
+// The kinds of patterns. AnyPattern and Match are only for filters: Match selects all patterns that
+// apply to the named resource.
 const (
 	AnyPattern PatternType = 1
 	Match      PatternType = 2
@@ -33,10 +32,10 @@ const (
 	Prefixed   PatternType = 4
 )
 
-// An Operation is what is done to a resource. Kafka: AclOperation.
+// An Operation is an operation on a resource. Kafka: AclOperation.
 type Operation int8
 
-// The operations. AnyOperation is for filters only; All in an entry is all of them.
+// The operations. AnyOperation is for filters only; All in an entry means every operation.
 const (
 	AnyOperation    Operation = 1
 	All             Operation = 2
@@ -55,7 +54,7 @@ const (
 	TwoPhaseCommit  Operation = 15
 )
 
-// A Permission says whether an entry allows or denies. Kafka: AclPermissionType.
+// A Permission is the effect of an entry: allow or deny. Kafka: AclPermissionType.
 type Permission int8
 
 // The permissions. AnyPermission is for filters only.
@@ -85,16 +84,16 @@ func (t PatternType) known() bool  { return t > 0 && int(t) < len(patternNames) 
 func (o Operation) known() bool    { return o > 0 && int(o) < len(operationNames) }
 func (p Permission) known() bool   { return p > 0 && int(p) < len(permissionNames) }
 
-// String returns Kafka's name, UNKNOWN for a number that has none.
+// String returns Kafka's name, or UNKNOWN for an unknown number.
 func (t ResourceType) String() string { return nameOf(resourceNames, int8(t)) }
 
-// String returns Kafka's name, UNKNOWN for a number that has none.
+// String returns Kafka's name, or UNKNOWN for an unknown number.
 func (t PatternType) String() string { return nameOf(patternNames, int8(t)) }
 
-// String returns Kafka's name, UNKNOWN for a number that has none.
+// String returns Kafka's name, or UNKNOWN for an unknown number.
 func (o Operation) String() string { return nameOf(operationNames, int8(o)) }
 
-// String returns Kafka's name, UNKNOWN for a number that has none.
+// String returns Kafka's name, or UNKNOWN for an unknown number.
 func (p Permission) String() string { return nameOf(permissionNames, int8(p)) }
 
 // parse finds a name whatever its case, and whether its words are joined or not: the tools of Kafka
@@ -108,33 +107,33 @@ func parse(what string, names []string, s string) (int8, error) {
 	return int8(i), nil
 }
 
-// ParseResourceType reads a name as String writes it, also in other case and without underscores.
-// The error matches ErrInvalid.
+// ParseResourceType parses a name as returned by String, in any case and with or without
+// underscores. The error matches ErrInvalid.
 func ParseResourceType(s string) (ResourceType, error) {
 	n, err := parse("resource type", resourceNames, s)
 	return ResourceType(n), err
 }
 
-// ParsePatternType is ParseResourceType of a pattern type.
+// ParsePatternType parses the name of a pattern type as ParseResourceType does.
 func ParsePatternType(s string) (PatternType, error) {
 	n, err := parse("pattern type", patternNames, s)
 	return PatternType(n), err
 }
 
-// ParseOperation is ParseResourceType of an operation.
+// ParseOperation parses the name of an operation as ParseResourceType does.
 func ParseOperation(s string) (Operation, error) {
 	n, err := parse("operation", operationNames, s)
 	return Operation(n), err
 }
 
-// ParsePermission is ParseResourceType of a permission.
+// ParsePermission parses the name of a permission as ParseResourceType does.
 func ParsePermission(s string) (Permission, error) {
 	n, err := parse("permission", permissionNames, s)
 	return Permission(n), err
 }
 
-// Operations is a set of operations: bit n is the one with number n, as KIP-430 has them on the
-// wire.
+// Operations is a set of operations: bit n is the operation with number n, as on the wire
+// (KIP-430).
 type Operations int32
 
 // Has reports whether the set contains an operation.
@@ -151,7 +150,7 @@ func (s Operations) String() string {
 	return fmt.Sprint(names)
 }
 
-// everyOperation are those that are done to resources: without Any, and All, which stands for them.
+// everyOperation has all operations on resources. Any and All are not operations of their own.
 const everyOperation Operations = 1<<16 - 1<<Read
 
 // supported are the operations that resources of a type know, by number. Kafka:
@@ -165,7 +164,7 @@ var supported = []Operations{
 	User:            1<<CreateTokens | 1<<DescribeTokens,
 }
 
-// Supported returns the operations that resources of a type know; none for AnyResource.
+// Supported returns the operations that exist for resources of type t; none for AnyResource.
 func Supported(t ResourceType) Operations {
 	if t < 0 || int(t) >= len(supported) {
 		return 0

@@ -10,9 +10,9 @@ import (
 )
 
 // listed decides as the definition says, by walking a list. Kafka: StandardAuthorizerData.
-func listed(p Policy, entries []Entry, who Who, o Operation, r Resource) bool {
+func listed(p Policy, entries []Entry, client Client, o Operation, r Resource) bool {
 	for _, u := range p.SuperUsers {
-		if u == who.Principal {
+		if u == client.Principal {
 			return true
 		}
 	}
@@ -26,7 +26,7 @@ func listed(p Policy, entries []Entry, who Who, o Operation, r Resource) bool {
 			continue
 		}
 		about = true
-		if e.Principal != who.Principal && e.Principal != "User:*" || e.Host != who.Host && e.Host != "*" {
+		if e.Principal != client.Principal && e.Principal != "User:*" || e.Host != client.Host && e.Host != "*" {
 			continue
 		}
 		fits := e.Operation == o || e.Operation == All
@@ -41,13 +41,13 @@ func listed(p Policy, entries []Entry, who Who, o Operation, r Resource) bool {
 }
 
 // listedSome is Kafka's Authorizer.authorizeByResourceType, word by word.
-func listedSome(p Policy, entries []Entry, who Who, o Operation, t ResourceType) bool {
-	if listed(p, entries, who, o, Resource{t, "hardcode"}) {
+func listedSome(p Policy, entries []Entry, client Client, o Operation, t ResourceType) bool {
+	if listed(p, entries, client, o, Resource{t, "hardcode"}) {
 		return true
 	}
 	var mine []Entry
 	for _, e := range entries {
-		if e.ResourceType == t && (e.Host == who.Host || e.Host == "*") && (e.Principal == who.Principal || e.Principal == "User:*") && (e.Operation == o || e.Operation == All) {
+		if e.ResourceType == t && (e.Host == client.Host || e.Host == "*") && (e.Principal == client.Principal || e.Principal == "User:*") && (e.Operation == o || e.Operation == All) {
 			mine = append(mine, e)
 		}
 	}
@@ -111,17 +111,17 @@ func TestAuthorizerAgreesWithAListWalk(t *testing.T) {
 		}
 		a := policy.With(NewSet(entries...))
 		for range 200 {
-			who := Who{pick(r, somePrincipals...), pick(r, someHosts...)}
+			client := Client{pick(r, somePrincipals...), pick(r, someHosts...)}
 			res := Resource{pick(r, Topic, Group, TransactionalID, Cluster), pick(r, someNames...)}
 			o := pick(r, Read, Read, Write, Create, Describe, DescribeConfigs, IdempotentWrite, Alter)
-			want := listed(policy, entries, who, o, res)
+			want := listed(policy, entries, client, o, res)
 			if want {
 				yes++
 			}
-			require.Equal(t, want, a.Allows(who, o, res), "seed %d, round %d: %v %v %v of %v", seed, round, who, o, res, entries)
-			require.Equal(t, want && Supported(res.Type).Has(o), a.Operations(who, res).Has(o))
-			some := listedSome(policy, entries, who, o, res.Type)
-			require.Equal(t, some, a.AllowsSome(who, o, res.Type), "seed %d, round %d: %v %v on some %v of %v", seed, round, who, o, res.Type, entries)
+			require.Equal(t, want, a.Allows(client, o, res), "seed %d, round %d: %v %v %v of %v", seed, round, client, o, res, entries)
+			require.Equal(t, want && Supported(res.Type).Has(o), a.Operations(client, res).Has(o))
+			some := listedSome(policy, entries, client, o, res.Type)
+			require.Equal(t, some, a.AllowsSome(client, o, res.Type), "seed %d, round %d: %v %v on some %v of %v", seed, round, client, o, res.Type, entries)
 		}
 	}
 	require.Greater(t, yes, 1000, "questions that are answered yes")
@@ -131,7 +131,7 @@ func TestRulesOfTheStandardAuthorizer(t *testing.T) {
 	entry := func(kind PatternType, name, principal, host string, o Operation, p Permission) Entry {
 		return Entry{Topic, name, kind, principal, host, o, p}
 	}
-	alice := Who{"User:alice", "10.0.0.1"}
+	alice := Client{"User:alice", "10.0.0.1"}
 	a := Policy{SuperUsers: []string{"User:admin"}}.With(NewSet(
 		entry(Literal, "orders", "User:alice", "*", Read, Allow),
 		entry(Literal, "configured", "User:alice", "*", AlterConfigs, Allow),
@@ -142,10 +142,10 @@ func TestRulesOfTheStandardAuthorizer(t *testing.T) {
 		entry(Literal, "closed", "User:alice", "*", Write, Allow),
 	))
 	for _, tc := range []struct {
-		who  Who
-		o    Operation
-		name string
-		want bool
+		client Client
+		o      Operation
+		name   string
+		want   bool
 	}{
 		{alice, Read, "orders", true},
 		{alice, Describe, "orders", true}, // implied
@@ -154,39 +154,39 @@ func TestRulesOfTheStandardAuthorizer(t *testing.T) {
 		{alice, DescribeConfigs, "configured", true},
 		{alice, Describe, "configured", false},
 		{alice, Write, "app-1", true},
-		{Who{"User:carol", "10.0.0.1"}, Write, "app-1", true},
-		{Who{"User:carol", "10.0.0.2"}, Write, "app-1", false},
+		{Client{"User:carol", "10.0.0.1"}, Write, "app-1", true},
+		{Client{"User:carol", "10.0.0.2"}, Write, "app-1", false},
 		{alice, Write, "app-secret", false},   // denied beats allowed by a prefix
 		{alice, Describe, "app-secret", true}, // of which nothing is denied
-		{Who{"User:bob", "x"}, Delete, "anything", true},
-		{Who{"User:bob", "x"}, Read, "closed", false},
+		{Client{"User:bob", "x"}, Delete, "anything", true},
+		{Client{"User:bob", "x"}, Read, "closed", false},
 		{alice, Write, "closed", true},
 		{alice, Describe, "closed", true}, // denied Read denies nothing else
-		{Who{"User:admin", "x"}, Read, "closed", true},
-		{Who{"Group:alice", "10.0.0.9"}, Read, "orders", false},
+		{Client{"User:admin", "x"}, Read, "closed", true},
+		{Client{"Group:alice", "10.0.0.9"}, Read, "orders", false},
 	} {
-		require.Equal(t, tc.want, a.Allows(tc.who, tc.o, Resource{Topic, tc.name}), "%+v", tc)
+		require.Equal(t, tc.want, a.Allows(tc.client, tc.o, Resource{Topic, tc.name}), "%+v", tc)
 	}
-	require.Equal(t, Supported(Topic), a.Operations(Who{"User:admin", "x"}, Resource{Topic, "closed"}))
+	require.Equal(t, Supported(Topic), a.Operations(Client{"User:admin", "x"}, Resource{Topic, "closed"}))
 	require.Zero(t, a.Operations(alice, Resource{Group, "orders"}), "an entry of a topic is about no group")
 	denied := entry(Prefixed, "a", "User:dave", "*", Write, Deny)
 	some := func(entries ...Entry) bool {
-		return Policy{}.With(NewSet(entries...)).AllowsSome(Who{"User:dave", "x"}, Write, Topic)
+		return Policy{}.With(NewSet(entries...)).AllowsSome(Client{"User:dave", "x"}, Write, Topic)
 	}
 	require.True(t, some(entry(Literal, "abc", "User:dave", "*", Write, Allow)))
 	require.False(t, some(denied, entry(Literal, "abc", "User:dave", "*", Write, Allow)), "a shorter prefix is denied")
 	require.True(t, some(denied, entry(Literal, "b", "User:dave", "*", Write, Allow)))
 	open := Policy{AllowEveryoneIfNoACL: true}.With(a.Set())
 	require.True(t, open.Allows(alice, Read, Resource{Group, "g"}))
-	require.False(t, open.Allows(Who{"User:carol", "x"}, Read, Resource{Topic, "orders"}), "entries are about it, for others")
+	require.False(t, open.Allows(Client{"User:carol", "x"}, Read, Resource{Topic, "orders"}), "entries are about it, for others")
 }
 
 func TestQuestionsDoNotAllocate(t *testing.T) {
 	a := manyEntries(1000)
-	who, r := Who{"User:u7", "10.0.0.1"}, Resource{Topic, "topic-7"}
-	require.True(t, a.Allows(who, Write, r))
-	require.Zero(t, testing.AllocsPerRun(100, func() { a.Allows(who, Write, r) }))
-	require.Zero(t, testing.AllocsPerRun(100, func() { a.Operations(who, Resource{Topic, "nobody's"}) }))
+	client, r := Client{"User:u7", "10.0.0.1"}, Resource{Topic, "topic-7"}
+	require.True(t, a.Allows(client, Write, r))
+	require.Zero(t, testing.AllocsPerRun(100, func() { a.Allows(client, Write, r) }))
+	require.Zero(t, testing.AllocsPerRun(100, func() { a.Operations(client, Resource{Topic, "nobody's"}) }))
 }
 
 func manyEntries(n int) *Authorizer {
@@ -203,11 +203,46 @@ func BenchmarkAllows(b *testing.B) {
 	for _, n := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprint("entries=", 2*n), func(b *testing.B) {
 			a := manyEntries(n)
-			who, r := Who{"User:u0", "10.0.0.1"}, Resource{Topic, "topic-0"}
+			client, r := Client{"User:u0", "10.0.0.1"}, Resource{Topic, "topic-0"}
 			b.ReportAllocs()
 			for b.Loop() {
-				a.Allows(who, Write, r)
+				a.Allows(client, Write, r)
 			}
 		})
+	}
+}
+
+// Java writes ::1 as 0:0:0:0:0:0:0:1, and so do Kafka's tools.
+func TestEntryForAnIPv6AddressMatchesEveryFormOfIt(t *testing.T) {
+	orders := Resource{Topic, "orders"}
+	for _, tc := range []struct {
+		entry, client string
+		want          bool
+	}{
+		{"0:0:0:0:0:0:0:1", "::1", true},
+		{"::1", "0:0:0:0:0:0:0:1", true},
+		{"2001:DB8:0:0:0:0:0:0a", "2001:db8::a", true},
+		{"fe80:0:0:0:0:0:0:1%eth0", "fe80::1%eth0", true},
+		{"fe80:0:0:0:0:0:0:1%eth0", "fe80::1%eth1", false},
+		{"::ffff:10.0.0.7", "10.0.0.7", true},
+		{"::ffff:10.0.0.7", "10.0.0.8", false},
+		{"0:0:0:0:0:0:0:1", "::2", false},
+		{"0:0:0:0:0:0:0:1", "127.0.0.1", false},
+		{"10.0.0.7", "10.0.0.7", true},
+		{"no:address", "no:address", true},
+		{"no:address", "another:one", false},
+	} {
+		allow := Entry{Topic, "orders", Literal, "User:alice", "*", Read, Allow}
+		for _, kind := range []PatternType{Literal, Prefixed} {
+			deny := Entry{Topic, "orders", kind, "User:alice", tc.entry, Read, Deny}
+			a := Policy{}.With(NewSet(allow, deny))
+			client := Client{"User:alice", tc.client}
+			require.Equal(t, !tc.want, a.Allows(client, Read, orders), "%+v", tc)
+			require.Equal(t, !tc.want, a.AllowsSome(client, Read, Topic), "%+v", tc)
+		}
+	}
+	a := Policy{}.With(NewSet(Entry{Topic, "orders", Literal, "User:*", "0:0:0:0:0:0:0:1", Read, Allow}))
+	for _, host := range []string{"::1", "10.0.0.1"} {
+		require.Zero(t, testing.AllocsPerRun(100, func() { a.Allows(Client{"User:alice", host}, Read, orders) }), host)
 	}
 }

@@ -1,6 +1,6 @@
-// Command bench measures embeddable logs, queues and fake brokers side by
-// side. Every measurement runs in a fresh child process (the binary re-executes
-// itself) so that peak memory, allocation counts and crash tests are isolated.
+// Command bench measures embeddable logs, queues and fake brokers side by side. Every measurement
+// runs in a new child process (the binary re-executes itself) so that peak memory, allocation
+// counts and crash tests are isolated.
 //
 //	go run . -run W1,W3 -peers tidwall,limit        # substring filters
 //	go run . -quick                                 # everything, under a minute
@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// Options tells a Subject how it is about to be used.
+// Options describes the coming use of a Subject.
 type Options struct {
 	Sync    bool // every AppendBatch must be on stable storage when it returns
 	RecSize int  // payload size of every record
@@ -36,7 +36,7 @@ type Subject interface {
 	Close() error
 }
 
-// Flusher is for asynchronous subjects: Flush is part of the timed region.
+// Flusher is implemented by asynchronous subjects: Flush is part of the timed region.
 type Flusher interface{ Flush() error }
 
 // GroupAppender is an optional faster path for one record from many writers.
@@ -45,7 +45,7 @@ type GroupAppender interface{ AppendOne(rec []byte) error }
 // PubSub is a produce->consume path inside one process.
 type PubSub interface {
 	Open(dir string) error
-	Subscribe(fn func(rec []byte)) error // returns at once, fn runs elsewhere
+	Subscribe(fn func(rec []byte)) error // returns immediately, fn runs on another goroutine
 	Publish(rec []byte) error            // returns when accepted
 	Close() error
 }
@@ -86,7 +86,7 @@ func lookup(name string) (e entry) {
 	return e
 }
 
-// Job is what the parent asks one child to do.
+// Job is the task of one child process.
 type Job struct {
 	Op, Subject, Dir string
 	Size, Batch      int

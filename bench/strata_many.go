@@ -222,7 +222,7 @@ func opManyOpen(j Job) (Result, error) {
 		}
 	}
 	if offline > 0 {
-		err = errors.Join(err, fmt.Errorf("%d partitions do not serve what was written", offline))
+		err = errors.Join(err, fmt.Errorf("%d partitions do not serve the records written to them", offline))
 	}
 	if err != nil || j.Kill {
 		return r, err

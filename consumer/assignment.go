@@ -10,25 +10,26 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// An assignment is what a consumer is to read. It is a value: each one replaces the former one
-// whole.
+// An assignment is the set of partitions that a consumer reads. It is a value: each one replaces
+// the previous one as a whole.
 type assignment struct {
-	// membership counts the times that the consumer became a member of its group. What was held in
-	// an earlier membership may have another owner already: it is lost, whatever the new assignment
-	// says.
+	// membership counts the times that the consumer became a member of its group. Partitions held
+	// in an earlier membership may have another owner already: they are lost, whatever the new
+	// assignment contains.
 	membership int64
 	partitions map[record.TopicPartition]topic.ID
 }
 
 // A change leads from one assignment to the next. Its parts take effect in this order, each sorted.
 type change struct {
-	// not ours any more: of an earlier membership, or of a topic that is no more
+	// no longer ours: from an earlier membership, or of a deleted topic
 	lost    []record.TopicPartition
 	revoked []record.TopicPartition // ours until given up
 	added   []record.TopicPartition
 }
 
-// to compares a, which is held, with next: joining, leaving and losing are this one function.
+// to compares the held assignment a with next. Joining, leaving and losing partitions are all this
+// one function.
 func (a assignment) to(next target) (ch change) {
 	for tp, id := range a.partitions {
 		nextID, stays := next.partitions[tp]
@@ -69,10 +70,10 @@ type target struct {
 	waiting []chan struct{} // closed when the target, or a later one, is adopted
 }
 
-// wanted is what a target was made of, whether or not it exists.
+// wanted is the input of a target: partitions that may or may not exist.
 type wanted struct {
 	names []record.TopicPartition // sorted
-	// ids has the topics that are meant; nil: whichever have the names, one after the other
+	// ids of the topics that names refer to; nil: any topic with that name
 	ids map[string]topic.ID
 }
 
@@ -92,7 +93,8 @@ func (c *Consumer) assignLocked(next target) (adopted <-chan struct{}) {
 	next.waiting = append(c.target.waiting, ch)
 	next.version = c.target.version + 1
 	c.target = next
-	// what is lost has another owner soon: handlers hear of it before the polling goroutine does
+	// Lost partitions have another owner soon: cancel handlers before the polling goroutine
+	// notices.
 	if c.runner != nil {
 		for _, p := range c.order {
 			if !c.ownsLocked(p) {
@@ -104,25 +106,26 @@ func (c *Consumer) assignLocked(next target) (adopted <-chan struct{}) {
 	return ch
 }
 
-// assigned is what a consumer is to read and what it reads. Guarded by Consumer.mu.
+// assigned holds a consumer's target and the partitions it reads at present. Guarded by
+// Consumer.mu.
 type assigned struct {
 	target   target
 	held     assignment
 	revoking []record.TopicPartition         // held, being given up
-	parts    map[record.TopicPartition]*part // of what is held
+	parts    map[record.TopicPartition]*part // of the held partitions
 	order    []*part                         // the values of parts, in the order of fetching
-	// seeks of partitions that were given up in a rebalance, until it is known who gets them
+	// seeks of partitions that were given up in a rebalance, until their next owner is known
 	sought map[record.TopicPartition]openSeek
 }
 
-// An openSeek is a seek that no record has answered yet.
+// An openSeek is a seek that has not returned a record yet.
 type openSeek struct {
 	id         topic.ID
 	membership int64
 	offset     int64 // or a Start constant
 }
 
-// keepSeeksLocked remembers open seeks of partitions that are being given up.
+// keepSeeksLocked saves open seeks of partitions that are being given up.
 func (c *Consumer) keepSeeksLocked(tps []record.TopicPartition) {
 	if c.groups == nil {
 		return
@@ -138,8 +141,8 @@ func (c *Consumer) keepSeeksLocked(tps []record.TopicPartition) {
 	}
 }
 
-// dropSeeks forgets open seeks, but for partitions that this member was assigned in both of two
-// generations, one right after the other: nobody else had them in between.
+// dropSeeks discards open seeks, except those of partitions that this member was assigned in two
+// consecutive generations: no other member had them in between.
 func (c *Consumer) dropSeeks(before, now lastAssignment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,10 +161,9 @@ func (c *Consumer) dropSeeks(before, now lastAssignment) {
 	c.sought = kept
 }
 
-// adoptStep does the next thing that leads from what is held to the target, and reports whether
-// there may be more to do. It runs on the polling goroutine between two records: no loop body is at
-// work. Each step looks at the target anew, since it may have been replaced during the callback of
-// the step before.
+// adoptStep makes one step from the held partitions to the target, and reports whether there may be
+// more to do. It runs on the polling goroutine between two records, so no loop body is active. Each
+// step reads the target again, since it may have been replaced during the previous step's callback.
 func (c *Consumer) adoptStep(ctx context.Context) (more bool, err error) {
 	c.mu.Lock()
 	ch := c.held.to(c.target)
@@ -198,10 +200,10 @@ func (c *Consumer) adoptStep(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
-// giveUp hands partitions over that are ours until then. If ctx ends before the commit is made, or
-// r's time is over, they stay for the next poll.
+// giveUp hands over partitions that are owned until then. If ctx or r's drain time ends before the
+// commit, they stay until the next poll.
 func (c *Consumer) giveUp(ctx context.Context, r *runner, tps []record.TopicPartition) error {
-	defer func() { // also if OnRevoked does not return: it is called again then
+	defer func() { // also if OnRevoked does not return: it is then called again
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.revoking = nil
@@ -225,7 +227,7 @@ func (c *Consumer) giveUp(ctx context.Context, r *runner, tps []record.TopicPart
 		c.cfg.Logger.Warn("commit before giving partitions up failed", "group", c.cfg.Group, "err", err)
 	}
 	c.callback(ctx, c.cfg.OnRevoked, tps)
-	if _, err := c.awaitQueued(commit); err != nil { // what the callback has queued
+	if _, err := c.awaitQueued(commit); err != nil { // commits that the callback has queued
 		c.cfg.Logger.Warn("queued commits were not sent before partitions were given up", "group", c.cfg.Group, "err", err)
 	}
 	c.mu.Lock()
@@ -262,7 +264,7 @@ func (c *Consumer) partsLocked(tps []record.TopicPartition) (parts []*part) {
 	return parts
 }
 
-// takeLocked adds partitions of the target to those that are held.
+// takeLocked adds partitions of the target to the held ones.
 func (c *Consumer) takeLocked(tps []record.TopicPartition) {
 	held := maps.Clone(c.held.partitions)
 	if held == nil {
@@ -273,7 +275,7 @@ func (c *Consumer) takeLocked(tps []record.TopicPartition) {
 		first, known := c.first[tp.Topic]
 		recreated := known && first.id != id
 		start, ok := c.cfg.Assign[tp]
-		if !ok || recreated { // an offset of Assign is meant for the topic that was there then
+		if !ok || recreated { // an offset of Assign applies only to the topic that existed then
 			start = StartReset
 		}
 		p := newPart(tp, id, c.target.membership, start)
@@ -289,20 +291,20 @@ func (c *Consumer) takeLocked(tps []record.TopicPartition) {
 	c.held = assignment{c.target.membership, held}
 }
 
-// dropLocked takes partitions out of those that are held.
+// dropLocked removes partitions from the held ones.
 func (c *Consumer) dropLocked(tps []record.TopicPartition) {
 	c.held = c.held.without(tps)
 	for _, tp := range tps {
 		if p := c.parts[tp]; p != nil && c.runner != nil {
-			c.runner.forget(p)
+			c.runner.ignore(p)
 		}
 		delete(c.parts, tp)
 	}
 	c.order = slices.DeleteFunc(c.order, func(p *part) bool { return c.parts[p.tp] != p })
 }
 
-// ownsLocked reports whether p is ours: not lost, although the polling goroutine may not have
-// noticed yet. What is to be revoked is ours until it is given up.
+// ownsLocked reports whether the consumer owns p: it is not lost, even if the polling goroutine has
+// not noticed yet. A partition being revoked is owned until it is given up.
 func (c *Consumer) ownsLocked(p *part) bool {
 	if p == nil || c.parts[p.tp] != p || p.membership != c.target.membership || c.target.isGone(p.tp, p.id) {
 		return false
@@ -311,7 +313,7 @@ func (c *Consumer) ownsLocked(p *part) bool {
 	return !stays || id == p.id
 }
 
-// Assignment returns the partitions that this consumer reads now, sorted.
+// Assignment returns the partitions that this consumer currently reads, sorted.
 func (c *Consumer) Assignment() []record.TopicPartition {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,17 +9,18 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// LogBackend is where records come from: the half of a backend that free consumers need.
-// replication.Cluster is one.
+// LogBackend gives access to topics and their records. It is the part of a backend that free
+// consumers need. replication.Cluster implements it.
 type LogBackend interface {
 	Metadata(ctx context.Context, topics ...string) (replication.Metadata, error)
 	WaitMetadata(ctx context.Context, after int64) (int64, error)
-	// Fetch answers in the order of the request, which is borrowed until it returns.
+	// Fetch returns results in the order of the request. It borrows the request until it returns.
 	Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error)
 	ListOffsets(ctx context.Context, at map[record.TopicPartition]partition.OffsetSpec, iso partition.Isolation) (map[record.TopicPartition]partition.OffsetResult, error)
 }
 
-// GroupBackend is what members of groups need besides. group.Coordinator is one.
+// GroupBackend gives access to groups and their committed offsets. Group members need it besides
+// LogBackend. group.Coordinator implements it.
 type GroupBackend interface {
 	Join(ctx context.Context, req group.JoinRequest) (group.JoinResponse, error)
 	Sync(ctx context.Context, req group.SyncRequest) (group.SyncResponse, error)
@@ -27,23 +28,32 @@ type GroupBackend interface {
 	Leave(ctx context.Context, req group.LeaveRequest) ([]error, error)
 	CommitOffsets(ctx context.Context, req group.CommitRequest) (map[record.TopicPartition]error, error)
 	FetchOffsets(ctx context.Context, group string, tps []record.TopicPartition) (map[record.TopicPartition]record.Committed, error)
-	// FetchStableOffsets is FetchOffsets, but tells in unstable of partitions whose offset is being
-	// moved by a transaction that is still open.
+	// FetchStableOffsets is FetchOffsets, except that it also returns, in unstable, the partitions
+	// whose offset is part of an open transaction.
 	FetchStableOffsets(ctx context.Context, group string, tps []record.TopicPartition) (committed map[record.TopicPartition]record.Committed, unstable map[record.TopicPartition]error, err error)
-	// Group describes the group: a static member that came back looks what its members have.
+	// Group describes the group. A static member that returned uses it to inspect the assignments
+	// of the members.
 	Group(ctx context.Context, id string) (group.Info, error)
 }
 
-// ConsumerGroupBackend is what members of ProtocolConsumer need. group.Coordinator is one.
-type ConsumerGroupBackend interface {
-	GroupBackend
-	ConsumerHeartbeat(ctx context.Context, req group.ConsumerHeartbeatRequest) (group.ConsumerHeartbeatResponse, error)
-	// NotifyRebalanced has ch sent to when a member may hear of something new, until stop is
-	// called.
+// Notifier notifies members in the coordinator's process of a rebalance immediately. It is optional
+// for a GroupBackend: without it a member learns of a rebalance with its next heartbeat.
+// group.Coordinator implements it.
+type Notifier interface {
+	// NotifyRebalanced sends to ch when the next heartbeat of a member may return a change, until
+	// stop is called. It does not block on ch, which should have a capacity of one.
 	NotifyRebalanced(group string, ch chan<- struct{}) (stop func())
 }
 
-// Backend is all of it. strata.Cluster is one.
+// ConsumerGroupBackend is what group members with ProtocolConsumer need. group.Coordinator
+// implements it.
+type ConsumerGroupBackend interface {
+	GroupBackend
+	ConsumerHeartbeat(ctx context.Context, req group.ConsumerHeartbeatRequest) (group.ConsumerHeartbeatResponse, error)
+	Notifier
+}
+
+// Backend is everything that consumers of all kinds need. strata.Cluster implements it.
 type Backend interface {
 	LogBackend
 	ConsumerGroupBackend

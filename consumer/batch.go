@@ -7,20 +7,20 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A Batch is what one Poll returned: records of one or more partitions. It is read-only and safe
-// for concurrent use, but for Release.
+// A Batch holds the records that one Poll returned, of one or more partitions. It is read-only. Its
+// methods except Release are safe for concurrent use.
 type Batch struct {
 	parts []batchPart
 	n     int
-	home  *recycler // where Release puts the memory
+	home  *recycler // receives the memory on Release
 }
 
 type batchPart struct {
 	tp       record.TopicPartition
 	next     int64           // offset after the last record
 	records  []record.Record // nil: released
-	mem      *fetchBuffer    // that they alias, referenced; nil: garbage-collected memory
-	inflated bool            // some alias other memory than mem
+	mem      *fetchBuffer    // memory of the records, referenced; nil: garbage-collected memory
+	inflated bool            // some records alias other memory than mem
 }
 
 func (b *Batch) add(tp record.TopicPartition, rs []record.Record, ch *chunk) {
@@ -31,15 +31,16 @@ func (b *Batch) add(tp record.TopicPartition, rs []record.Record, ch *chunk) {
 	b.n += len(rs)
 }
 
-// Release gives the memory of the batch back, for the consumer to use again: slices of records and
-// the bytes of their keys, values and headers. It is optional, and worth it for who polls hundreds
-// of thousands of records a second; a batch that is not released is garbage collected.
+// Release returns the memory of the batch to the consumer for reuse: the slices of records, and the
+// bytes of their keys, values and headers. It is optional, and pays off above some hundred thousand
+// records a second. A batch that is not released is garbage collected.
 //
-// After Release no record of the batch may be looked at any more, not even through a slice or a
-// copy of the record taken before: its bytes may change at any time. What is to stay has to be
-// cloned before (record.Record.Clone). Len and Offsets stay valid, Partitions and All yield no
-// record. Release does not say that the records are processed. It never blocks, may be called on
-// any goroutine, also after Close, and a second time without effect; not while the batch is in use.
+// After Release no record of the batch may be used, not even through a slice or a copy of the
+// record taken earlier: its bytes may change at any time. Clone the records that you keep before
+// Release (record.Record.Clone). Len and Offsets stay valid; Partitions and All yield no records.
+//
+// Release does not mark the records as processed. It never blocks. It may be called on any
+// goroutine and also after Close, but not while the batch is in use. A second call has no effect.
 func (b *Batch) Release() {
 	b.home.releases.Store(true)
 	for i := range b.parts {
@@ -57,7 +58,7 @@ func (b *Batch) Release() {
 func (b *Batch) Len() int { return b.n }
 
 // Partitions yields each partition with its records, in offset order. The records alias
-// garbage-collected memory and may be kept, read-only, unless the batch is released.
+// garbage-collected memory: they may be kept, read-only, unless the batch is released.
 func (b *Batch) Partitions() iter.Seq2[record.TopicPartition, []record.Record] {
 	return func(yield func(record.TopicPartition, []record.Record) bool) {
 		for _, p := range b.parts {
@@ -81,8 +82,8 @@ func (b *Batch) All() iter.Seq[record.Record] {
 	}
 }
 
-// Offsets returns what to commit once the whole batch is processed: for each partition the offset
-// after its last record.
+// Offsets returns the offsets to commit when the whole batch is processed: for each partition the
+// offset after its last record.
 func (b *Batch) Offsets() record.Offsets {
 	o := make(record.Offsets, len(b.parts))
 	for _, p := range b.parts {
@@ -91,10 +92,10 @@ func (b *Batch) Offsets() record.Offsets {
 	return o
 }
 
-// A PartitionError is an error of one partition; the others go on.
+// A PartitionError is an error of one partition. Other partitions are not affected.
 type PartitionError struct {
 	TopicPartition record.TopicPartition
-	Offset         int64 // where the consumer stood
+	Offset         int64 // the consumer's position
 	Err            error
 }
 

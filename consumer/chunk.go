@@ -9,9 +9,10 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A chunk is what one fetch brought of a partition, decoded as it is handed out.
+// A chunk is the result of one fetch for a partition. Its records are decoded as they are handed
+// out.
 type chunk struct {
-	d       *delivery // that it was fetched for
+	d       *delivery // delivery that it was fetched for
 	rest    []byte
 	records record.Iterator
 	inBatch bool
@@ -19,10 +20,10 @@ type chunk struct {
 	next    int64 // offset after the last batch looked at
 	epoch   int32
 	aborted partition.AbortedFilter
-	err     error // what cannot be decoded: nothing behind it is handed out
+	err     error // decoding error: later records are not handed out
 
-	mem      *fetchBuffer // that rest aliases, referenced; nil: nobody uses it again
-	inflated bool         // some records do not alias mem, but what they were decompressed to
+	mem      *fetchBuffer // memory of rest, referenced; nil: it is not reused
+	inflated bool         // some records alias their decompressed bytes instead of mem
 }
 
 func newChunk(d *delivery, from int64, fp *partition.FetchedPartition) chunk {
@@ -31,13 +32,13 @@ func newChunk(d *delivery, from int64, fp *partition.FetchedPartition) chunk {
 
 func (ch *chunk) left() bool { return ch.inBatch || len(ch.rest) > 0 || ch.err != nil }
 
-// keepBytes says that records of the chunk are handed out by value, to somebody who may keep them.
+// keepBytes records that the chunk's records are handed out by value to code that may keep them.
 func (ch *chunk) keepBytes() { ch.mem = nil }
 
-// atMost returns how many records are left, at most n. It believes headers only as far as the bytes
-// behind them can hold records.
+// atMost returns the number of remaining records, at most n. It limits the counts of headers to the
+// number of records that can fit in the bytes behind them.
 func (ch *chunk) atMost(n int) int {
-	const least = 7 // bytes of a record
+	const least = 7 // bytes of the smallest record
 	left := 0
 	if ch.inBatch {
 		left = ch.records.Left()
@@ -53,8 +54,8 @@ func (ch *chunk) atMost(n int) int {
 	return min(left, n)
 }
 
-// record decodes the next visible record into r. It returns false at the end of the chunk, and for
-// bytes that cannot be decoded an error, the same again when it is called again.
+// record decodes the next visible record into r. It returns false at the end of the chunk. For
+// bytes that cannot be decoded it returns an error, and the same one in later calls.
 func (ch *chunk) record(tp record.TopicPartition, r *record.Record) (bool, error) {
 	for ch.err == nil {
 		if !ch.inBatch {
@@ -84,11 +85,10 @@ func (ch *chunk) record(tp record.TopicPartition, r *record.Record) (bool, error
 	return false, ch.err
 }
 
-// batch opens the next batch that is to be seen: no control batches, nothing of aborted
-// transactions.
+// batch opens the next visible batch. It skips control batches and aborted transactions.
 func (ch *chunk) batch() (bool, error) {
 	for len(ch.rest) > 0 {
-		b, err := record.ParseUnverified(ch.rest) // verified by the one who read it from the file
+		b, err := record.ParseUnverified(ch.rest) // verified when it was read from the file
 		if errors.Is(err, record.ErrShort) {
 			ch.rest = nil
 			return false, nil

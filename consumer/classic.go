@@ -11,41 +11,48 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A classicMember speaks the classic protocol: it joins each generation of the group, and one of
-// the members, the leader, shares the partitions out.
+// A classicMember implements the classic protocol: it joins each generation of the group, and one
+// of the members, the leader, assigns the partitions.
 type classicMember struct {
 	*membership
+	news       chan struct{}           // signals that a heartbeat may return a change; capacity 1
 	parts      []record.TopicPartition // assigned by the group and not given up
-	last       lastAssignment          // what an eager member gave up to join again
+	last       lastAssignment          // partitions that an eager member gave up to join again
 	subscribed []string                // topics that the last join named
 	eager      bool                    // some assignor cannot hand over incrementally
 	outrun     bool                    // the last sync came too late for its generation
-	// partitions per topic as they were when this member began to lead; nil: not the leader
+	// partition counts of topics when this member became leader; nil: not the leader
 	leading map[string]int32
-	// unsure: the group took this static member back with the assignment that it had, which may not
-	// fit what there is now
+	// true if the group accepted this returning static member with its old assignment, which may no
+	// longer fit
 	unsure   bool
 	reason   string           // of the next join, for the coordinator; "": none
-	reviewed map[string]int32 // partitions per topic when it was found to fit; nil: it was not unsure
+	reviewed map[string]int32 // partition counts of topics when the assignment was found to fit; nil: it was not in doubt
 }
 
-// lastAssignment is what a member had before it gave everything up to join again: eager assignors
-// that are sticky want to know it, and seeks go by it.
+// lastAssignment is the assignment of a member before it gave up all partitions to join again.
+// Sticky eager assignors and seeks depend on it.
 type lastAssignment struct {
 	parts      []record.TopicPartition
 	generation int32
 }
 
 func newClassicMember(m *membership) *classicMember {
-	return &classicMember{membership: m, eager: !assignor.AllCooperative(m.c.cfg.Assignors), last: lastAssignment{generation: -1}}
+	return &classicMember{membership: m, news: make(chan struct{}, 1), eager: !assignor.AllCooperative(m.c.cfg.Assignors), last: lastAssignment{generation: -1}}
 }
 
-// generation implements groupProtocol. It goes through one generation: prepare, join, sync, hand
-// over, heartbeat until something ends it.
+// generation implements groupProtocol. It runs one generation: prepare, join, sync, hand over, and
+// heartbeats until the generation ends.
 func (m *classicMember) generation(ctx context.Context) error {
+	if b, ok := m.c.groups.(Notifier); ok {
+		defer b.NotifyRebalanced(m.c.cfg.Group, m.news)()
+	}
 	if err := m.prepare(ctx); err != nil {
 		return err
 	}
+	// Between join and sync the group rejects commits. If the member crashes or is closed in that
+	// time, processed records of the partitions it keeps would be repeated.
+	m.c.commitBeforeJoin(ctx, m.parts)
 	join, err := m.join(ctx)
 	if err != nil {
 		return err
@@ -62,7 +69,7 @@ func (m *classicMember) generation(ctx context.Context) error {
 	m.c.dropSeeks(m.last, lastAssignment{parts, join.Generation})
 	m.last = lastAssignment{parts, join.Generation}
 	if m.unsure && slices.ContainsFunc(parts, func(tp record.TopicPartition) bool { return !slices.Contains(m.subscribed, tp.Topic) }) {
-		return errRejoin // without having read anything of it
+		return errRejoin // without having read from the new assignment
 	}
 	again, err := m.handOver(ctx, parts)
 	if err != nil {
@@ -74,8 +81,8 @@ func (m *classicMember) generation(ctx context.Context) error {
 	return m.heartbeats(ctx, nil)
 }
 
-// prepare gives up what the member must not hold while it joins: all of it if it is eager, else
-// what it is not subscribed to any more.
+// prepare gives up the partitions that the member must not hold while it joins: all of them if it
+// is eager, else those of topics that it no longer subscribes to.
 func (m *classicMember) prepare(ctx context.Context) error {
 	topics, err := m.c.subscribed(ctx)
 	if err != nil {
@@ -91,7 +98,8 @@ func (m *classicMember) prepare(ctx context.Context) error {
 	return m.adopt(ctx, keep)
 }
 
-// handOver makes the new assignment the target. again: others wait for what was given up.
+// handOver makes the new assignment the target. again is true if other members wait for partitions
+// that were given up.
 func (m *classicMember) handOver(ctx context.Context, parts []record.TopicPartition) (again bool, err error) {
 	slices.SortFunc(parts, compareTP)
 	again = !m.eager && slices.ContainsFunc(m.parts, func(tp record.TopicPartition) bool { return !slices.Contains(parts, tp) })
@@ -102,9 +110,9 @@ func (m *classicMember) handOver(ctx context.Context, parts []record.TopicPartit
 	return false, err
 }
 
-// retarget hands parts to the polling goroutine as its target, and notes them once that has worked.
-// If it fails nothing has changed: the partitions held before are still read, so the next join has
-// to name them, or the group would give them to somebody else as well.
+// retarget makes parts the target of the polling goroutine, and stores them once that has worked.
+// If it fails nothing has changed: the old partitions are still read, so the next join has to name
+// them, or the group would also assign them to other members.
 func (m *classicMember) retarget(ctx context.Context, parts []record.TopicPartition) (adopted <-chan struct{}, err error) {
 	if adopted, err = m.c.retarget(ctx, m.number, wanted{names: parts}); err == nil {
 		m.parts = parts
@@ -112,7 +120,7 @@ func (m *classicMember) retarget(ctx context.Context, parts []record.TopicPartit
 	return adopted, err
 }
 
-// adopt makes parts the target and heartbeats until the polling goroutine has adopted it.
+// adopt makes parts the target and sends heartbeats until the polling goroutine has adopted it.
 func (m *classicMember) adopt(ctx context.Context, parts []record.TopicPartition) error {
 	adopted, err := m.retarget(ctx, parts)
 	if err == nil {
@@ -127,7 +135,7 @@ func (m *classicMember) disowned() {
 	m.last = lastAssignment{generation: -1}
 }
 
-// leave implements groupProtocol. A static member goes by its session timeout.
+// leave implements groupProtocol. A static member does not leave; its session times out.
 func (m *classicMember) leave(ctx context.Context, id string) error {
 	c := m.c
 	if c.cfg.InstanceID != "" {
@@ -135,22 +143,22 @@ func (m *classicMember) leave(ctx context.Context, id string) error {
 	}
 	per, err := c.groups.Leave(ctx, group.LeaveRequest{Group: c.cfg.Group, Members: []group.LeaveMember{{MemberID: id}}})
 	err = errors.Join(append(per, err)...)
-	if errors.Is(err, group.ErrUnknownMember) { // somebody removed us before: gone is gone
+	if errors.Is(err, group.ErrUnknownMember) { // removed earlier by another client or the coordinator
 		return nil
 	}
 	return err
 }
 
-// reopenCommits implements groupProtocol. The membership goroutine has ended where the group does
-// not accept commits:
+// reopenCommits implements groupProtocol. The membership goroutine has ended, in a state in which
+// the group rejects commits:
 //
-//   - The answer to a Join was lost, and the group is a generation further. The same Join again is
-//     answered at once with that generation, since it changes nothing.
-//   - Between join and sync. The group's leader, perhaps this member, may be long in coming: a
-//     member that joins with another subscription makes the group rebalance, and until that is over
-//     commits are accepted again.
+//   - The response to a Join was lost, and the group has a newer generation. The same Join returns
+//     that generation immediately, since it changes nothing.
+//   - Between join and sync. The sync of the group's leader, perhaps this member, may take long. A
+//     Join with another subscription makes the group rebalance, and until the rebalance has
+//     completed, commits are accepted again.
 //
-// It is tried until committing works, at most for a heartbeat interval.
+// It is retried until a commit succeeds, at most for a heartbeat interval.
 func (m *classicMember) reopenCommits(ctx context.Context) (stop func()) {
 	c := m.c
 	ctx, cancel := context.WithCancel(ctx)
@@ -180,8 +188,8 @@ func (m *classicMember) reopenCommits(ctx context.Context) (stop func()) {
 	}
 }
 
-// learnGeneration repeats a Join whose answer was lost. It returns false if what is held may have
-// another owner by now.
+// learnGeneration repeats a Join whose response was lost. It returns false if the held partitions
+// may have another owner by now.
 func (c *Consumer) learnGeneration(ctx context.Context) bool {
 	c.mu.Lock()
 	lost, known := c.member.unanswered, c.member.memberState

@@ -11,18 +11,19 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// lifecycle is a consumer's goroutines and its end. Everything but closeErr is set by New.
+// lifecycle is the state of a consumer's goroutines and shutdown. New sets everything except
+// closeErr.
 type lifecycle struct {
 	stop        context.CancelFunc // ends membership and watch
-	joined      sync.WaitGroup     // them
-	memberEnded chan struct{}      // closed by Shutdown when they have
+	joined      sync.WaitGroup     // waits for membership and watch
+	memberEnded chan struct{}      // closed by Shutdown when they have ended
 	stopCommits context.CancelFunc // ends the calls of the committer
 	wg          sync.WaitGroup     // the other goroutines
 	closed      chan struct{}      // closed when Shutdown has done its work
 	closeErr    error              // set before closed is closed
 }
 
-// Close is Shutdown with a bound of 30 s, and DrainTimeout besides if a Run is under way.
+// Close calls Shutdown with a timeout of 30 s, plus DrainTimeout while a Run is active.
 func (c *Consumer) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.closeTimeout())
 	defer cancel()
@@ -36,24 +37,27 @@ func (c *Consumer) closeTimeout() time.Duration {
 	return DefaultCloseTimeout
 }
 
-// Shutdown ends polling, sends what CommitAsync has queued, commits what is processed (with
-// CommitProcessed), calls OnLost for what was lost since the last poll and OnRevoked for the rest,
-// leaves the group (a static member stays its member for the rest of its session) and returns when
-// the last goroutine has ended. It is idempotent; later callers wait for the first.
+// Shutdown closes the consumer. In this order it ends polling, sends the commits queued by
+// CommitAsync, commits processed records (with CommitProcessed), calls the callbacks and leaves the
+// group. OnLost is called for partitions lost since the last poll, OnRevoked for the others. A
+// static member does not leave: it stays a member until its session times out. Shutdown returns
+// when the last goroutine has ended. It is idempotent; later callers wait for the first.
 //
-// A loop body at work on another goroutine is waited for, and its record then counts as processed;
-// what the last Poll handed out does not, and is not waited for: both may run beside it. ctx
-// bounds that wait, then the consumer leaves without calling either, and the error matches
-// ctx.Err(). Committing and leaving take at most HeartbeatInterval longer.
+// Shutdown waits for a loop body that runs on another goroutine, and then counts its record as
+// processed. It does not wait for the application to process the batch of the last Poll, and does
+// not count that batch as processed. The callbacks and the final commit may run concurrently with
+// that work. ctx bounds the wait. When ctx ends, the consumer leaves the group without the
+// callbacks, and the error matches ctx.Err(). The commit and leaving the group take at most
+// HeartbeatInterval longer.
 //
-// A rebalance under way does not lose that commit, whichever of its answers has not come: the
-// coordinator is asked until it takes it. Only if the group went on without this member, so that
-// others may have its partitions, the error matches ErrRebalanced.
+// A rebalance in progress does not lose the final commit: it is retried until the coordinator
+// accepts it. The error matches ErrRebalanced only if the group completed a rebalance without this
+// member, since other members may then own its partitions.
 //
-// Shutdown may be called from a loop body and from the callbacks, which it does not wait for then:
-// the record in hand counts as not processed. From a callback of CommitAsync, or while another
-// Shutdown waits for the caller, it returns at once and the consumer is closed when the callback
-// has returned.
+// Shutdown may be called from a loop body and from callbacks. It does not wait for its caller, and
+// the caller's record counts as not processed. It returns immediately from a callback of
+// CommitAsync, and from a loop body or callback that another Shutdown waits for. The consumer is
+// then closed after the caller has returned.
 func (c *Consumer) Shutdown(ctx context.Context) error {
 	id := goroutineID()
 	c.mu.Lock()
@@ -88,7 +92,7 @@ func (c *Consumer) Shutdown(ctx context.Context) error {
 	return c.closeErr
 }
 
-// isClosed reports whether Shutdown has done its work.
+// isClosed reports whether Shutdown has completed.
 func (c *Consumer) isClosed() bool {
 	select {
 	case <-c.closed:
@@ -98,8 +102,8 @@ func (c *Consumer) isClosed() bool {
 	}
 }
 
-// beHelper marks the calling goroutine, which runs callbacks of the application, as one that
-// Shutdown does not wait for when it is called from there.
+// beHelper marks the calling goroutine as one that runs callbacks of the application: a Shutdown
+// called on it does not wait for it.
 func (c *Consumer) beHelper() (end func()) {
 	id := goroutineID()
 	c.mu.Lock()
@@ -112,7 +116,7 @@ func (c *Consumer) beHelper() (end func()) {
 	}
 }
 
-// shutdown does the work of the first Shutdown. inLoop says that the caller is the polling
+// shutdown does the work of the first Shutdown. inLoop is true if the caller is the polling
 // goroutine.
 func (c *Consumer) shutdown(ctx context.Context, inLoop bool) {
 	var errs []error
@@ -129,7 +133,7 @@ func (c *Consumer) shutdown(ctx context.Context, inLoop bool) {
 		close(c.closed)
 		c.mu.Unlock()
 	}()
-	if ctx.Err() != nil { // what is left is short, and must not be lost
+	if ctx.Err() != nil { // the remaining work is short, and must not be lost
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.HeartbeatInterval)
 		defer cancel()
 		ctx = late
@@ -150,7 +154,7 @@ func (c *Consumer) shutdown(ctx context.Context, inLoop bool) {
 	}
 }
 
-// awaitPoller waits until nobody polls. It returns false if ctx is done first.
+// awaitPoller waits until no goroutine polls. It returns false if ctx is done first.
 func (c *Consumer) awaitPoller(ctx context.Context) bool {
 	c.mu.Lock()
 	if !c.polling {
@@ -180,8 +184,8 @@ func (c *Consumer) awaitPoller(ctx context.Context) bool {
 	}
 }
 
-// leave gives the partitions up and takes leave of the group. idle says that no loop body is at
-// work, so that callbacks may run.
+// leave gives the partitions up and leaves the group. idle is true if no loop body is active, so
+// that callbacks may run.
 func (c *Consumer) leave(ctx context.Context, idle bool) (err error) {
 	owned := c.Assignment()
 	err = c.commitBeforeHandover(ctx, owned)
@@ -195,7 +199,7 @@ func (c *Consumer) leave(ctx context.Context, idle bool) (err error) {
 	return err
 }
 
-// loseUnnoticed drops what was lost since the polling goroutine looked last.
+// loseUnnoticed drops partitions that were lost since the polling goroutine last checked.
 func (c *Consumer) loseUnnoticed(ctx context.Context, idle bool) {
 	c.mu.Lock()
 	lost := c.held.to(c.target).lost
@@ -206,7 +210,7 @@ func (c *Consumer) loseUnnoticed(ctx context.Context, idle bool) {
 	}
 }
 
-// takeLeave tells the group that the member is gone.
+// takeLeave sends the member's leave request to the group.
 func (c *Consumer) takeLeave(ctx context.Context) error {
 	id := c.state().id
 	if id == "" {
@@ -231,7 +235,7 @@ func (c *Consumer) notBeingRevoked(tps []record.TopicPartition) (left []record.T
 	return left
 }
 
-// commitWhileClosing is how a commit waits for the end of a rebalance once the membership goroutine
+// commitWhileClosing retries a commit until the end of a rebalance, after the membership goroutine
 // has ended.
 func (c *Consumer) commitWhileClosing(ctx context.Context, try func() error) error {
 	c.mu.Lock()

@@ -8,10 +8,12 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Commit commits offset+1 of each record, the highest of each partition; of none: nothing. It
-// blocks until that is durable. It returns ErrRebalanced if a partition is not this member's any
-// more, or was given away and came back since the record was handed out; nothing is committed then.
-// ErrNoGroup for a free consumer. What CommitAsync queued before is sent first.
+// Commit commits offset+1 of each record, the highest per partition, and blocks until that is
+// durable. Without records it does nothing. Commits queued earlier by CommitAsync are sent first.
+//
+// Commit returns ErrRebalanced, and commits nothing, if a partition no longer belongs to this
+// member, or was revoked and assigned again since the record was handed out. It returns ErrNoGroup
+// for a free consumer.
 func (c *Consumer) Commit(ctx context.Context, rs ...record.Record) error {
 	offsets := make(map[record.TopicPartition]record.Committed, 1)
 	for i := range rs {
@@ -23,7 +25,7 @@ func (c *Consumer) Commit(ctx context.Context, rs ...record.Record) error {
 	return c.commitInOrder(ctx, offsets, true)
 }
 
-// CommitReturned commits everything handed out so far, also the record or batch in hand.
+// CommitReturned commits all records handed out so far, including the current record or batch.
 func (c *Consumer) CommitReturned(ctx context.Context) error {
 	return c.commitInOrder(ctx, c.positions(), false)
 }
@@ -40,9 +42,10 @@ func (c *Consumer) positions() map[record.TopicPartition]record.Committed {
 	return offsets
 }
 
-// commitInOrder is commit of the application's own: what CommitAsync has queued before goes first,
-// so that the older offset does not come last and set the group back. In a callback of CommitAsync
-// it does not wait: those behind come later, and where they were sent already they stand.
+// commitInOrder commits offsets of the application. Commits queued earlier by CommitAsync are sent
+// first, so that an older offset does not come last and move the group back. In a callback of
+// CommitAsync it does not wait: later commits in the queue come later, and those already sent keep
+// their effect.
 func (c *Consumer) commitInOrder(ctx context.Context, offsets map[record.TopicPartition]record.Committed, checked bool) error {
 	if c.groups == nil || len(offsets) == 0 {
 		return c.commit(ctx, offsets, checked)
@@ -54,21 +57,22 @@ func (c *Consumer) commitInOrder(ctx context.Context, offsets map[record.TopicPa
 	return c.commitBefore(ctx, offsets, checked, behind)
 }
 
-// CommitOffsets commits the given next offsets to read. Errors as for Commit: an offset below where
-// this member began in a partition, or beyond what it was given, is of an earlier assignment and
-// refused with ErrRebalanced. To move a group to other offsets, Seek there first, or see
-// group.Coordinator.ResetOffsets.
+// CommitOffsets commits the given offsets: for each partition the next offset to read. Errors are
+// those of Commit. An offset below the one where this member began to read the partition, or beyond
+// the records handed out, belongs to an earlier assignment: the error is ErrRebalanced. To move a
+// group to other offsets, call Seek first, or use group.Coordinator.ResetOffsets.
 func (c *Consumer) CommitOffsets(ctx context.Context, o record.Offsets) error {
 	return c.commitInOrder(ctx, withEpochs(o), true)
 }
 
-// CommitMetadata is CommitOffsets with leader epochs and a string of the application's own for each
+// CommitMetadata is CommitOffsets with a leader epoch and a string of the application for each
 // partition.
 func (c *Consumer) CommitMetadata(ctx context.Context, o map[record.TopicPartition]record.Committed) error {
 	return c.commitInOrder(ctx, maps.Clone(o), true)
 }
 
-// Committed returns the group's offsets for the assigned partitions; those without one are missing.
+// Committed returns the group's committed offsets of the assigned partitions. Partitions without
+// one are left out.
 func (c *Consumer) Committed(ctx context.Context) (record.Offsets, error) {
 	if c.groups == nil {
 		return nil, ErrNoGroup
@@ -97,37 +101,81 @@ func withEpochs(o record.Offsets) map[record.TopicPartition]record.Committed {
 	return out
 }
 
-// commitBeforeHandover commits what the next owner must not repeat, or (CommitBeforeDelivery) what
-// was committed but never handed out. What CommitAsync has queued goes first: it is of partitions
-// that are ours until they are given up.
+// commitBeforeHandover commits processed offsets, so that the next owner does not repeat records.
+// With CommitBeforeDelivery it commits the positions, so that the next owner reads records that
+// were committed but never handed out. Commits queued by CommitAsync are sent first: their
+// partitions are owned until they are given up.
 func (c *Consumer) commitBeforeHandover(ctx context.Context, tps []record.TopicPartition) error {
-	if _, err := c.awaitQueued(ctx); err != nil {
+	behind, err := c.awaitQueued(ctx)
+	if err != nil {
 		return err
 	}
 	switch c.cfg.Commit {
 	case CommitProcessed:
 		return c.commitProcessed(ctx, tps)
 	case CommitBeforeDelivery:
-		return c.CommitReturned(ctx)
+		if err := c.takeTurn(ctx); err != nil {
+			return err
+		}
+		defer c.releaseTurn()
+		return c.commitBefore(ctx, c.positions(), false, behind)
 	}
 	return nil
 }
 
-// commitProcessed commits what is processed and not committed yet of the given partitions. One such
-// commit is made at a time: an older one that was slow must not overtake. Transform commits for
-// itself.
-func (c *Consumer) commitProcessed(ctx context.Context, tps []record.TopicPartition) error {
+// takeTurn waits until no other internal commit of the consumer is in progress, so that a slow
+// older one cannot overtake. After success the caller calls releaseTurn.
+func (c *Consumer) takeTurn(ctx context.Context) error {
 	select {
 	case c.commits.turn <- struct{}{}:
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-c.commits.turn }()
-	if c.commits.transforming.Load() {
-		return nil
+}
+
+func (c *Consumer) releaseTurn() { <-c.commits.turn }
+
+// commitBeforeJoin tries once to commit processed offsets. It waits neither for the end of a
+// rebalance, which the caller is about to join, nor for another commit, which may wait for one. If
+// another commit is under way it does nothing: that one may be sent again after the join, with older
+// offsets.
+func (c *Consumer) commitBeforeJoin(ctx context.Context, tps []record.TopicPartition) {
+	if c.cfg.Commit != CommitProcessed || len(tps) == 0 {
+		return
 	}
+	select {
+	case c.commits.turn <- struct{}{}:
+	default:
+		return
+	}
+	defer c.releaseTurn()
+	c.mu.Lock()
+	others := c.commits.underWay > 0 || c.commits.answered < c.commits.queued
+	c.mu.Unlock()
+	offsets := c.processedOffsets(tps)
+	if others || c.commits.transforming.Load() || len(offsets) == 0 {
+		return
+	}
+	cm, err := c.commitmentOf(offsets, false)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, c.cfg.HeartbeatInterval)
+		defer cancel()
+		left, m := c.unsettled([]*commitment{cm})
+		if err = c.send(ctx, left, m); err == nil {
+			err = cm.err
+		}
+	}
+	if err != nil {
+		c.cfg.Logger.Debug("commit before a rebalance failed, the next one includes it", "group", c.cfg.Group, "err", err)
+	}
+}
+
+// processedOffsets returns the uncommitted processed offsets of the given partitions.
+func (c *Consumer) processedOffsets(tps []record.TopicPartition) map[record.TopicPartition]record.Committed {
 	offsets := map[record.TopicPartition]record.Committed{}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, tp := range tps {
 		p := c.parts[tp]
 		if !c.ownsLocked(p) {
@@ -137,18 +185,34 @@ func (c *Consumer) commitProcessed(ctx context.Context, tps []record.TopicPartit
 			offsets[tp] = record.Committed{Offset: done, LeaderEpoch: p.d.epoch.Load()}
 		}
 	}
-	c.mu.Unlock()
-	return c.commit(ctx, offsets, false)
+	return offsets
 }
 
-// commitHanded commits the end of what a poll is about to hand out. If that fails nothing is handed
-// out: it is fetched again.
+// commitProcessed commits the uncommitted processed offsets of the given partitions, in its turn.
+// During Transform it does nothing.
+func (c *Consumer) commitProcessed(ctx context.Context, tps []record.TopicPartition) error {
+	if err := c.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer c.releaseTurn()
+	if c.commits.transforming.Load() {
+		return nil
+	}
+	return c.commit(ctx, c.processedOffsets(tps), false)
+}
+
+// commitHanded commits the end of the records that a poll is about to hand out. If that fails, they
+// are not handed out but fetched again.
 func (c *Consumer) commitHanded(ctx context.Context) error {
 	offsets := map[record.TopicPartition]record.Committed{}
 	for _, h := range c.poller.handed {
 		offsets[h.p.tp] = record.Committed{Offset: h.next, LeaderEpoch: h.d.epoch.Load()}
 	}
-	err := c.commit(ctx, offsets, false)
+	err := c.takeTurn(ctx)
+	if err == nil {
+		err = c.commit(ctx, offsets, false)
+		c.releaseTurn()
+	}
 	if err == nil {
 		return nil
 	}

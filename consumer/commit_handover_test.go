@@ -2,9 +2,10 @@ package consumer_test
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +14,8 @@ import (
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/internal/synctest"
+	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 )
 
@@ -143,5 +146,59 @@ func TestQueuedCommitsDoNotSetAPartitionBackThatIsGivenUp(t *testing.T) {
 		stop()
 		<-done
 		newcomer.leave(t)
+	})
+}
+
+// slowFirstCommit is a backend whose first commit takes five seconds to arrive. It keeps the offsets
+// of partition 0 in the order of their arrival.
+type slowFirstCommit struct {
+	consumer.Backend
+	sent    atomic.Int64
+	mu      sync.Mutex
+	arrived []int64
+}
+
+func (s *slowFirstCommit) CommitOffsets(ctx context.Context, req group.CommitRequest) (map[record.TopicPartition]error, error) {
+	if s.sent.Add(1) == 1 {
+		time.Sleep(5 * time.Second)
+	}
+	s.mu.Lock()
+	if o, ok := req.Offsets[tp(0)]; ok {
+		s.arrived = append(s.arrived, o.Offset)
+	}
+	s.mu.Unlock()
+	return s.Backend.CommitOffsets(ctx, req)
+}
+
+// A group that begins at the end commits where it began, also before it is handed a record. That
+// commit may be slow: commits of records that are handed out meanwhile follow it.
+func TestBeforeDeliveryCommitsWhereItBeganAndInOrder(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
+		fill(t, b, 0, 3)
+		link := &slowFirstCommit{Backend: b}
+		cfg := config(consumer.CommitBeforeDelivery)
+		cfg.Reset = consumer.Latest()
+		var got atomic.Int64
+		m := poll(t, open(t, link, cfg), func(record.Record) { got.Add(1) })
+		time.Sleep(3 * time.Second) // several commit intervals
+		require.EqualValues(t, 1, link.sent.Load())
+		fill(t, b, 0, 1)
+		time.Sleep(10 * time.Second)
+		require.EqualValues(t, 1, got.Load())
+		require.Equal(t, record.Offsets{tp(0): 4}, committed(t, b, "g"))
+		p, err := producer.New(b, producer.Config{TransactionalID: "id"})
+		require.NoError(t, err)
+		tx, err := p.Begin(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, tx.Send(t.Context(), record.String("t", "", "aborted")))
+		require.NoError(t, p.Flush(t.Context()))
+		require.NoError(t, tx.Abort(t.Context()))
+		require.NoError(t, p.Close())
+		time.Sleep(10 * time.Second)
+		require.Equal(t, record.Offsets{tp(0): 6}, committed(t, b, "g"))
+		m.leave(t)
+		require.Equal(t, record.Offsets{tp(0): 6}, committed(t, b, "g"))
+		require.Equal(t, int64(3), link.arrived[0])
+		require.True(t, slices.IsSorted(link.arrived), "the group went back: %v", link.arrived)
 	})
 }

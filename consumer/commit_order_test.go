@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/record"
 )
 
@@ -43,6 +43,30 @@ func TestCommitsArriveInTheOrderOfTheirCallsAlsoBehindCommitAsync(t *testing.T) 
 		require.ErrorIs(t, c.Commit(ctx, rs[5]), context.DeadlineExceeded)
 		require.Equal(t, 100*time.Millisecond, time.Since(begun), "the wait for the queue ends with its context")
 		require.NoError(t, c.Close())
+	})
+}
+
+// A member joins again while a commit of the application is under way, which the group rejects
+// because of its generation, and which is sent again then.
+func TestCommitBeforeAJoinDoesNotOvertakeOlderOffsets(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, cl *strata.Cluster) {
+		fill(t, cl, 0, 10)
+		b := &heldCommits{Cluster: cl}
+		cfg := config(consumer.CommitProcessed)
+		cfg.CommitInterval = time.Hour
+		m := poll(t, open(t, b, cfg), func(record.Record) {})
+		time.Sleep(time.Second)
+		m.CommitAsync(record.Offsets{tp(0): 1}, nil)
+		synctest.Wait() // it is under way
+		m.EnforceRebalance()
+		time.Sleep(time.Minute)
+		m.leave(t)
+		last := int64(0)
+		for _, o := range b.commits() {
+			require.GreaterOrEqual(t, o[tp(0)], last, "%v", b.commits())
+			last = o[tp(0)]
+		}
+		require.Equal(t, record.Offsets{tp(0): 10}, committed(t, cl, "g"))
 	})
 }
 

@@ -8,53 +8,56 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// maxQueuedCommits bounds the commits that CommitAsync has waiting.
+// maxQueuedCommits bounds the queue of CommitAsync.
 const maxQueuedCommits = 10_000
 
 // commitQueue holds the commits of CommitAsync that were not sent yet, in order.
 type commitQueue struct {
-	waiting   []queuedCommit // guarded by Consumer.mu, as the next five
-	closed    bool           // nobody looks at waiting any more
-	goroutine int64          // the committer's
-	queued    int64          // commits that ever waited
-	answered  int64          // of them, in their order
-	moved     chan struct{}  // closed with the next answer; nil: nobody waits for one
-	// commits that have their outcome, and whose callbacks are to run; in behind the outcomes, in
-	// the same order. While a callback runs its own is not among them any more. The committer's
+	waiting   []queuedCommit // guarded by Consumer.mu, as the next six
+	closed    bool           // waiting is no longer read
+	goroutine int64          // id of the committer goroutine
+	queued    int64          // number of commits ever queued
+	answered  int64          // number of them with an outcome, in order
+	moved     chan struct{}  // closed at the next outcome; nil: no goroutine waits
+	underWay  int            // calls of commitTogether
+	// sent has the commits with an outcome whose callback has not run yet; behind has the outcomes,
+	// in the same order. The commit of an active callback is not included. Only the committer uses
+	// them.
 	sent   []queuedCommit
 	behind []*commitment
-	ready  chan struct{} // tells the committer; capacity 1
-	turn   chan struct{} // held while processed offsets are committed; capacity 1
-	// Transform is under way, and processed offsets are committed by nobody else. Written by the
-	// polling goroutine, looked at with the turn
+	ready  chan struct{} // signals the committer; capacity 1
+	turn   chan struct{} // held during an internal commit of the consumer; capacity 1
+	// true while Transform runs: only Transform commits processed offsets. Written by the polling
+	// goroutine, read with turn held
 	transforming atomic.Bool
-	finish       chan struct{} // closed by Shutdown: send what waits, then end
+	finish       chan struct{} // closed by Shutdown: send the queue, then end
 	finished     chan struct{} // closed by the committer
 }
 
 type queuedCommit struct {
 	offsets record.Offsets
 	done    func(record.Offsets, error)
-	refused error // not to be sent: its outcome when its turn comes
+	refused error // outcome of a commit that is not sent; nil: it is sent
 }
 
 func newCommitQueue() commitQueue {
 	return commitQueue{ready: make(chan struct{}, 1), turn: make(chan struct{}, 1), finish: make(chan struct{}), finished: make(chan struct{})}
 }
 
-// CommitAsync queues a commit and returns at once. Commits are sent in order: Commit and the other
-// calls that wait are sent behind what was queued before them. While one is under way those that
-// wait gather, and are sent as one: of each partition the offset of the last call counts. Each has
-// an outcome of its own: one that is refused leaves the others alone.
+// CommitAsync queues a commit and returns immediately. Commits are sent in the order of the calls;
+// Commit and the other blocking calls are sent after those queued before them. Commits that queue
+// up during a request are combined into the next one: the last offset of each partition counts.
+// Each call still has its own outcome, so a rejected commit does not fail the others.
 //
-// done, if not nil, runs exactly once, in the order of the calls, on a goroutine of the consumer,
-// and must not block. After Close it gets ErrClosed, in its turn as long as others wait. If 10,000
-// wait already it gets ErrCommitQueueFull, and for a free consumer ErrNoGroup: these run at once,
-// on the caller's goroutine. What was queued before Close, or before a partition is given up, is
-// sent first. o is borrowed until then.
+// done, if not nil, is called exactly once, in the order of the calls, on a goroutine of the
+// consumer. It must not block. After Close the error is ErrClosed, still in the order of the calls
+// while earlier ones are pending. With 10,000 commits in the queue the error is ErrCommitQueueFull,
+// and for a free consumer ErrNoGroup. In these two cases done is called on the caller's goroutine
+// before CommitAsync returns. Commits queued before Close, or before a partition is revoked, are
+// sent first. o is borrowed until done is called.
 //
-// Commit and the like, called from done, do not wait for the calls behind it: these win, also those
-// that were sent together with it.
+// A Commit or other blocking call from within done does not wait for later CommitAsync calls. Their
+// offsets take precedence, even if they were sent in the same request as done's.
 func (c *Consumer) CommitAsync(o record.Offsets, done func(record.Offsets, error)) {
 	if done == nil {
 		done = func(record.Offsets, error) {}
@@ -71,7 +74,7 @@ func (c *Consumer) CommitAsync(o record.Offsets, done func(record.Offsets, error
 	default:
 		q := queuedCommit{offsets: o, done: done}
 		if c.closing {
-			q.refused = ErrClosed // behind those that are sent still
+			q.refused = ErrClosed // after the commits that are still sent
 		}
 		c.commits.waiting = append(c.commits.waiting, q)
 		c.commits.queued++
@@ -87,15 +90,16 @@ func (c *Consumer) CommitAsync(o record.Offsets, done func(record.Offsets, error
 	}
 }
 
-// runCommitter sends what CommitAsync queued, and with CommitProcessed what is processed, every
-// CommitInterval.
+// runCommitter sends the commits of CommitAsync and, unless Commit is CommitManual, commits
+// processed offsets every CommitInterval. With CommitBeforeDelivery these are the starting offset
+// and offsets of invisible records.
 func (c *Consumer) runCommitter(ctx context.Context) {
 	c.runCallbacks(c.commits.finished, func() { c.commitUntilFinish(ctx) })
 }
 
-// runCallbacks runs fn, which runs callbacks of CommitAsync, and closes ended when it has returned.
-// If a callback calls runtime.Goexit the goroutine is lost, what is left to do is not: fn begins
-// again on another.
+// runCallbacks calls fn, which runs callbacks of CommitAsync, and closes ended when fn has
+// returned. If a callback ends its goroutine with runtime.Goexit, fn is called again on another
+// goroutine for the remaining work.
 func (c *Consumer) runCallbacks(ended chan struct{}, fn func()) {
 	returned := false
 	defer func() {
@@ -115,9 +119,9 @@ func (c *Consumer) runCallbacks(ended chan struct{}, fn func()) {
 }
 
 func (c *Consumer) commitUntilFinish(ctx context.Context) {
-	c.sendQueued(ctx) // what is left of an earlier goroutine
+	c.sendQueued(ctx) // left by an earlier goroutine
 	var tick <-chan time.Time
-	if c.cfg.Commit == CommitProcessed {
+	if c.cfg.Commit != CommitManual {
 		t := time.NewTicker(c.cfg.CommitInterval)
 		defer t.Stop()
 		tick = t.C
@@ -137,7 +141,7 @@ func (c *Consumer) commitUntilFinish(ctx context.Context) {
 	}
 }
 
-// sendQueued sends everything that waits, in order.
+// sendQueued sends all queued commits, in order.
 func (c *Consumer) sendQueued(ctx context.Context) {
 	for {
 		c.mu.Lock()
@@ -153,7 +157,7 @@ func (c *Consumer) sendQueued(ctx context.Context) {
 	}
 }
 
-// commitQueued commits what was queued, and returns the outcome of each.
+// commitQueued sends the queued commits qs, and returns the outcome of each.
 func (c *Consumer) commitQueued(ctx context.Context, qs []queuedCommit) []*commitment {
 	cms := make([]*commitment, len(qs))
 	for i, q := range qs {
@@ -171,8 +175,9 @@ func (c *Consumer) commitQueued(ctx context.Context, qs []queuedCommit) []*commi
 	return cms
 }
 
-// answer tells the callers of what was sent, in order. Who waits for the queue goes on when the
-// callbacks of those before have returned: what these commit must not come last.
+// answer calls the callbacks of sent commits, in order. Goroutines that wait for the queue continue
+// when the callbacks of earlier commits have returned, since commits of these callbacks must not
+// come last.
 func (c *Consumer) answer() {
 	for len(c.commits.sent) > 0 {
 		q, cm := c.commits.sent[0], c.commits.behind[0]
@@ -197,9 +202,9 @@ func (c *Consumer) noteAnswered() {
 	}
 }
 
-// awaitQueued returns when the commits that wait now have their answers, or never get one. In a
-// callback of CommitAsync it does not wait: those behind come later, and those of them that were
-// sent already are returned.
+// awaitQueued waits until the commits now in the queue have outcomes, or never will. In a callback
+// of CommitAsync it does not wait: later commits come later, and those of them that were already
+// sent are returned.
 func (c *Consumer) awaitQueued(ctx context.Context) (behind []*commitment, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -226,8 +231,8 @@ func (c *Consumer) awaitQueued(ctx context.Context) (behind []*commitment, err e
 	return nil, nil
 }
 
-// refuseCommits answers what still waits, and what comes until nothing does, with ErrClosed. The
-// committer has ended.
+// refuseCommits ends all commits in the queue with ErrClosed, including new ones. The committer has
+// ended.
 func (c *Consumer) refuseCommits() {
 	if c.groups == nil {
 		return
@@ -243,7 +248,8 @@ func (c *Consumer) refuseCommits() {
 	<-ended
 }
 
-// takeRefused gives what waits its outcome. False: nothing does, and nothing will.
+// takeRefused sets the outcomes of queued commits. It returns false if the queue is empty and
+// closed.
 func (c *Consumer) takeRefused() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,27 +11,27 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A commitment is one commit that was asked for: offsets, with what they belong to.
+// A commitment is one requested commit: offsets, with the assignment that they belong to.
 type commitment struct {
 	offsets map[record.TopicPartition]record.Committed
-	// as they were assigned when the offsets were tied to them, with the delivery of that moment
+	// partitions and their deliveries when the offsets were bound to the assignment
 	parts      map[record.TopicPartition]*part
 	deliveries map[record.TopicPartition]*delivery
 
 	settled bool
-	err     error // once settled
+	err     error // outcome, once settled
 }
 
 func (cm *commitment) settle(err error) { cm.settled, cm.err = true, err }
 
-// commit sends offsets to the group, all or none. While a rebalance is under way it waits for its
-// end: what is still ours then is committed. checked says that the offsets are the application's,
-// and may be of an earlier assignment.
+// commit sends offsets to the group, all or none. During a rebalance it waits for its end, and then
+// commits the partitions that are still owned. checked is true for offsets of the application,
+// which may belong to an earlier assignment.
 func (c *Consumer) commit(ctx context.Context, offsets map[record.TopicPartition]record.Committed, checked bool) error {
 	return c.commitBefore(ctx, offsets, checked, nil)
 }
 
-// commitBefore is commit, but for partitions that commitments behind it have committed already.
+// commitBefore is commit without the partitions that commitments behind it have already committed.
 func (c *Consumer) commitBefore(ctx context.Context, offsets map[record.TopicPartition]record.Committed, checked bool, behind []*commitment) error {
 	if c.groups == nil {
 		return ErrNoGroup
@@ -45,10 +45,12 @@ func (c *Consumer) commitBefore(ctx context.Context, offsets map[record.TopicPar
 	return cm.err
 }
 
-// commitTogether settles commitments by one commit, unless the group has to be asked again. Of a
-// partition that several have, the last one's offset is sent. Each has its own outcome: what is
-// wrong with one of them, or becomes of its partitions, leaves the others alone.
+// commitTogether settles several commitments with one request, unless a retry is needed. Of a
+// partition in several commitments, the last offset is sent. Each has its own outcome: an error of
+// one, or of its partitions, does not affect the others.
 func (c *Consumer) commitTogether(ctx context.Context, cms []*commitment) {
+	c.countUnderWay(1)
+	defer c.countUnderWay(-1)
 	for {
 		left, m := c.unsettled(cms)
 		if c.send(ctx, left, m) == nil {
@@ -68,7 +70,13 @@ func (c *Consumer) commitTogether(ctx context.Context, cms []*commitment) {
 	}
 }
 
-// settleAll settles those that are not.
+func (c *Consumer) countUnderWay(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.commits.underWay += n
+}
+
+// settleAll settles the commitments that have no outcome yet.
 func settleAll(cms []*commitment, err error) {
 	for _, cm := range cms {
 		if !cm.settled {
@@ -77,8 +85,8 @@ func settleAll(cms []*commitment, err error) {
 	}
 }
 
-// commitError is the error of a commit that the group refused. That somebody else has the
-// partitions by now, or the topic is gone, is ErrRebalanced.
+// commitError returns the error for a commit that the group rejected. If another member may own the
+// partitions, or the topic was deleted, it is ErrRebalanced.
 func commitError(err error) error {
 	switch {
 	case errors.Is(err, group.ErrUnknownMember), isOldGeneration(err), errors.Is(err, group.ErrFencedInstance), errors.Is(err, group.ErrUnknownTopicOrPartition):
@@ -87,7 +95,7 @@ func commitError(err error) error {
 	return fmt.Errorf("consumer: commit: %w", err)
 }
 
-// isOldGeneration reports whether a commit was refused for its generation, or member epoch.
+// isOldGeneration reports whether a commit was rejected because of its generation, or member epoch.
 func isOldGeneration(err error) bool {
 	return errors.Is(err, group.ErrIllegalGeneration) || errors.Is(err, group.ErrStaleMemberEpoch)
 }
@@ -96,13 +104,13 @@ func isOldGeneration(err error) bool {
 type committer struct {
 	memberState
 	changed <-chan struct{} // closed when it changes
-	// the membership goroutine has ended: who closes the consumer asks for the present generation,
-	// so a former one is no refusal yet
+	// the membership goroutine has ended: Shutdown requests the present generation, so an old
+	// generation is not final yet
 	ended bool
 }
 
-// unsettled returns what is still to be sent, and the membership to send it under. What is not ours
-// any more is settled.
+// unsettled returns the commitments still to be sent, and the membership to send them under. It
+// settles those whose partitions are no longer owned.
 func (c *Consumer) unsettled(cms []*commitment) (left []*commitment, m committer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,8 +127,8 @@ func (c *Consumer) unsettled(cms []*commitment) (left []*commitment, m committer
 	return left, committer{memberState: c.member.memberState, changed: c.member.changed}
 }
 
-// send makes one attempt, and settles what the group has answered. The error is of what has to wait
-// for the end of a rebalance.
+// send makes one attempt, and settles the commitments that the group has accepted or rejected. The
+// error is that of commitments that must wait for the end of a rebalance.
 func (c *Consumer) send(ctx context.Context, cms []*commitment, m committer) (wait error) {
 	if len(cms) == 0 {
 		return nil
@@ -154,7 +162,7 @@ func (c *Consumer) send(ctx context.Context, cms []*commitment, m committer) (wa
 	return wait
 }
 
-// commitRequest merges commitments: the later ones win.
+// commitRequest merges commitments: later offsets replace earlier ones.
 func (c *Consumer) commitRequest(cms []*commitment, m committer) group.CommitRequest {
 	offsets, ids := cms[0].offsets, make(map[string][16]byte, 1)
 	if len(cms) > 1 {
@@ -176,13 +184,13 @@ func (c *Consumer) commitRequest(cms []*commitment, m committer) group.CommitReq
 }
 
 // maybeBehindLocked reports whether the group may be in a later generation than m with this member
-// in it: an answer to a Join came after the commit was sent, or is outstanding.
+// in it: a Join completed after the commit was sent, or is outstanding.
 func (c *Consumer) maybeBehindLocked(m committer) bool {
 	return m.ended || c.member.generation != m.generation || c.member.unanswered != nil
 }
 
-// commitmentOf ties offsets to the assignment as it is now. It returns ErrRebalanced for what is
-// not ours, or was not handed out since the partition was assigned.
+// commitmentOf binds offsets to the present assignment. It returns ErrRebalanced for partitions
+// that are not owned, and for offsets that were not handed out since the assignment.
 func (c *Consumer) commitmentOf(offsets map[record.TopicPartition]record.Committed, checked bool) (*commitment, error) {
 	for tp, co := range offsets {
 		if co.Offset < 0 {
@@ -211,7 +219,7 @@ func (c *Consumer) commitmentOf(offsets map[record.TopicPartition]record.Committ
 	return cm, nil
 }
 
-// notOursLocked returns why cm cannot be committed now.
+// notOursLocked returns the reason why cm cannot be committed now; nil: it can.
 func (c *Consumer) notOursLocked(cm *commitment) error {
 	if c.isClosed() {
 		return ErrClosed
@@ -236,7 +244,7 @@ func (c *Consumer) noteCommittedLocked(cm *commitment) {
 	}
 }
 
-// without leaves out the partitions of others that were committed.
+// without removes the partitions that others have committed.
 func (cm *commitment) without(others []*commitment) {
 	for _, other := range others {
 		if other.err != nil {

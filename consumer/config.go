@@ -15,39 +15,42 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// CommitMode says when a group's offsets are committed.
+// CommitMode selects when a group's offsets are committed.
 type CommitMode uint8
 
 const (
-	// CommitProcessed is at-least-once, and the default: a record is committed only after the loop
-	// has come back for the next one, every CommitInterval, before a partition is given up and on
-	// Close. It holds as long as the work is done in the loop body.
+	// CommitProcessed is at-least-once delivery and the default. A record is committed only after
+	// the loop has requested the next one. Commits happen every CommitInterval, before a partition
+	// is revoked, and on Close. It holds as long as the work is done in the loop body.
 	CommitProcessed CommitMode = iota
-	// CommitManual leaves it to the application to call Commit, or never to do so.
+	// CommitManual commits only when the application calls Commit.
 	CommitManual
-	// CommitBeforeDelivery is at-most-once: what is handed out was committed before, so a crash
-	// loses what was being worked on.
+	// CommitBeforeDelivery is at-most-once delivery. Records are committed before they are handed
+	// out, so that a crash loses those in progress. Every CommitInterval it also commits offsets
+	// without a record for the application: the starting offset, and the ends of control batches
+	// and aborted transactions that it has passed.
 	CommitBeforeDelivery
 )
 
-// Isolation says what of transactions is read.
+// Isolation selects which transactional records are read.
 type Isolation = partition.Isolation
 
 const (
-	// ReadCommitted shows nothing of open or aborted transactions (the default).
+	// ReadCommitted hides records of open and aborted transactions. It is the default.
 	ReadCommitted   = partition.ReadCommitted
 	ReadUncommitted = partition.ReadUncommitted // everything below the high watermark
 )
 
-// Starting points for Config.Assign, beside real offsets.
+// Special values for offsets in Config.Assign.
 const (
-	StartLatest   int64 = -1 // the end, as it is when the partition is first read
-	StartEarliest int64 = -2 // the first record held
-	StartReset    int64 = -3 // what Config.Reset says
+	StartLatest   int64 = -1 // the end of the partition when it is first read
+	StartEarliest int64 = -2 // the log start offset
+	StartReset    int64 = -3 // Config.Reset applies
 )
 
-// A Reset says where to start in a partition for which there is no offset, or whose offset is no
-// longer held. The zero Reset is Earliest. Kafka: auto.offset.reset, whose default is latest.
+// A Reset selects the starting offset of a partition that has no committed offset, or whose offset
+// is no longer in the log. The zero Reset is Earliest. Kafka: auto.offset.reset, whose default is
+// latest.
 type Reset struct {
 	kind resetKind
 	at   time.Time
@@ -62,20 +65,23 @@ const (
 	resetFail
 )
 
-// Earliest starts at the first record held.
+// Earliest starts at the first record in the log.
 func Earliest() Reset { return Reset{} }
 
-// Latest starts at the end: only what comes later is read. Partitions that come while the consumer
-// is at work, added to a topic or of one created (again), are read from their first record; a group
-// goes on there. What came while the whole group was away, or before this consumer and nobody in
-// the group has had yet, begins at its end, as in Kafka: a group that must miss nothing takes
-// Earliest.
+// Latest starts at the end of the partition, so that only later records are read. Two cases differ:
+//
+//   - Partitions that appear while the consumer runs are read from their first record: new
+//     partitions of a topic, and partitions of a topic that was created, or created again. A group
+//     continues there.
+//   - A partition is read from its end if it was created while the whole group was away, or before
+//     this consumer started and no member of the group has had it. This is Kafka's behaviour. A
+//     group that must not miss records takes Earliest.
 func Latest() Reset { return Reset{kind: resetLatest} }
 
 // At starts at the first record with timestamp t or later, at the end if there is none.
 func At(t time.Time) Reset { return Reset{kind: resetAt, at: t} }
 
-// Fail yields ErrNoOffset instead of jumping.
+// Fail returns ErrNoOffset instead of choosing an offset.
 func Fail() Reset { return Reset{kind: resetFail} }
 
 // Defaults of Config.
@@ -91,99 +97,109 @@ const (
 	DefaultCloseTimeout      = 30 * time.Second
 )
 
-// Config describes a consumer. Either Group with Topics, or (a free consumer) Assign, or Topics
-// alone, which is all of their partitions.
+// Config describes a consumer. Set one of: Group with Topics or TopicPattern, for a group member;
+// Assign, for a free consumer; or only Topics, for a free consumer of all their partitions.
 type Config struct {
-	// Group is the group's id; empty makes a free consumer: no membership, no commits. Kafka:
-	// group.id.
+	// Group is the group's id. An empty Group makes a free consumer, which has no membership and
+	// commits no offsets. Kafka: group.id.
 	Group string
-	// InstanceID makes the member static: it comes back under that name without a rebalance, and
-	// Close does not leave the group (with ProtocolConsumer it says that it will be back). Only if
-	// what the group has assigned does not fit any more, since topics, partitions or this member's
-	// Topics have changed, it asks for a rebalance then, within a HeartbeatInterval; Kafka's
-	// clients do not. So it does for partitions that an assignor leaves to nobody; the coordinator
-	// of ProtocolConsumer does both by itself. Kafka: group.instance.id (KIP-345).
+	// InstanceID makes the member static: it returns under this name without a rebalance, and Close
+	// does not leave the group. With ProtocolConsumer, Close reports a temporary leave.
+	//
+	// A static member that returns checks the group's assignment. It requests a rebalance within a
+	// HeartbeatInterval if the assignment no longer fits, because topics, partitions or this
+	// member's Topics have changed. It does the same for partitions that an assignor left
+	// unassigned. Kafka's clients do not. With ProtocolConsumer the coordinator does both. Kafka:
+	// group.instance.id (KIP-345).
 	InstanceID string
-	// ClientID names the consumer in descriptions of the group. Empty: "strata". Kafka: client.id.
+	// ClientID names the consumer in descriptions of the group. Empty means "strata". Kafka:
+	// client.id.
 	ClientID string
-	// Topics are the topics subscribed to; Subscribe changes them.
+	// Topics are the subscribed topics. Subscribe replaces them.
 	Topics []string
-	// TopicPattern subscribes to all topics whose whole name it matches, but for internal ones;
-	// those that come later join by themselves. With ProtocolConsumer the coordinator matches, and
-	// takes no very large one: see group.ConsumerHeartbeatRequest.
+	// TopicPattern subscribes to all topics whose whole name it matches, except internal ones. New
+	// topics are added automatically. With ProtocolConsumer the coordinator does the matching and
+	// rejects very large patterns: see group.ConsumerHeartbeatRequest.
 	TopicPattern *regexp.Regexp
-	// AllowUnknownTopics says that topics may come later. Without it a topic that does not exist is
-	// an error of New.
+	// AllowUnknownTopics permits topics that do not exist yet. Without it New returns an error for
+	// them.
 	AllowUnknownTopics bool
-	// Assign names the partitions of a free consumer and the offset to start at in each, or
-	// StartEarliest, StartLatest, StartReset.
+	// Assign maps the partitions of a free consumer to their starting offsets: an offset,
+	// StartEarliest, StartLatest or StartReset.
 	Assign record.Offsets
 	Reset  Reset
 
-	// Protocol is that of the group. Kafka: group.protocol.
+	// Protocol is the group's protocol. Kafka: group.protocol.
 	Protocol Protocol
-	// RemoteAssignor names the assignor that the coordinator shares partitions out by, with
-	// ProtocolConsumer: "uniform", "range" or another one of group.Config.ConsumerAssignors, by
-	// which most members of the group count. Empty: the first one there. Kafka:
-	// group.remote.assignor.
+	// RemoteAssignor names the assignor that the coordinator uses with ProtocolConsumer: "uniform",
+	// "range" or another one of group.Config.ConsumerAssignors. The coordinator uses the one that
+	// most members name. Empty means no preference; with no preference at all, the first of the
+	// list is used. Kafka: group.remote.assignor.
 	RemoteAssignor string
 
 	Commit CommitMode
-	// CommitInterval is how often processed offsets are committed with CommitProcessed. 0: 1 s.
+	// CommitInterval is the interval between commits, unless Commit is CommitManual. 0 means 1 s.
 	// Kafka: auto.commit.interval.ms.
 	CommitInterval time.Duration
 	Isolation      Isolation // Kafka: isolation.level
 
-	// Assignors in order of preference. nil: CooperativeSticky alone, so that a rebalance stops
-	// nobody who keeps its partitions. Incremental hand-over needs every assignor of the list to be
-	// capable of it, and all members of a group need one in common: to join members that use Range
-	// (Kafka's default lists both), name CooperativeSticky and Range, which is handed over eagerly;
-	// when all members have both, take Range away again in a second rolling restart. Kafka:
-	// partition.assignment.strategy.
+	// Assignors lists assignors in order of preference. nil means only CooperativeSticky, so that
+	// members keep reading the partitions they keep in a rebalance.
+	//
+	// Partitions are handed over incrementally only if every assignor in the list supports it, and
+	// all members of a group need one in common. To join members that use Range (Kafka's default
+	// lists both), name CooperativeSticky and Range; hand-over is then eager. When all members list
+	// both, remove Range in a second rolling restart. Kafka: partition.assignment.strategy.
 	Assignors []assignor.Assignor
 
-	// SessionTimeout is after how long without a heartbeat the group takes a member for dead and
-	// gives its partitions to others: until then nobody reads them. Too long detects a death late,
-	// too short takes every pause for one and rebalances; below 10 s and above 2 min New warns. 0:
-	// 45 s. Kafka: session.timeout.ms.
+	// SessionTimeout is the time without a heartbeat after which the group removes a member and
+	// reassigns its partitions. Until then its partitions are not read. A long timeout detects
+	// failures late; a short one causes rebalances on mere pauses. New logs a warning below 10 s
+	// and above 2 min. 0 means 45 s. Kafka: session.timeout.ms.
 	SessionTimeout time.Duration
-	// HeartbeatInterval should be a third to a quarter of the session timeout, so that one lost
-	// heartbeat costs nothing; above a third and below a hundredth New warns. 0: 3 s, or a third of
-	// the session timeout if that is less. Kafka: heartbeat.interval.ms.
+	// HeartbeatInterval is the time between heartbeats. It should be a third to a quarter of
+	// SessionTimeout, so that one lost heartbeat is harmless. New logs a warning above a third and
+	// below a hundredth. 0 means 3 s, or a third of SessionTimeout if that is less. Kafka:
+	// heartbeat.interval.ms.
 	HeartbeatInterval time.Duration
-	// MaxPollInterval is how long the application may stay away between two polls; then the member
-	// leaves and its partitions move on. 0: 5 min. It is checked with every heartbeat. Kafka:
-	// max.poll.interval.ms.
+	// MaxPollInterval bounds the time between two polls. After it the member leaves the group, and
+	// its partitions go to other members; later commits of their records return ErrRebalanced. It is
+	// checked with every heartbeat. 0 means 5 min. Kafka: max.poll.interval.ms.
 	MaxPollInterval time.Duration
-	// RebalanceTimeout is how long the group waits for this member to come to a rebalance. 0:
-	// MaxPollInterval, as in Kafka.
+	// RebalanceTimeout bounds the time that the group waits for this member to join a rebalance. 0
+	// means MaxPollInterval, as in Kafka.
 	RebalanceTimeout time.Duration
 
-	// MinBytes is how many bytes a fetch waits for, up to MaxWait. 0: 1. Kafka: fetch.min.bytes
+	// MinBytes is the number of bytes that a fetch waits for, up to MaxWait. 0 means 1. Kafka:
+	// fetch.min.bytes.
 	MinBytes int
-	// MaxBytes bounds one fetch; the first batch may exceed it. 0: 50 MiB. Kafka: fetch.max.bytes
+	// MaxBytes bounds the size of one fetch; the first batch may exceed it. 0 means 50 MiB. Kafka:
+	// fetch.max.bytes.
 	MaxBytes int
-	// PartitionBytes bounds one partition in one fetch; likewise. 0: 1 MiB. Kafka:
-	// max.partition.fetch.bytes
+	// PartitionBytes bounds the size of one partition in one fetch; the first batch may exceed it.
+	// 0 means 1 MiB. Kafka: max.partition.fetch.bytes.
 	PartitionBytes int
-	MaxPollRecords int           // of one Poll. 0: 500. Kafka: max.poll.records
-	MaxWait        time.Duration // 0: 500 ms. Kafka: fetch.max.wait.ms
-	// Rack is where the consumer is. If the cluster selects replicas by racks
-	// (strata.Config.ReplicaSelector) it reads from in-sync followers there, and from the leaders
-	// what these cannot serve; records come a little later from a follower. Kafka: client.rack
+	MaxPollRecords int           // records returned by one Poll. 0: 500. Kafka: max.poll.records
+	MaxWait        time.Duration // longest wait of a fetch. 0: 500 ms. Kafka: fetch.max.wait.ms
+	// Rack is the location of the consumer. If the cluster selects replicas by rack
+	// (strata.Config.ReplicaSelector), the consumer reads from in-sync followers in its rack, and
+	// from the leader where they cannot serve it. Records arrive slightly later from a follower.
+	// Kafka: client.rack.
 	Rack string
 
-	// StartAt is an offset store of the application's own: asked before the first fetch of newly
-	// assigned partitions; what it returns wins over committed offsets, for partitions that it
-	// leaves out these and Reset apply. Offsets as in Assign.
+	// StartAt reads starting offsets from a store of the application. It is called before the first
+	// fetch of newly assigned partitions. The offsets it returns take precedence over committed
+	// offsets. For partitions it leaves out, committed offsets and Reset apply. Values are as in
+	// Assign.
 	StartAt func(context.Context, []record.TopicPartition) (record.Offsets, error)
-	// The callbacks run on the goroutine that polls, never between a record and the end of its loop
-	// body. OnRevoked runs while the partitions are still owned (commit there), OnLost when they
-	// are gone already. They may call the consumer, but not poll it.
+	// OnAssigned, OnRevoked and OnLost are called on the goroutine that polls, never between a
+	// record and the end of its loop body. OnRevoked is called while the member still owns the
+	// partitions, and may commit. OnLost is called when it no longer owns them. They may call the
+	// consumer, but not poll it.
 	OnAssigned, OnRevoked, OnLost func(context.Context, []record.TopicPartition)
 
-	// Properties are settings by their Kafka names. One that is also set as a field, to another
-	// value, is an error; unknown ones are too.
+	// Properties are settings by their Kafka names. New returns an error for an unknown name, and
+	// for a setting that is also set as a field to another value.
 	Properties map[string]string
 
 	Logger *slog.Logger // nil discards everything
@@ -197,7 +213,7 @@ type ConfigError struct {
 
 func (e *ConfigError) Error() string { return "consumer: config " + e.Name + ": " + e.Reason }
 
-// withDefaults returns c with everything filled in, or all that is wrong with it.
+// withDefaults returns c with defaults filled in, or all its errors.
 func (c Config) withDefaults() (Config, error) {
 	errs := slices.Concat(c.applyProperties(), c.outOfRange(), c.whatIsRead(), c.groupOnly(), c.ofProtocol())
 	if len(errs) > 0 {
@@ -207,7 +223,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// outOfRange checks each setting by itself.
+// outOfRange checks each setting separately.
 func (c *Config) outOfRange() (errs []error) {
 	for name, d := range map[string]time.Duration{
 		"CommitInterval": c.CommitInterval, "SessionTimeout": c.SessionTimeout, "HeartbeatInterval": c.HeartbeatInterval,
@@ -233,7 +249,7 @@ func (c *Config) outOfRange() (errs []error) {
 	return errs
 }
 
-// whatIsRead checks that Group, Topics, TopicPattern and Assign say one thing.
+// whatIsRead checks that Group, Topics, TopicPattern and Assign are consistent.
 func (c *Config) whatIsRead() []error {
 	bad := func(name, reason string) []error { return []error{&ConfigError{name, reason}} }
 	subscribes := len(c.Topics) > 0 || c.TopicPattern != nil
@@ -263,7 +279,7 @@ func (c *Config) groupOnly() (errs []error) {
 	return errs
 }
 
-// ofProtocol checks that no setting is one of the other protocol.
+// ofProtocol checks that no setting belongs to the other protocol.
 func (c *Config) ofProtocol() (errs []error) {
 	refuse := func(name string, set bool, reason string) {
 		if set {

@@ -16,37 +16,33 @@ import (
 var (
 	// ErrClosed is returned by every call on a closed consumer.
 	ErrClosed = errors.New("consumer: closed")
-	// ErrWakeup ends a Poll that Wakeup interrupted.
+	// ErrWakeup is returned by a Poll that Wakeup interrupted.
 	ErrWakeup = errors.New("consumer: woken up")
-	// ErrRebalanced says that a partition is not this member's any more, so that its offset was not
-	// committed and nothing was overwritten.
+	// ErrRebalanced is returned when a partition no longer belongs to this member. Its offset was
+	// not committed, and no other commit was overwritten.
 	ErrRebalanced = errors.New("consumer: partition was given to another member")
-	// ErrNoOffset says that there is no offset to start at and Reset is Fail.
+	// ErrNoOffset is returned when a partition has no starting offset and Reset is Fail.
 	ErrNoOffset = errors.New("consumer: no offset to start at")
-	// ErrPollTimeout is part of the error of a commit after the application stayed away for more
-	// than MaxPollInterval.
+	// ErrPollTimeout is part of a commit's error if the application did not poll for longer than
+	// MaxPollInterval.
 	ErrPollTimeout = errors.New("consumer: poll interval exceeded")
-	// ErrConcurrentPoll is returned if Poll, Records, Batches or Run is used while another of them
-	// is.
+	// ErrConcurrentPoll is returned when Poll, Records, Batches or Run is called while another of
+	// them is active.
 	ErrConcurrentPoll = errors.New("consumer: polled from two places at once")
 	// ErrNoGroup is returned by commits of a free consumer.
 	ErrNoGroup = errors.New("consumer: no group to commit to")
 	// ErrNotAssigned is returned for a partition that the consumer does not read.
 	ErrNotAssigned = errors.New("consumer: partition is not assigned")
-	// ErrUnknownTopic says that a topic, or a partition of it, does not exist; a
-	// *replication.UnknownTopicError in the chain names the topic that was perhaps meant.
+	// ErrUnknownTopic is returned for a topic or partition that does not exist. A
+	// *replication.UnknownTopicError in the chain may name a topic with a similar name.
 	ErrUnknownTopic = replication.ErrUnknownTopic
-	// ErrCommitQueueFull is what a callback of CommitAsync gets if too many commits wait already.
+	// ErrCommitQueueFull is passed to the callback of CommitAsync when too many commits are queued.
 	ErrCommitQueueFull = errors.New("consumer: too many commits waiting")
 )
 
 // A Consumer reads records. All methods are safe for concurrent use, except that only one of Poll,
-// Records, Batches and Run may be at work at a time. A group member has three goroutines, a free
+// Records, Batches and Run may be active at a time. A group member has three goroutines, a free
 // consumer one.
-//
-// What a partition is at is in its part and delivery (delivery.go); which partitions there are is
-// decided by the membership or watch goroutine, which sets target, and adopted by the polling
-// goroutine, which sets held (assignment.go).
 type Consumer struct {
 	logs   LogBackend
 	groups GroupBackend // nil: a free consumer
@@ -58,39 +54,40 @@ type Consumer struct {
 
 	poller  poller
 	fetcher fetcher
-	// recycler has the memory of released batches.
+	// memory of released batches
 	recycler recycler
 	commits  commitQueue
 
-	progress atomic.Int64 // counts signs of life of the application, with records
+	progress atomic.Int64 // number of the application's actions, including records
 	records  atomic.Int64 // handed out
-	dirty    atomic.Bool  // the poller should look at the state below
+	dirty    atomic.Bool  // the poller must check the state below
 
-	// guards the fields below, those of subscription, assigned and activity too
+	// guards the fields below, including those of subscription, assigned and activity
 	mu           sync.Mutex
-	subscription // what the consumer wants to read
-	assigned     // what it is to read, and reads
-	activity     // what the polling goroutine is at
+	subscription // partitions the consumer is to read
+	assigned     // target and held partitions
+	activity     // state of the polling goroutine
 	member       member
-	runner       *runner // of the Run under way; nil: none
+	runner       *runner // of the active Run; nil: none
 	stats        Stats
 }
 
-// Stats counts what a consumer did since New.
+// Stats counts events of a consumer since New.
 type Stats struct {
 	Records    int64 // handed out
 	Bytes      int64 // fetched
 	Fetches    int64
 	Rebalances int64 // generations joined, or new member epochs
-	Commits    int64 // that succeeded
-	Resets     int64 // of positions, by Config.Reset
+	Commits    int64 // successful commits
+	Resets     int64 // positions reset by Config.Reset
 }
 
-// New returns a consumer that reads from b. With a Group, b must also be a GroupBackend; the member
-// joins at once, its partitions are fetched when it polls. It returns *ConfigError values, joined,
-// for bad settings, ErrUnknownTopic for a topic that does not exist (see
-// Config.AllowUnknownTopics), and the error of b if that cannot be asked within 30 s. The consumer
-// must be closed.
+// New returns a consumer that reads from b. The caller must close it. With a Group, b must also be
+// a GroupBackend. The member joins immediately; its partitions are fetched when it polls.
+//
+// New returns *ConfigError values, joined, for bad settings, and ErrUnknownTopic for a topic that
+// does not exist (see Config.AllowUnknownTopics). If b does not respond within 30 s, it returns b's
+// error.
 func New(b LogBackend, cfg Config) (*Consumer, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -135,8 +132,7 @@ func New(b LogBackend, cfg Config) (*Consumer, error) {
 	return c, nil
 }
 
-// subscribe looks at the topics of the configuration. A free consumer has its partitions from here
-// on.
+// subscribe checks the configured topics. A free consumer has its partitions from here on.
 func (c *Consumer) subscribe(ctx context.Context) (err error) {
 	c.topics = slices.Compact(slices.Sorted(slices.Values(c.cfg.Topics)))
 	if c.cfg.TopicPattern != nil {
@@ -167,7 +163,7 @@ func (c *Consumer) subscribe(ctx context.Context) (err error) {
 	if err := c.reviewFree(ctx); err != nil {
 		return fmt.Errorf("consumer: topics: %w", err)
 	}
-	if len(c.cfg.Assign) > 0 { // held at once: they can be sought and paused before the first poll
+	if len(c.cfg.Assign) > 0 { // held immediately: they can be sought and paused before the first poll
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.takeLocked(slices.SortedFunc(maps.Keys(c.target.partitions), compareTP))
@@ -175,8 +171,9 @@ func (c *Consumer) subscribe(ctx context.Context) (err error) {
 	return nil
 }
 
-// Wakeup ends a blocked Poll with ErrWakeup; Records, Batches and Run end without an error, as when
-// ctx is done. If none of them is waiting, the next wait ends at once. Any goroutine may call it.
+// Wakeup ends a blocked Poll with ErrWakeup. Records, Batches and Run end without an error, as when
+// ctx is done. If none of them is waiting, the next wait ends immediately. Wakeup may be called on
+// any goroutine.
 func (c *Consumer) Wakeup() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,15 +190,15 @@ func (c *Consumer) Stats() Stats {
 	return s
 }
 
-// running returns the Run under way; nil: none.
+// running returns the active Run; nil: none.
 func (c *Consumer) running() *runner {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.runner
 }
 
-// failUnlessReturns calls fn, and ends polling if it calls runtime.Goexit: a consumer whose
-// membership has ended silently would wait for partitions for ever.
+// failUnlessReturns calls fn, and ends polling if fn calls runtime.Goexit: a consumer whose
+// membership goroutine has ended silently would wait for partitions for ever.
 func (c *Consumer) failUnlessReturns(fn func()) {
 	returned := false
 	defer func() {
@@ -213,7 +210,7 @@ func (c *Consumer) failUnlessReturns(fn func()) {
 	returned = true
 }
 
-// fail ends polling with err, for good.
+// fail ends polling permanently with err.
 func (c *Consumer) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

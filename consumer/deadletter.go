@@ -9,15 +9,15 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Headers of a record in a dead letter topic, beside its own. Numbers are decimal.
+// Headers of a record in a dead letter topic, in addition to its own. Numbers are decimal.
 const (
-	HeaderTopic     = "dead-letter.topic"     // where the record was read first
-	HeaderPartition = "dead-letter.partition" // likewise
-	HeaderOffset    = "dead-letter.offset"    // likewise
-	HeaderError     = "dead-letter.error"     // what went wrong, at most 1 KiB
-	HeaderAttempts  = "dead-letter.attempts"  // calls of the handler
-	HeaderStack     = "dead-letter.stack"     // of a handler that panicked, at most 8 KiB
-	// HeaderOmitted names the parts left out for size: "value", "value,headers" or
+	HeaderTopic     = "dead-letter.topic"     // topic it was first read from
+	HeaderPartition = "dead-letter.partition" // partition it was first read from
+	HeaderOffset    = "dead-letter.offset"    // offset in that partition
+	HeaderError     = "dead-letter.error"     // text of the error, at most 1 KiB
+	HeaderAttempts  = "dead-letter.attempts"  // number of handler calls
+	HeaderStack     = "dead-letter.stack"     // stack of a handler that panicked, at most 8 KiB
+	// HeaderOmitted names the parts left out because of size: "value", "value,headers" or
 	// "key,value,headers".
 	HeaderOmitted = "dead-letter.omitted"
 )
@@ -27,15 +27,14 @@ const (
 	maxStackHeader    = 8 << 10
 )
 
-// DeadLetterTopic returns a RunConfig.DeadLetter that sends failed records to a topic through p,
-// with key, value, timestamp and headers as they were, and headers that say where they came from
-// and what went wrong. It returns when the record is acknowledged.
+// DeadLetterTopic returns a RunConfig.DeadLetter that sends failed records to a topic through p.
+// Key, value, timestamp and headers are kept; more headers describe the record's origin and its
+// error. The function returns when the record is acknowledged.
 //
-// With those headers a record may be larger than the producer or the topic accepts. Then less is
-// sent: first without HeaderStack, then without the value, then without its own headers, then
-// without the key, as HeaderOmitted says; what was left out can be read at the record's origin
-// (Origin) for as long as that topic retains it. If even that is too large, the error is
-// producer.ErrMessageTooLarge.
+// These headers can make a record larger than the producer or the topic accepts. Parts are then
+// left out in this order: HeaderStack, the value, the record's own headers, the key. HeaderOmitted
+// lists them. The omitted parts can be read at the record's origin (Origin) as long as that topic
+// retains it. If the rest is still too large, the error is producer.ErrMessageTooLarge.
 func DeadLetterTopic(p *producer.Producer, topic string) func(context.Context, record.Record, error) error {
 	return func(ctx context.Context, r record.Record, cause error) error {
 		var err error
@@ -53,7 +52,7 @@ func DeadLetterTopic(p *producer.Producer, topic string) func(context.Context, r
 	}
 }
 
-// omission is how much of a record is left out for size; each leaves out what those before it do.
+// omission is the part of a record left out because of size; each value includes the previous ones.
 type omission int
 
 const (
@@ -64,8 +63,8 @@ const (
 	omitKey
 )
 
-// deadLetter returns a record for a dead letter topic. differs says whether it is smaller than with
-// one omission less.
+// deadLetter returns a record for a dead letter topic. differs reports whether it is smaller than
+// with the previous omission.
 func deadLetter(ctx context.Context, r record.Record, cause error, omit omission) (dead record.Record, differs bool) {
 	dead = record.Record{Timestamp: r.Timestamp}
 	var omitted string

@@ -12,13 +12,13 @@ import (
 //
 //	processed <= position
 //
-// Records in [processed, position) are in the application's hands. An assignment and a seek begin a
-// new delivery, and whoever hands out, finishes or gives back records does so on the delivery that
-// they came from. A store into a delivery that was replaced is never looked at, so a late one
-// cannot undo a seek or touch the next owner's offset.
+// The application holds the records in [processed, position). An assignment and a seek begin a new
+// delivery. Code that hands out, finishes or returns records updates the delivery that they came
+// from. A store into a replaced delivery is never read, so a late one cannot undo a seek or change
+// the next owner's offset.
 type delivery struct {
-	start int64 // where to begin: an offset or a Start constant. Immutable
-	// the application sought start. Set before anybody else sees the delivery
+	start int64 // starting offset or a Start constant. Immutable
+	// the application sought start. Set before the delivery is shared
 	sought bool
 
 	// position while no record was handed out; -1: not located yet. Written by the polling
@@ -44,19 +44,27 @@ func newDelivery(start int64) *delivery {
 	return d
 }
 
-// done says that everything before next is processed.
+// done marks the records before next as processed.
 func (d *delivery) done(next int64) { d.processed.Store(next) }
 
-// pass moves the position behind what no reader sees, to the next record or behind all that was
-// fetched. It is called by the polling goroutine.
+// inHandNone reports whether the application holds no record below pos, the position: all were
+// processed, or none was handed out in this delivery. Invisible records up to pos then count as
+// processed, too.
+func (d *delivery) inHandNone(pos int64) bool {
+	processed := d.processed.Load()
+	return processed == pos || processed < 0 && pos == d.begin.Load()
+}
+
+// pass moves the position past invisible records, to the next visible record or the end of the
+// fetched ones. Called by the polling goroutine.
 func (d *delivery) pass(next int64) {
 	if d.position.Swap(next) == d.begin.Load() {
 		d.begin.Store(next)
 	}
 }
 
-// open returns where a seek goes on that no record has answered yet, but for records that were
-// given back.
+// open returns the offset at which a seek continues that has not returned a record yet, apart from
+// records that were given back.
 func (d *delivery) open() (offset int64, ok bool) {
 	begin := d.begin.Load()
 	if begin < 0 {
@@ -65,8 +73,8 @@ func (d *delivery) open() (offset int64, ok bool) {
 	return begin, d.sought && d.position.Load() == begin
 }
 
-// undo says that what was handed out from offset from on is not processed: it is handed out again.
-// It is called by the polling goroutine, which drops what it fetched of this delivery.
+// undo marks the records from offset from on as not processed: they are handed out again. It is
+// called by the polling goroutine, which drops the fetched records of this delivery.
 func (d *delivery) undo(p *part, from int64) {
 	d.reached.Store(d.highest())
 	d.position.Store(from)
@@ -78,12 +86,12 @@ func (d *delivery) undo(p *part, from int64) {
 // highest returns the highest position that the delivery had.
 func (d *delivery) highest() int64 { return max(d.reached.Load(), d.position.Load()) }
 
-// undoUncommitted is undo, but for what the application has committed already.
+// undoUncommitted is undo for the records that the application has not committed.
 func (d *delivery) undoUncommitted(p *part, from int64) {
 	d.undo(p, max(from, min(d.committed.Load(), d.position.Load())))
 }
 
-// A handout is records [first, next) of one delivery that the application has in hand.
+// A handout is records [first, next) of one delivery that the application holds.
 type handout struct {
 	p           *part
 	d           *delivery
@@ -95,14 +103,14 @@ type part struct {
 	tp         record.TopicPartition
 	id         topic.ID // of the topic; positions belong to it, not to the name
 	membership int64    // in which the partition was assigned, see assignment
-	newborn    bool     // the partition came into being while the consumer was at work
+	newborn    bool     // the partition was created while the consumer was running
 
 	chunk chunk // fetched, not handed out. The polling goroutine's
 
 	// Guarded by Consumer.mu:
 	d       *delivery // the present one
-	located bool      // had a position: neither StartAt nor the committed offset is asked again
-	// lowest position since the assignment; -1: none. A commit below is of an earlier owner
+	located bool      // had a position: StartAt and the committed offset are not used again
+	// lowest position since the assignment; -1: none. A lower commit belongs to an earlier owner
 	lowest  int64
 	highest int64 // highest position before the present delivery; -1: none
 	end     int64 // high watermark or last stable offset as of the last fetch; -1: not fetched yet
@@ -118,47 +126,46 @@ func newPart(tp record.TopicPartition, id topic.ID, membership, start int64) *pa
 	return p
 }
 
-// ready reports whether there is something to hand out.
+// ready reports whether there are records to hand out.
 func (p *part) ready() bool { return !p.paused && p.chunk.left() }
 
-// restart begins a new delivery at start; what was fetched for the old one is dropped.
+// restart begins a new delivery at start and drops the fetched records of the old one.
 func (p *part) restart(start int64) {
 	p.highest = max(p.highest, p.d.highest())
 	p.d = newDelivery(start)
 	p.noteStart(start)
 }
 
-// seek begins a new delivery at an offset or a Start constant that the application wants to go on
-// at.
+// seek begins a new delivery at an offset or a Start constant chosen by the application.
 func (p *part) seek(offset int64) {
 	p.restart(offset)
 	p.d.sought = true
 	if offset >= 0 {
-		p.d.done(offset) // committed like something processed
+		p.d.done(offset) // committed like a processed offset
 	}
 	p.located, p.failed, p.trouble = true, nil, trouble{}
 }
 
-// noteStart notes where handing out begins, if that is known.
+// noteStart stores the starting offset of the delivery, if it is known.
 func (p *part) noteStart(offset int64) {
 	if offset >= 0 && (p.lowest < 0 || offset < p.lowest) {
 		p.lowest = offset
 	}
 }
 
-// mayCommit reports whether next is the offset after a record that this member was given, or sought
-// to, since the partition was assigned.
+// mayCommit reports whether next is the offset after a record that this member received since the
+// partition was assigned, or an offset that it sought.
 func (p *part) mayCommit(next int64) bool {
 	return p.lowest >= 0 && p.lowest <= next && next <= max(p.highest, p.d.highest())
 }
 
-// trouble is the state of a partition that cannot be read just now. Other partitions do not wait
+// trouble is the state of a partition that cannot be read at present. Other partitions do not wait
 // for it.
 type trouble struct {
-	since   time.Time // of the first error; zero: none
-	until   time.Time // next attempt
-	backoff time.Duration
-	told    bool // the application has had the error
+	since    time.Time // of the first error; zero: none
+	until    time.Time // next attempt
+	backoff  time.Duration
+	reported bool // the application has received the error
 }
 
 // Back-off after an error, doubling.
@@ -167,19 +174,18 @@ const (
 	maxBackoff = time.Second
 )
 
-// tellAfter is how long an error that often passes by itself, such as a missing leader, goes
-// untold.
-const tellAfter = 10 * time.Second
+// reportAfter is the time for which a transient error, such as a missing leader, is not reported.
+const reportAfter = 10 * time.Second
 
-// add notes an error and reports whether it is time to tell it. passing errors are told once they
-// have lasted.
-func (t *trouble) add(now time.Time, passing bool) (tell bool) {
+// add stores an error and returns whether to report it now. A passing (transient) error is reported
+// once it has lasted for reportAfter.
+func (t *trouble) add(now time.Time, passing bool) (report bool) {
 	if t.since.IsZero() {
 		t.since = now
 	}
 	t.backoff = min(max(2*t.backoff, minBackoff), maxBackoff)
 	t.until = now.Add(t.backoff)
-	tell = !t.told && (!passing || now.Sub(t.since) >= tellAfter)
-	t.told = t.told || tell
-	return tell
+	report = !t.reported && (!passing || now.Sub(t.since) >= reportAfter)
+	t.reported = t.reported || report
+	return report
 }

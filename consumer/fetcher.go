@@ -10,26 +10,26 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// fetcher is what fetches use again and again. It belongs to the polling goroutine.
+// fetcher holds data reused by fetches. It belongs to the polling goroutine.
 type fetcher struct {
 	request  partition.FetchRequest
 	fetching []fetching    // the partitions of the request, in its order
-	backoff  time.Duration // after the last fetch that failed as a whole; 0: it went well
+	backoff  time.Duration // after the last fetch that failed as a whole; 0: it succeeded
 }
 
-// fetching is a partition in a fetch, with the delivery and the position that were asked for.
+// fetching is a partition in a fetch, with the requested delivery and position.
 type fetching struct {
 	p    *part
 	d    *delivery
 	from int64
 }
 
-// fetch asks for more of every partition that has nothing left, and waits until there is something
-// or something else happens. The error is one to tell.
+// fetch requests records of every partition without buffered ones, and waits until there are some
+// or another event happens. The error is to be reported.
 func (c *Consumer) fetch(ctx context.Context) error {
 	wait, ok := c.beginWait(ctx)
 	if !ok {
-		return nil // something happened meanwhile: handleChanges looks at it
+		return nil // handleChanges handles the event
 	}
 	defer c.endWait()
 	req, parts, again := c.fetchRequest()
@@ -80,9 +80,9 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// fetchRequest lists the partitions to fetch; the order rotates, so that under a byte limit each
-// comes first in its turn. A partition in trouble stays out until its next attempt is due, and the
-// fetch waits no longer than that; again is how long that is, negative if there is none.
+// fetchRequest lists the partitions to fetch. The order rotates, so that under a byte limit each is
+// first in its turn. A partition in trouble is left out until its next attempt is due, and the
+// fetch waits no longer than that; again is that time, negative if there is none.
 func (c *Consumer) fetchRequest() (req *partition.FetchRequest, parts []fetching, again time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,16 +138,16 @@ func inOrder(parts []fetching, resp *partition.FetchResponse) bool {
 	return true
 }
 
-// keep takes what a fetch brought, some of it in mem.
-func (c *Consumer) keep(parts []fetching, resp *partition.FetchResponse, mem *fetchBuffer) (tell error) {
+// keep stores the result of a fetch, some of it in mem.
+func (c *Consumer) keep(parts []fetching, resp *partition.FetchResponse, mem *fetchBuffer) (report error) {
 	c.recycler.last = 0
 	for i := range resp.Partitions {
 		c.recycler.last += len(resp.Partitions[i].Bytes)
 		if err := c.keepOne(parts[i], &resp.Partitions[i], mem); err != nil {
-			tell = errors.Join(tell, err)
+			report = errors.Join(report, err)
 		}
 	}
-	return tell
+	return report
 }
 
 func (c *Consumer) keepOne(f fetching, fp *partition.FetchedPartition, mem *fetchBuffer) error {
@@ -183,7 +183,7 @@ func (c *Consumer) keepOne(f fetching, fp *partition.FetchedPartition, mem *fetc
 	return nil
 }
 
-// isFinal reports whether an error is one of partitions, while the others go on.
+// isFinal reports whether an error concerns only partitions, while the others continue.
 func isFinal(err error) bool {
 	var pe *PartitionError
 	return errors.As(err, &pe)
@@ -201,17 +201,16 @@ func (c *Consumer) damaged(p *part, err error) error {
 	return failed
 }
 
-// A waiter is what others interrupt when the polling goroutine is needed elsewhere. Guarded by
-// Consumer.mu.
+// A waiter lets other goroutines interrupt the polling goroutine's wait. Guarded by Consumer.mu.
 type waiter struct {
 	waiting bool
-	ctx     context.Context    // of all waits until one is interrupted; nil while nobody polls
+	ctx     context.Context    // of all waits until one is interrupted; nil while no goroutine polls
 	cancel  context.CancelFunc // ends ctx
 }
 
-// beginWait returns a context that ends when the poller is needed elsewhere. ok is false if it is
-// needed already. Mostly it is the one of the wait before: making one for each fetch cost more than
-// the fetch. endWait must follow.
+// beginWait returns a context that ends when the poller is needed elsewhere. ok is false if it
+// already is. The context is usually reused from the previous wait, since a new one for each
+// fetch costs more than the fetch. The caller must call endWait.
 func (c *Consumer) beginWait(ctx context.Context) (wait context.Context, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,7 +233,7 @@ func (c *Consumer) endWait() {
 	c.mu.Unlock()
 }
 
-// wakeLocked makes the poller look at the state: now, if it waits, else before the next record.
+// wakeLocked makes the poller check the state: now, if it waits, else before the next record.
 func (c *Consumer) wakeLocked() {
 	c.dirty.Store(true)
 	if c.runner != nil && (c.closing || c.woken || c.fatal != nil) {

@@ -11,11 +11,11 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// followWait is how long one fetch of Follow waits. Nothing depends on it: records, new partitions
-// and the end of the context all end the wait.
+// followWait bounds one fetch of Follow. The value is not critical: records, new partitions and the
+// end of the context all end the wait.
 const followWait = time.Hour
 
-// follow fetches and hands out until the caller wants no more (false), or something fails.
+// follow fetches and yields records until the caller stops (false) or an error occurs.
 func (r *reader) follow(ctx context.Context, yield func(record.Record, error) bool) (more bool, err error) {
 	w := r.watch(ctx)
 	defer w.stop()
@@ -35,7 +35,7 @@ func (r *reader) follow(ctx context.Context, yield func(record.Record, error) bo
 			return true, ctx.Err()
 		}
 		if w.interrupted() && (err == nil || errors.Is(err, context.Canceled)) {
-			err = nil // what was fetched is handed out; then the topic is looked at
+			err = nil // fetched records are yielded first; then the topic is checked
 		}
 		if err == nil && !r.hand(ctx, yield, &err) {
 			return false, nil
@@ -46,8 +46,8 @@ func (r *reader) follow(ctx context.Context, yield func(record.Record, error) bo
 	}
 }
 
-// fetchOrWait is a fetch that waits for records. A topic whose selected partitions are all gone
-// from parts has nothing to fetch: then only the end of wait is waited for.
+// fetchOrWait is a fetch that waits for records. If all selected partitions were removed from
+// parts, there is nothing to fetch, and it only waits for the end of wait.
 func (r *reader) fetchOrWait(wait context.Context) error {
 	if len(r.parts) == 0 {
 		<-wait.Done()
@@ -56,7 +56,7 @@ func (r *reader) fetchOrWait(wait context.Context) error {
 	return r.fetch(wait, 1)
 }
 
-// grow takes in partitions that the topic has got since it was looked at last.
+// grow adds partitions that the topic got since the last check.
 func (r *reader) grow(ctx context.Context) error {
 	md, version, err := r.again(ctx)
 	if err != nil {
@@ -83,16 +83,16 @@ type watch struct {
 
 	mu      sync.Mutex         // guards the fields below; never held while waiting
 	version int64              // newest that is known
-	cancel  context.CancelFunc // of the wait under way; nil: there is none
-	hit     bool               // the wait under way was cancelled by a change or an error
+	cancel  context.CancelFunc // of the active wait; nil: there is none
+	hit     bool               // the active wait was cancelled by a change or an error
 	err     error              // nothing is watched any more
 }
 
-// watch starts the goroutine; stop must follow.
+// watch starts the goroutine; the caller must call stop.
 func (r *reader) watch(ctx context.Context) *watch {
 	w := &watch{done: make(chan struct{}), version: r.version}
 	w.ctx, w.end = context.WithCancel(ctx)
-	version := r.version // the goroutine may not look at r
+	version := r.version // the goroutine must not access r
 	go func() {
 		defer close(w.done)
 		for {
@@ -102,7 +102,7 @@ func (r *reader) watch(ctx context.Context) *watch {
 			if err == nil {
 				w.version = v
 			}
-			// the context ended, or partitions that are added would not be noticed any more
+			// the context ended, or added partitions could not be noticed any more
 			w.err = err
 			if w.cancel != nil {
 				w.hit = true
@@ -117,7 +117,7 @@ func (r *reader) watch(ctx context.Context) *watch {
 	return w
 }
 
-// begin returns a context for one wait. changed says that there are newer metadata than seen.
+// begin returns a context for one wait. changed reports whether the metadata are newer than seen.
 func (w *watch) begin(seen int64) (wait context.Context, changed bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -6,10 +6,10 @@ import (
 	"strconv"
 )
 
-// goroutineID returns the number of the calling goroutine. Close needs it, to tell whether it is
-// called from a loop body or a callback of this consumer, which it must not wait for, or from
-// elsewhere, where it must: the signature of a callback, or of a loop, has no room for saying so.
-// So does a commit while others wait. It is taken once for each loop, callback and such commit.
+// goroutineID returns the number of the calling goroutine. Close uses it to find out whether it is
+// called from a loop body or callback of this consumer, which it must not wait for: the signatures
+// of callbacks and loops cannot carry that information. A commit during other commits uses it, too.
+// It is called once for each loop, callback and such commit.
 func goroutineID() int64 {
 	var buf [64]byte
 	head := buf[:runtime.Stack(buf[:], false)] // "goroutine 18 [running]:..."

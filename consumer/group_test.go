@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -16,6 +15,7 @@ import (
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/record"
 )
 
@@ -278,4 +278,22 @@ func (c *cutOff) Leave(ctx context.Context, req group.LeaveRequest) ([]error, er
 		return nil, errCutOff
 	}
 	return c.Backend.Leave(ctx, req)
+}
+
+// Members in the coordinator's process do not wait for their next heartbeat: a new member has its
+// share at once, and the others have the partitions of a member that leaves.
+func TestMembersInProcessRebalanceBeforeTheirNextHeartbeat(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, b *strata.Cluster) {
+		a := poll(t, open(t, b, config(consumer.CommitProcessed)), nil)
+		time.Sleep(time.Minute + time.Millisecond)
+		require.Len(t, a.Assignment(), 4)
+		other := poll(t, open(t, b, config(consumer.CommitProcessed)), nil)
+		time.Sleep(50 * time.Millisecond)
+		require.Len(t, a.Assignment(), 2)
+		require.Len(t, other.Assignment(), 2)
+		other.leave(t)
+		time.Sleep(50 * time.Millisecond)
+		require.Len(t, a.Assignment(), 4)
+		a.leave(t)
+	})
 }

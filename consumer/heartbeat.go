@@ -11,9 +11,9 @@ import (
 	"github.com/stratalog/strata/group"
 )
 
-// heartbeats keeps the membership alive until something ends the generation, which is returned, or
-// until done (nil: never) is closed. While it waits for done, a rebalance does not end it: the
-// poller is being asked to make way for that already.
+// heartbeats keeps the membership alive until the generation ends, and returns the cause, or until
+// done (nil: never) is closed. While it waits for done, a rebalance does not end it: the poller has
+// already been requested to give up partitions.
 func (m *classicMember) heartbeats(ctx context.Context, done <-chan struct{}) error {
 	c := m.c
 	tick := time.NewTicker(c.cfg.HeartbeatInterval)
@@ -33,6 +33,7 @@ func (m *classicMember) heartbeats(ctx context.Context, done <-chan struct{}) er
 		case <-c.member.kick:
 			look = true
 			continue
+		case <-m.news:
 		case <-tick.C:
 		}
 		if m.applicationGone() {
@@ -51,8 +52,8 @@ func (m *classicMember) heartbeats(ctx context.Context, done <-chan struct{}) er
 	}
 }
 
-// review looks whether the group has to rebalance. Assignments follow topics that are created again
-// without that.
+// review checks whether the group has to rebalance. Assignments follow re-created topics without a
+// rebalance.
 func (m *classicMember) review(ctx context.Context) error {
 	if m.c.takeEnforce() {
 		return errRejoin
@@ -118,8 +119,8 @@ func (c *Consumer) state() memberState {
 	return c.member.memberState
 }
 
-// applicationGone reports whether the application has shown no sign of life for MaxPollInterval, or
-// a call of a handler has taken as long: Run polls on beside its handlers.
+// applicationGone reports whether the application was inactive for MaxPollInterval, or a handler
+// call has taken that long: Run polls concurrently with its handlers.
 func (m *membership) applicationGone() bool {
 	c := m.c
 	if r := c.running(); r != nil && r.overdue(c.cfg.MaxPollInterval) {
@@ -132,19 +133,19 @@ func (m *membership) applicationGone() bool {
 	return time.Since(m.lastSeen) >= c.cfg.MaxPollInterval
 }
 
-// waiting reports whether the application is inside a poll, with nothing in hand.
+// waiting reports whether the application is inside a poll and holds no records.
 func (c *Consumer) waiting() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.waiter.waiting
 }
 
-// stayedAway ends the membership of an application that does not poll, so that others get the
-// partitions; the next poll joins again.
+// stayedAway ends the membership of an application that does not poll, so that other members get
+// the partitions; the next poll joins again.
 func (m *membership) stayedAway(ctx context.Context) error {
 	c := m.c
 	id := c.state().id
-	m.forget(true) // before others get the partitions
+	m.endMembership(true) // before other members get the partitions
 	c.cfg.Logger.Warn("application does not poll, leaving the group", "group", c.cfg.Group, "member_id", id, "max_poll_interval", c.cfg.MaxPollInterval)
 	call, cancel := context.WithTimeout(ctx, c.cfg.HeartbeatInterval)
 	defer cancel()

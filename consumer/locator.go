@@ -13,33 +13,34 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// locator finds where partitions begin that have no position: the application's own store, a seek
-// or Config.Assign, the group's committed offset, the reset policy, in this order. It runs on the
-// polling goroutine and never waits for one partition: what cannot be found now is tried again
-// later.
+// locator finds the starting offsets of partitions without a position. It tries in this order: the
+// application's store, a seek or Config.Assign, the group's committed offset, the reset policy. It
+// runs on the polling goroutine and never waits for a single partition: offsets that cannot be
+// found now are tried again later.
 type locator struct {
 	c      *Consumer
 	places []place
 }
 
-// locate finds positions. The error is one to tell, joined *PartitionErrors or that of StartAt.
+// locate finds positions. The error is to be reported: joined *PartitionErrors or an error of
+// StartAt.
 func (c *Consumer) locate(ctx context.Context) error {
 	l := locator{c: c, places: c.unlocated()}
 	if len(l.places) == 0 {
 		return nil
 	}
-	if err := l.askApplication(ctx); err != nil {
+	if err := l.locateByApplication(ctx); err != nil {
 		return err
 	}
 	wait, ok := c.beginWait(ctx)
 	if !ok {
-		return nil // something happened meanwhile: handleChanges looks at it
+		return nil // handleChanges handles the event
 	}
 	defer c.endWait()
-	if err := l.askGroup(wait); err != nil {
+	if err := l.locateByGroup(wait); err != nil {
 		return err
 	}
-	return l.askLogs(wait)
+	return l.locateByLogs(wait)
 }
 
 // unlocated returns the partitions without a position whose next attempt is due.
@@ -54,8 +55,8 @@ func (c *Consumer) unlocated() (places []place) {
 	return places
 }
 
-// askApplication asks Config.StartAt for the partitions that are new.
-func (l *locator) askApplication(ctx context.Context) error {
+// locateByApplication calls Config.StartAt for new partitions.
+func (l *locator) locateByApplication(ctx context.Context) error {
 	if l.c.cfg.StartAt == nil {
 		return nil
 	}
@@ -86,21 +87,21 @@ func (l *locator) askApplication(ctx context.Context) error {
 	return nil
 }
 
-// askGroup asks for the committed offsets of the partitions that are new and have no other start.
-func (l *locator) askGroup(ctx context.Context) error {
+// locateByGroup fetches the committed offsets of new partitions without another start.
+func (l *locator) locateByGroup(ctx context.Context) error {
 	if l.c.groups == nil {
 		return nil
 	}
-	var ask []record.TopicPartition
+	var query []record.TopicPartition
 	for _, at := range l.places {
 		if at.fresh && at.start == StartReset {
-			ask = append(ask, at.p.tp)
+			query = append(query, at.p.tp)
 		}
 	}
-	if len(ask) == 0 {
+	if len(query) == 0 {
 		return nil
 	}
-	committed, unstable, err := l.c.startOffsets(ctx, ask)
+	committed, unstable, err := l.c.startOffsets(ctx, query)
 	if ctx.Err() != nil {
 		l.places = nil
 		return nil
@@ -120,9 +121,9 @@ func (l *locator) askGroup(ctx context.Context) error {
 	return err
 }
 
-// startOffsets returns the committed offsets of partitions. Who reads what is committed must not
-// begin where a transaction that is still open moves the offset on, since it would see the records
-// a second time: such partitions are unstable (KIP-447).
+// startOffsets returns the committed offsets of partitions. A reader of committed records must not
+// start while an open transaction moves the offset on, since it would see the records a second
+// time: such partitions are unstable (KIP-447).
 func (c *Consumer) startOffsets(ctx context.Context, tps []record.TopicPartition) (committed map[record.TopicPartition]record.Committed, unstable map[record.TopicPartition]error, err error) {
 	if c.cfg.Isolation == ReadCommitted {
 		return c.groups.FetchStableOffsets(ctx, c.cfg.Group, tps)
@@ -131,9 +132,9 @@ func (c *Consumer) startOffsets(ctx context.Context, tps []record.TopicPartition
 	return committed, nil, err
 }
 
-// askLogs resolves start constants (earliest, latest, reset) to offsets.
-func (l *locator) askLogs(ctx context.Context) error {
-	ask := map[record.TopicPartition]partition.OffsetSpec{}
+// locateByLogs resolves start constants (earliest, latest, reset) to offsets.
+func (l *locator) locateByLogs(ctx context.Context) error {
+	query := map[record.TopicPartition]partition.OffsetSpec{}
 	var failed error
 	for _, at := range l.places {
 		spec, needed := l.c.startSpec(at)
@@ -143,24 +144,24 @@ func (l *locator) askLogs(ctx context.Context) error {
 		case spec == nil:
 			failed = errors.Join(failed, l.c.noOffset(at))
 		default:
-			ask[at.p.tp] = *spec
+			query[at.p.tp] = *spec
 		}
 	}
-	if len(ask) == 0 {
+	if len(query) == 0 {
 		return failed
 	}
-	got, err := l.c.listOffsets(ctx, ask)
+	got, err := l.c.listOffsets(ctx, query)
 	if ctx.Err() != nil {
 		return failed
 	}
-	asked := func(at *place) bool { _, ok := ask[at.p.tp]; return ok }
+	isQueried := func(at *place) bool { _, ok := query[at.p.tp]; return ok }
 	if err != nil {
-		return errors.Join(failed, l.fail(err, asked))
+		return errors.Join(failed, l.fail(err, isQueried))
 	}
 	for i := range l.places {
 		at := &l.places[i]
 		switch r, ok := got[at.p.tp]; {
-		case !asked(at):
+		case !isQueried(at):
 		case !ok:
 			failed = errors.Join(failed, l.c.troubled(at.p, at.d, errors.New("no answer")))
 		case r.Err != nil:
@@ -168,35 +169,35 @@ func (l *locator) askLogs(ctx context.Context) error {
 		default:
 			// Reset would not find the first record of a newborn partition again
 			latest := at.p.newborn && l.c.cfg.Reset.kind == resetLatest
-			l.c.place(*at, r.Offset, latest || ask[at.p.tp] != partition.Earliest)
+			l.c.place(*at, r.Offset, latest || query[at.p.tp] != partition.Earliest)
 		}
 	}
 	return failed
 }
 
-// fail notes an error of all places that which picks, and drops them. It returns what is to be
-// told.
-func (l *locator) fail(err error, which func(*place) bool) (tell error) {
+// fail stores an error for all places that which selects, and drops them. It returns the error to
+// be reported.
+func (l *locator) fail(err error, which func(*place) bool) (report error) {
 	left := l.places[:0]
 	for i := range l.places {
 		if at := l.places[i]; which(&at) {
-			tell = errors.Join(tell, l.c.troubled(at.p, at.d, err))
+			report = errors.Join(report, l.c.troubled(at.p, at.d, err))
 		} else {
 			left = append(left, at)
 		}
 	}
 	l.places = left
-	return tell
+	return report
 }
 
-// listOffsets asks the log. For a time that nothing is as late as, it returns the end.
-func (c *Consumer) listOffsets(ctx context.Context, ask map[record.TopicPartition]partition.OffsetSpec) (map[record.TopicPartition]partition.OffsetResult, error) {
-	got, err := c.logs.ListOffsets(ctx, ask, c.cfg.Isolation)
+// listOffsets queries the log. For a time after all records it returns the end.
+func (c *Consumer) listOffsets(ctx context.Context, query map[record.TopicPartition]partition.OffsetSpec) (map[record.TopicPartition]partition.OffsetResult, error) {
+	got, err := c.logs.ListOffsets(ctx, query, c.cfg.Isolation)
 	if err != nil {
 		return nil, fmt.Errorf("list offsets: %w", err)
 	}
 	ends := map[record.TopicPartition]partition.OffsetSpec{}
-	for tp, spec := range ask {
+	for tp, spec := range query {
 		if r, ok := got[tp]; ok && r.Err == nil && r.Offset < 0 && spec != partition.Latest {
 			ends[tp] = partition.Latest
 		}
@@ -213,8 +214,8 @@ func (c *Consumer) listOffsets(ctx context.Context, ask map[record.TopicPartitio
 	return got, nil
 }
 
-// troubled notes an error of a partition and returns it if it is to be told now. Damage stops the
-// partition until a seek, everything else is tried again.
+// troubled stores an error of a partition and returns it if it is to be reported now. Damage stops
+// the partition until a seek; other errors are retried.
 func (c *Consumer) troubled(p *part, d *delivery, err error) error {
 	if errors.Is(err, replication.ErrClosed) {
 		c.fail(fmt.Errorf("consumer: %w", err))
@@ -225,26 +226,27 @@ func (c *Consumer) troubled(p *part, d *delivery, err error) error {
 	if p.d != d || c.parts[p.tp] != p {
 		return nil
 	}
-	told := &PartitionError{p.tp, d.position.Load(), err}
+	reported := &PartitionError{p.tp, d.position.Load(), err}
 	if errors.Is(err, record.ErrCorrupt) {
-		p.failed = told
-		return told
+		p.failed = reported
+		return reported
 	}
 	if p.trouble.add(time.Now(), passes(err)) {
-		return told
+		return reported
 	}
 	c.cfg.Logger.Debug("partition cannot be read, trying again", "topic", p.tp.Topic, "partition", p.tp.Partition, "err", err)
 	return nil
 }
 
-// passingErrors are those that elections, deletions and restarts bring: told only when they last.
+// passingErrors are caused by elections, deletions and restarts: they are reported only when they
+// last.
 var passingErrors = []error{
 	partition.ErrNotLeader, replication.ErrUnknownTopic, partition.ErrInconsistentTopicID, partition.ErrClosed,
 	partition.ErrFencedLeaderEpoch, partition.ErrUnknownLeaderEpoch, partition.ErrOffsetNotAvailable, partition.ErrTimeout,
 	group.ErrUnstableOffsetCommit,
 }
 
-// passes reports whether an error often passes by itself.
+// passes reports whether an error is usually transient.
 func passes(err error) bool {
 	return slices.ContainsFunc(passingErrors, func(often error) bool { return errors.Is(err, often) })
 }

@@ -16,30 +16,30 @@ type membership struct {
 	c        *Consumer
 	protocol groupProtocol
 	number   int64     // of the membership, see assignment
-	lastBeat time.Time // of the last answer from the coordinator
-	progress int64     // of the application, when last looked at
-	lastSeen time.Time // when it last made progress
+	lastBeat time.Time // time of the last response of the coordinator
+	progress int64     // last observed progress of the application
+	lastSeen time.Time // time of that observation
 }
 
-// A groupProtocol is how a member speaks to its group: what the protocols do differently. It is the
-// membership goroutine's, and when that has ended of who closes the consumer.
+// A groupProtocol is the part of a member that differs between the protocols. The membership
+// goroutine uses it, and after its end the goroutine that closes the consumer.
 type groupProtocol interface {
-	// generation joins the group, or goes on in it, and keeps the membership alive until something
-	// ends it, or has to begin again, which is returned.
+	// generation joins the group, or continues in it, and keeps the membership alive. It returns
+	// the cause when the generation ends or has to begin again.
 	generation(ctx context.Context) error
-	// disowned forgets what the group has told: whatever the member had is lost.
+	// disowned discards the assignment of the group: all partitions of the member are lost.
 	disowned()
-	// leave tells the group that the member of that id is gone; one that the group does not know
-	// has left.
+	// leave removes the member with that id from the group. It returns nil for a member that the
+	// group does not have.
 	leave(ctx context.Context, id string) error
-	// reopenCommits makes the group accept commits of this member again where it does not, until
-	// stop. The membership goroutine has ended.
+	// reopenCommits makes the group accept commits of this member again if it rejects them, until
+	// stop is called. The membership goroutine has ended.
 	reopenCommits(ctx context.Context) (stop func())
 }
 
-// errRejoin says that the group rebalances; errGone that this member is out of it; errSilence that
-// it may be, since nobody has heard of it for a session; errRefused that the group will not have
-// it.
+// errRejoin: the group rebalances. errGone: this member is no longer in the group. errSilence: it
+// may not be, since the coordinator did not respond for a session timeout. errRefused: the group
+// rejects the member.
 var (
 	errRejoin  = errors.New("consumer: rebalance")
 	errGone    = errors.New("consumer: member is out of the group")
@@ -58,20 +58,43 @@ func (m *membership) run(ctx context.Context) {
 			return
 		case errors.Is(err, errRejoin):
 		case errors.Is(err, errGone):
-			m.lose(ctx, m.forget(false))
+			m.lose(ctx, m.endMembership(false))
 		case errors.Is(err, errSilence):
 			m.lose(ctx, m.doubt())
 		case errors.Is(err, ErrPollTimeout):
-			m.lose(ctx, m.forget(true))
+			m.lose(ctx, m.endMembership(true))
 		case isFatalForMember(err):
-			m.forget(false)
+			m.endMembership(false)
 			c.fail(fmt.Errorf("consumer: group %s: %w", c.cfg.Group, err))
 			return
 		default:
 			c.cfg.Logger.Warn("group membership interrupted, trying again", "group", c.cfg.Group, "err", err)
+			c.noteTrouble(err)
 			pause(ctx, minBackoff)
 		}
 	}
+}
+
+// noteTrouble stores err for polls that end before the consumer is a member again.
+func (c *Consumer) noteTrouble(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.member.trouble = err
+}
+
+// interrupted adds the error that keeps the consumer out of its group to the error of a context
+// that has ended. A damaged partition of __consumer_offsets would look like an idle topic
+// otherwise.
+func (c *Consumer) interrupted(err error) error {
+	if err != context.Canceled && err != context.DeadlineExceeded {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.member.trouble == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, c.member.trouble)
 }
 
 func isFatalForMember(err error) bool {
@@ -85,8 +108,8 @@ func isFatalForMember(err error) bool {
 	return false
 }
 
-// lose waits until the polling goroutine has noticed that everything is lost: a member that is not
-// polled does not join again.
+// lose waits until the polling goroutine has noticed that all partitions are lost: a member that is
+// not polled does not join again.
 func (m *membership) lose(ctx context.Context, adopted <-chan struct{}) {
 	select {
 	case <-adopted:
@@ -95,16 +118,16 @@ func (m *membership) lose(ctx context.Context, adopted <-chan struct{}) {
 	m.lastSeen, m.lastBeat = time.Now(), time.Now()
 }
 
-// forget ends the membership.
-func (m *membership) forget(pollExceeded bool) (adopted <-chan struct{}) {
+// endMembership ends the membership.
+func (m *membership) endMembership(pollExceeded bool) (adopted <-chan struct{}) {
 	adopted = m.disown(pollExceeded)
 	m.c.setMember("", -1)
 	return adopted
 }
 
-// doubt gives everything up, as others may have it by now, but keeps the member's id: a coordinator
-// that was away itself knows the member still, and would wait a session for one that does not come
-// back under its id.
+// doubt gives up all partitions, since other members may have them, but keeps the member's id. A
+// coordinator that was unavailable itself still has the member, and would wait a session timeout
+// for a member that does not return under its id.
 func (m *membership) doubt() (adopted <-chan struct{}) {
 	id := m.c.state().id
 	adopted = m.disown(false)
@@ -112,8 +135,7 @@ func (m *membership) doubt() (adopted <-chan struct{}) {
 	return adopted
 }
 
-// disown makes everything lost: what the polling goroutine holds, and what it has not adopted yet,
-// is not ours from here on.
+// disown marks all partitions as lost: the adopted ones of the polling goroutine, and the others.
 func (m *membership) disown(pollExceeded bool) (adopted <-chan struct{}) {
 	m.number++
 	m.protocol.disowned()

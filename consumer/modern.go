@@ -9,50 +9,51 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group"
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
 )
 
-// The member epochs that are none. Kafka: ConsumerGroupHeartbeatRequest.
+// Values of the member epoch that are not epochs. Kafka: ConsumerGroupHeartbeatRequest.
 const (
 	joinEpoch        = 0
 	leaveEpoch       = -1
-	leaveStaticEpoch = -2 // it will be back
+	leaveStaticEpoch = -2 // a static member leaves temporarily
 )
 
-// silence is after how long without an answer a member of the newer protocol gives everything up:
-// the least session timeout that Kafka lets a group have.
+// silence is the time without a response after which a member of the newer protocol gives up all
+// partitions: the smallest session timeout of a group in Kafka.
 const silence = DefaultSessionTimeout
 
-// A modernMember speaks the newer protocol (KIP-848): all it says are heartbeats, and the
-// coordinator tells it in the answers what it is to have. What it is to give up it has until it
-// says that it does not, so that it must never say so of what the polling goroutine may still take.
+// A modernMember implements the newer protocol (KIP-848). Its only requests are heartbeats, and the
+// coordinator's responses contain its assignment. It owns a partition to be given up until its
+// heartbeat no longer lists it. A heartbeat must therefore list every partition that the polling
+// goroutine may still take.
 type modernMember struct {
 	*membership
 	groups ConsumerGroupBackend
 
 	id       string
 	epoch    int32
-	interval time.Duration // between heartbeats, as the group wants it
-	all      bool          // the next heartbeat says all: something is new, or an answer did not come
+	interval time.Duration // heartbeat interval of the group
+	all      bool          // the next heartbeat is a full one: something has changed, or a response was lost
 
-	retryAfter time.Duration // when the group last wanted to hear of it again; 0: with interval
-	retry      time.Duration // how long it waits with that, at most interval
+	retryAfter time.Duration // pause last requested by the group; 0: use interval
+	retry      time.Duration // present pause, at most interval
 
-	assigned []offsets.TopicIDPartitions // as the group told last
-	owing    bool                        // the group waits to hear that it has come to that
-	asked    wanted                      // of it, what the polling goroutine was told to have
-	adopted  <-chan struct{}             // closed when it has; nil: the group knows
-	topics   map[string]topicView        // subscribed to, as last looked at
+	assigned []offsets.TopicIDPartitions // last assignment from the group
+	owing    bool                        // the group waits for the member to confirm the assignment
+	target   wanted                      // part of assigned that is the polling goroutine's target
+	adopted  <-chan struct{}             // closed when the target is adopted; nil: the group has been notified
+	topics   map[string]topicView        // subscribed topics at the last check
 }
 
 func newModernMember(m *membership, groups ConsumerGroupBackend) *modernMember {
 	return &modernMember{membership: m, groups: groups, id: topic.NewID().String(), interval: m.c.cfg.HeartbeatInterval}
 }
 
-// generation implements groupProtocol. It sends heartbeats: in the group's interval, and at once
-// when there is something to say or to hear.
+// generation implements groupProtocol. It sends heartbeats at the group's interval, and immediately
+// when there is a change to report or to fetch.
 func (m *modernMember) generation(ctx context.Context) error {
 	news := make(chan struct{}, 1)
 	defer m.groups.NotifyRebalanced(m.c.cfg.Group, news)()
@@ -102,8 +103,8 @@ func (m *modernMember) awaitReason(ctx context.Context, news <-chan struct{}, ne
 	}
 }
 
-// noteRetry takes in when the group wants to hear of the member again. The pauses become longer and
-// longer if it always wants the same: others may take long to give up what this member waits for.
+// noteRetry stores the pause that the group requests. Repeated equal requests make the pause
+// longer: other members may take long to give up partitions that this member waits for.
 func (m *modernMember) noteRetry(resp group.ConsumerHeartbeatResponse) {
 	news := resp.MemberEpoch != m.epoch || resp.Assignment != nil
 	if after := resp.RetryAfter; news || after != m.retryAfter {
@@ -111,16 +112,16 @@ func (m *modernMember) noteRetry(resp group.ConsumerHeartbeatResponse) {
 	}
 }
 
-// pause returns how long the member is silent if nothing happens.
+// pause returns the time until the next heartbeat if nothing happens.
 func (m *modernMember) pause() time.Duration {
 	if m.retry > 0 {
 		return min(m.retry, m.interval)
 	}
-	return m.interval // nothing is under way
+	return m.interval // no change is in progress
 }
 
-// look reports whether the group should hear of something: another subscription, or other topics,
-// which the coordinator looks at when a member is heard of.
+// look reports whether the coordinator needs a heartbeat: the subscription has changed, or topics
+// have, which the coordinator checks at a heartbeat.
 func (m *modernMember) look(ctx context.Context) (news bool, err error) {
 	news = m.c.takeEnforce()
 	topics, err := m.subscribedTopics(ctx)
@@ -146,7 +147,7 @@ func (m *modernMember) subscribedTopics(ctx context.Context) (map[string]topicVi
 	return views, nil
 }
 
-// beat sends a heartbeat, and notes what the answer says.
+// beat sends a heartbeat, and stores the response.
 func (m *modernMember) beat(ctx context.Context) error {
 	c := m.c
 	call := ctx
@@ -155,11 +156,11 @@ func (m *modernMember) beat(ctx context.Context) error {
 		defer cancel()
 		call = bounded
 	} else {
-		c.setMember(m.id, -1) // who closes the consumer takes leave under it, whether or not an answer comes
+		c.setMember(m.id, -1) // the goroutine that closes the consumer leaves under this id, whether or not there is a response
 	}
 	resp, err := m.groups.ConsumerHeartbeat(call, m.request())
 	if err != nil {
-		m.all = true // it may have got through
+		m.all = true // the coordinator may have received it
 		return m.unanswered(err)
 	}
 	m.all, m.lastBeat, m.interval = false, time.Now(), resp.HeartbeatInterval
@@ -184,7 +185,7 @@ func samePartitions(a, b offsets.TopicIDPartitions) bool {
 	return a.TopicID == b.TopicID && slices.Equal(a.Partitions, b.Partitions)
 }
 
-// unanswered returns what a heartbeat that failed means for the membership; nil: it goes on.
+// unanswered returns the effect of a failed heartbeat on the membership; nil: it continues.
 func (m *modernMember) unanswered(err error) error {
 	c := m.c
 	switch joins := m.epoch == joinEpoch; {
@@ -225,8 +226,9 @@ func (m *modernMember) request() group.ConsumerHeartbeatRequest {
 	return req
 }
 
-// claimLocked returns what this member has, and what it has not but may yet take, since it was told
-// to. Everything else may be another member's as soon as the group hears so: seeks there are over.
+// claimLocked returns the partitions that this member has, and those of its target that it may
+// still take. All others may belong to another member as soon as the group gets the heartbeat:
+// their open seeks are dropped.
 func (c *Consumer) claimLocked(membership int64) []offsets.TopicIDPartitions {
 	type claim struct {
 		record.TopicPartition
@@ -248,16 +250,16 @@ func (c *Consumer) claimLocked(membership int64) []offsets.TopicIDPartitions {
 	for cl := range claims {
 		numbers[cl.id] = append(numbers[cl.id], cl.Partition)
 	}
-	out := make([]offsets.TopicIDPartitions, 0, len(numbers)) // not nil: it says that there is nothing
+	out := make([]offsets.TopicIDPartitions, 0, len(numbers)) // not nil: an empty list is sent
 	for id, ps := range numbers {
 		out = append(out, offsets.TopicIDPartitions{TopicID: id, Partitions: ps})
 	}
 	return out
 }
 
-// reconcile has the polling goroutine go over to what the group has assigned, less what is not
-// subscribed to any more, and the group hear of it when it has: also if there is nothing to do, as
-// for what was given up already. What has no name here yet is looked for again when topics come.
+// reconcile makes the group's assignment, without topics no longer subscribed to, the target of the
+// polling goroutine. The next heartbeat reports its adoption, even if nothing changes. Topic ids
+// without a known name are looked up again when topics change.
 func (m *modernMember) reconcile(ctx context.Context) error {
 	topics, err := m.subscribedTopics(ctx)
 	if err != nil {
@@ -279,25 +281,25 @@ func (m *modernMember) reconcile(ctx context.Context) error {
 		}
 	}
 	slices.SortFunc(want.names, compareTP)
-	if want.equal(m.asked) && (!m.owing || m.adopted != nil) {
+	if want.equal(m.target) && (!m.owing || m.adopted != nil) {
 		return nil
 	}
 	adopted, err := m.c.retarget(ctx, m.number, want)
 	if err != nil {
 		return fmt.Errorf("assignment: %w", err)
 	}
-	m.asked, m.adopted, m.owing = want, adopted, false
+	m.target, m.adopted, m.owing = want, adopted, false
 	return nil
 }
 
 // disowned implements groupProtocol.
 func (m *modernMember) disowned() {
 	m.epoch, m.all = joinEpoch, true
-	m.assigned, m.owing, m.asked, m.adopted = nil, false, wanted{}, nil
+	m.assigned, m.owing, m.target, m.adopted = nil, false, wanted{}, nil
 }
 
-// leave implements groupProtocol. A static member will be back: what it has stays its own for the
-// rest of its session.
+// leave implements groupProtocol. A static member leaves temporarily and keeps its partitions until
+// its session times out.
 func (m *modernMember) leave(ctx context.Context, id string) error {
 	c := m.c
 	epoch := int32(leaveEpoch)
@@ -315,6 +317,6 @@ func (m *modernMember) leave(ctx context.Context, id string) error {
 	return err
 }
 
-// reopenCommits implements groupProtocol. There is nothing to do: commits of what this member has
-// are accepted in any epoch since it got it (KIP-1251).
+// reopenCommits implements groupProtocol. It does nothing: commits of this member's partitions are
+// accepted in any epoch since it got them (KIP-1251).
 func (m *modernMember) reopenCommits(context.Context) (stop func()) { return func() {} }

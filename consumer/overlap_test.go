@@ -81,6 +81,28 @@ func TestAfterPollEveryOtherWayOfReadingGoesOnBehindItsBatch(t *testing.T) {
 	}
 }
 
+// A batch of three partitions is committed before its records are handed out. A loop that is left in
+// one of them gives back the rest of it, and all of the partitions behind it.
+func TestRecordsBehindALoopThatIsLeftAreHandedOutLater(t *testing.T) {
+	for taken := range 10 {
+		bubble(t, 3, func(t *testing.T, b *strata.Cluster) {
+			want := map[record.TopicPartition][]int64{}
+			for p := range int32(3) {
+				fill(t, b, p, 3)
+				want[tp(p)] = []int64{0, 1, 2}
+			}
+			c := open(t, b, consumer.Config{Group: "g", Topics: []string{"t"}, Commit: consumer.CommitBeforeDelivery, MaxPollRecords: 20})
+			got := map[record.TopicPartition][]int64{}
+			for _, r := range append(read(t, c, taken), read(t, c, 9-taken)...) {
+				at := record.TopicPartition{Topic: r.Topic, Partition: r.Partition}
+				got[at] = append(got[at], r.Offset)
+			}
+			require.Equal(t, want, got, "the loop was left after %d records", taken)
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
 func TestSeekOrPauseWhileABatchIsCommittedBeforeDeliveryIsNotLost(t *testing.T) {
 	for _, batches := range []bool{true, false} {
 		bubble(t, 2, func(t *testing.T, cl *strata.Cluster) {

@@ -2,7 +2,7 @@ package consumer
 
 import "github.com/stratalog/strata/partition"
 
-// A place is one partition to be located, and the delivery that the answer is for.
+// A place is one partition without a position, and the delivery that needs it.
 type place struct {
 	p     *part
 	d     *delivery
@@ -10,8 +10,8 @@ type place struct {
 	fresh bool  // never had a position
 }
 
-// startSpec returns the question to the log that at needs; needed is false if it has an offset. A
-// nil question: Reset is Fail.
+// startSpec returns the query of the log that at needs; needed is false if it has an offset. A nil
+// query means that Reset is Fail.
 func (c *Consumer) startSpec(at place) (spec *partition.OffsetSpec, needed bool) {
 	earliest, latest := partition.OffsetSpec(partition.Earliest), partition.OffsetSpec(partition.Latest)
 	switch {
@@ -24,7 +24,7 @@ func (c *Consumer) startSpec(at place) (spec *partition.OffsetSpec, needed bool)
 	case c.cfg.Reset.kind == resetFail:
 		return nil, true
 	case c.cfg.Reset.kind == resetLatest && at.p.newborn && at.fresh:
-		return &earliest, true // all of it came later than the consumer
+		return &earliest, true // all its records are newer than the consumer
 	}
 	c.mu.Lock()
 	c.stats.Resets++
@@ -33,10 +33,10 @@ func (c *Consumer) startSpec(at place) (spec *partition.OffsetSpec, needed bool)
 	return &s, true
 }
 
-// place gives a delivery its position, unless it was replaced meanwhile. commit says that the
-// offset is committed like something processed: an end, so that a member that comes back goes on
-// there rather than at the end as it is then, and the first record of a newborn partition, if Reset
-// is Latest. What was sought always is, since the group goes on there.
+// place sets the position of a delivery, unless it was replaced meanwhile. With commit the offset
+// is committed like a processed one. That is done for an end, so that a returning member continues
+// there rather than at the end at that time, and for the first record of a newborn partition if
+// Reset is Latest. The target of a seek is always committed, since the group continues there.
 func (c *Consumer) place(at place, offset int64, commit bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +64,7 @@ func (c *Consumer) noOffset(at place) error {
 	return at.p.failed
 }
 
-// spec is the question that a reset policy asks.
+// spec returns the query of a reset policy.
 func (r Reset) spec() partition.OffsetSpec {
 	switch r.kind {
 	case resetLatest:

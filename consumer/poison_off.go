@@ -2,7 +2,7 @@
 
 package consumer
 
-// poisoned says that released records are overwritten.
+// poisoned is true if released records are overwritten.
 const poisoned = false
 
 func poison([]byte) {}

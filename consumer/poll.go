@@ -8,25 +8,31 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Poll returns the next records, at most MaxPollRecords, waiting until there is one. It is the
-// classic loop: with CommitProcessed, calling Poll again, or Records, Batches or Run, says that the
-// records of the last one are processed (Kafka: enable.auto.commit); Close never commits the last
-// batch handed out.
+// Poll returns the next records, at most MaxPollRecords. It waits until there is at least one. With
+// CommitProcessed, the next call of Poll, Records, Batches or Run marks these records as processed
+// (Kafka: enable.auto.commit). Close never commits the last batch handed out.
 //
-// It returns ctx.Err() if ctx is done first, ErrWakeup, ErrClosed, ErrConcurrentPoll, a fatal error
-// of the group, or the *PartitionError of one partition. With CommitBeforeDelivery also the error
-// of the commit, then nothing was handed out and the next Poll comes to the same records:
-// ErrRebalanced if a partition was given to another member meanwhile. Records and Batches yield it
-// and go on.
+// If ctx is done first, Poll returns an error that matches ctx.Err(). It also wraps the error that
+// keeps the consumer out of its group, if there is one. Otherwise Poll returns ErrWakeup,
+// ErrClosed, ErrConcurrentPoll, a fatal error of the group, or the *PartitionError of one
+// partition.
+//
+// With CommitBeforeDelivery it also returns an error of the commit, such as ErrRebalanced if a
+// partition now belongs to another member. In that case no records were handed out, and the next
+// Poll fetches the same ones. Records and Batches yield that error and continue.
 func (c *Consumer) Poll(ctx context.Context) (*Batch, error) {
 	if err := c.startPolling(false); err != nil {
 		return nil, err
 	}
 	defer c.stopPolling()
-	return c.poll(ctx)
+	b, err := c.poll(ctx)
+	if err != nil {
+		return nil, c.interrupted(err)
+	}
+	return b, nil
 }
 
-// Batches yields one Poll after the other; it ends as Records does.
+// Batches yields the batches of repeated Polls. It ends as Records does.
 func (c *Consumer) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {
 		if err := c.startPolling(true); err != nil {
@@ -49,14 +55,14 @@ func (c *Consumer) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
 	}
 }
 
-// poller is what belongs to the goroutine that polls.
+// poller is the state of the goroutine that polls.
 type poller struct {
 	handed []handout // by the last poll, not processed before the next
 }
 
 func (c *Consumer) poll(ctx context.Context) (*Batch, error) {
 	b := &Batch{home: &c.recycler}
-	// what was fetched may be all aborted, or sought away from while it was committed
+	// the fetched records may all be aborted, or a seek may come during their commit
 	for b.Len() == 0 {
 		p, err := c.next(ctx)
 		if err != nil {
@@ -83,8 +89,8 @@ func (c *Consumer) poll(ctx context.Context) (*Batch, error) {
 	return b, nil
 }
 
-// dropOverturned takes out of b what a seek or a pause came for while its end was being committed.
-// What is paused comes again when it is resumed.
+// dropOverturned removes from b the partitions that were sought or paused during the commit of its
+// end. Records of paused partitions are handed out again after Resume.
 func (c *Consumer) dropOverturned(b *Batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,8 +106,8 @@ func (c *Consumer) dropOverturned(b *Batch) {
 	b.parts, c.poller.handed = parts, handed
 }
 
-// take moves up to room records from p's chunk into b. An error that comes behind records, of p or
-// of others, stays for the next time.
+// take moves up to room records from p's chunk into b. An error behind records, of p or of others,
+// is kept for the next call.
 func (c *Consumer) take(b *Batch, p *part, room int) (int, error) {
 	rs := c.recycler.records(p.chunk.atMost(room))
 	var failed error
@@ -143,7 +149,7 @@ func (c *Consumer) take(b *Batch, p *part, room int) (int, error) {
 	return 0, c.damaged(p, failed)
 }
 
-// batchProcessed marks what the last poll handed out as processed.
+// batchProcessed marks the records of the last poll as processed.
 func (c *Consumer) batchProcessed() {
 	for _, h := range c.poller.handed {
 		h.d.done(h.next)

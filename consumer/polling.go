@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// activity is what the polling goroutine is at, and what is to interrupt it. Guarded by
+// activity is the state of the polling goroutine, with the means to interrupt it. Guarded by
 // Consumer.mu.
 type activity struct {
 	waiter    waiter
 	polling   bool
 	loop      int64          // goroutine that runs a loop or callback of the application; 0: none
 	helpers   map[int64]bool // other goroutines that run callbacks, see beHelper
-	pollEnded chan struct{}  // closed when nobody polls any more; nil: nobody waits for that
+	pollEnded chan struct{}  // closed when no goroutine polls any more; nil: no goroutine waits for that
 	woken     bool
 	closing   bool
-	commitBy  time.Time // until when commits are tried in a closing consumer's rebalance
+	commitBy  time.Time // deadline of commits in a closing consumer's rebalance
 	fatal     error     // ends polling for good
 }
 
-// startPolling makes the caller the polling goroutine. loop says that the application's code runs
+// startPolling makes the caller the polling goroutine. loop is true if the application's code runs
 // before stopPolling.
 func (c *Consumer) startPolling(loop bool) error {
 	id := int64(0)
@@ -37,7 +37,7 @@ func (c *Consumer) startPolling(loop bool) error {
 		return ErrClosed
 	}
 	c.polling, c.loop = true, id
-	c.batchProcessed() // of a Poll before: whoever polls again, in whatever way, is done with that
+	c.batchProcessed() // of an earlier Poll: any new poll marks its records as processed
 	return nil
 }
 
@@ -75,8 +75,8 @@ func (c *Consumer) next(ctx context.Context) (*part, error) {
 	}
 }
 
-// handleChanges acts on everything that happened since the last time. It runs on the
-// polling goroutine, between two records.
+// handleChanges handles all events since its last call. It runs on the polling goroutine, between
+// two records.
 func (c *Consumer) handleChanges(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (c *Consumer) handleChanges(ctx context.Context) error {
 		c.dirty.Store(false)
 		err := c.interruptionLocked()
 		if err != nil {
-			c.dirty.Store(true) // it lasts, or there is more to look at
+			c.dirty.Store(true) // the condition persists, or there is more to check
 		}
 		c.mu.Unlock()
 		if err != nil {
@@ -101,7 +101,7 @@ func (c *Consumer) handleChanges(ctx context.Context) error {
 	}
 }
 
-// interruptionLocked returns what ends a poll.
+// interruptionLocked returns the error that ends a poll.
 func (c *Consumer) interruptionLocked() error {
 	switch {
 	case c.closing:
@@ -117,8 +117,8 @@ func (c *Consumer) interruptionLocked() error {
 	return nil
 }
 
-// buffered returns a partition with something fetched, nil if there is none, dropping what a seek
-// made stale.
+// buffered returns a partition with fetched records, nil if there is none. It drops records that a
+// seek made stale.
 func (c *Consumer) buffered() *part {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,10 +133,10 @@ func (c *Consumer) buffered() *part {
 	return nil
 }
 
-// lookUp makes the poller look around before the next record.
+// lookUp makes the poller check the state before the next record.
 func (c *Consumer) lookUp() { c.dirty.Store(true) }
 
-// quiet reports whether err ends an iteration without being told.
+// quiet reports whether err ends an iteration without being reported.
 func (c *Consumer) quiet(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, ErrWakeup) || errors.Is(err, ErrClosed)
 }

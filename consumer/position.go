@@ -11,7 +11,7 @@ import (
 )
 
 // Position returns the offset of the next record that will be handed out, or -1 if the partition is
-// not assigned or not located yet.
+// not assigned or its starting offset is not determined yet.
 func (c *Consumer) Position(tp record.TopicPartition) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -21,9 +21,9 @@ func (c *Consumer) Position(tp record.TopicPartition) int64 {
 	return -1
 }
 
-// Lag returns for each assigned partition how many offsets lie between the position and the end, as
-// the last fetch saw it: the last stable offset for ReadCommitted, else the high watermark.
-// Partitions that were not fetched yet are missing.
+// Lag returns for each assigned partition the number of offsets between the position and the end
+// seen by the last fetch. The end is the last stable offset for ReadCommitted, else the high
+// watermark. Partitions that were not fetched yet are left out.
 func (c *Consumer) Lag() map[record.TopicPartition]int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,15 +36,16 @@ func (c *Consumer) Lag() map[record.TopicPartition]int64 {
 	return lag
 }
 
-// Seek makes the partition go on at offset, also inside a group; offset may be StartEarliest or
-// StartLatest. What was fetched is dropped, what is in hand counts as not processed. It returns
-// ErrNotAssigned and ErrClosed. An offset that the log does not hold is noticed by the next fetch
-// and answered by Config.Reset.
+// Seek moves the position of a partition to offset, also in a group. offset may be StartEarliest or
+// StartLatest. Fetched records are dropped, and records in progress count as not processed. Seek
+// returns ErrNotAssigned or ErrClosed. If the log does not contain the offset, the next fetch
+// notices and applies Config.Reset.
 //
-// A seek that no record has answered yet outlasts a rebalance if the group assigned the partition
-// to this member in the generations before and after it, so that nobody else had it in between. Who
-// gets it otherwise goes on at the committed offset. With CommitProcessed that is the one sought to
-// once it is known: an offset at once, a start, an end or a time when they are looked up.
+// A seek that has not returned a record yet survives a rebalance if the group assigned the
+// partition to this member both before and after it, so that no other member had it in between.
+// Otherwise the next owner starts at the committed offset. With CommitProcessed the target of the
+// seek is committed once it is known: an offset immediately, a start, an end or a time when it is
+// looked up.
 func (c *Consumer) Seek(tp record.TopicPartition, offset int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +60,7 @@ func (c *Consumer) Seek(tp record.TopicPartition, offset int64) error {
 	return nil
 }
 
-// notAssigned is the error of a seek in a partition that the consumer does not read.
+// notAssigned returns the error for a seek in a partition that the consumer does not read.
 func (c *Consumer) notAssigned(tp record.TopicPartition) error {
 	if c.isClosed() {
 		return ErrClosed
@@ -67,22 +68,23 @@ func (c *Consumer) notAssigned(tp record.TopicPartition) error {
 	return fmt.Errorf("consumer: seek %s-%d: %w", tp.Topic, tp.Partition, ErrNotAssigned)
 }
 
-// seekLocked begins a new delivery. What the polling goroutine has in hand belongs to the old one.
+// seekLocked begins a new delivery. Records that the polling goroutine holds belong to the old one.
 func (c *Consumer) seekLocked(p *part, offset int64) {
 	p.seek(offset)
 	if c.runner != nil {
-		c.runner.forget(p)
+		c.runner.ignore(p)
 	}
 	c.wakeLocked()
 }
 
-// SeekToStart makes the partitions (none: all assigned ones) go on at their first record held.
+// SeekToStart moves the partitions to their first record. Without arguments it moves all assigned
+// ones.
 func (c *Consumer) SeekToStart(tps ...record.TopicPartition) error {
 	return c.seekAll(tps, StartEarliest)
 }
 
-// SeekToEnd makes the partitions (none: all assigned ones) go on at their end, as it is when they
-// are next read.
+// SeekToEnd moves the partitions to their end at the time of their next fetch. Without arguments it
+// moves all assigned ones.
 func (c *Consumer) SeekToEnd(tps ...record.TopicPartition) error {
 	return c.seekAll(tps, StartLatest)
 }
@@ -102,9 +104,9 @@ func (c *Consumer) seekAll(tps []record.TopicPartition, offset int64) error {
 	return nil
 }
 
-// SeekTime makes the partitions (none: all assigned ones) go on at their first record with
-// timestamp t or later, at the end if there is none. The error joins those of partitions that could
-// not be sought; the others are.
+// SeekTime moves the partitions to their first record with timestamp t or later, or to the end if
+// there is none. Without arguments it moves all assigned ones. The error joins the errors of
+// partitions that could not be moved; the others were moved.
 func (c *Consumer) SeekTime(ctx context.Context, t time.Time, tps ...record.TopicPartition) error {
 	if c.isClosed() {
 		return ErrClosed
@@ -112,8 +114,8 @@ func (c *Consumer) SeekTime(ctx context.Context, t time.Time, tps ...record.Topi
 	if len(tps) == 0 {
 		tps = c.Assignment()
 	}
-	ask := make(map[record.TopicPartition]partition.OffsetSpec, len(tps))
-	asked := make(map[record.TopicPartition]*part, len(tps))
+	query := make(map[record.TopicPartition]partition.OffsetSpec, len(tps))
+	queried := make(map[record.TopicPartition]*part, len(tps))
 	c.mu.Lock()
 	for _, tp := range tps {
 		p := c.parts[tp]
@@ -121,10 +123,10 @@ func (c *Consumer) SeekTime(ctx context.Context, t time.Time, tps ...record.Topi
 			c.mu.Unlock()
 			return c.notAssigned(tp)
 		}
-		ask[tp], asked[tp] = partition.At(t), p
+		query[tp], queried[tp] = partition.At(t), p
 	}
 	c.mu.Unlock()
-	found, err := c.listOffsets(ctx, ask)
+	found, err := c.listOffsets(ctx, query)
 	if err != nil {
 		return fmt.Errorf("consumer: seek: %w", err)
 	}
@@ -134,25 +136,25 @@ func (c *Consumer) SeekTime(ctx context.Context, t time.Time, tps ...record.Topi
 	for _, tp := range tps {
 		r, ok := found[tp]
 		switch {
-		case !c.ownsLocked(asked[tp]): // what was found may be of another topic of that name
+		case !c.ownsLocked(queried[tp]): // the offset may be that of another topic with that name
 			errs = append(errs, c.notAssigned(tp))
 		case !ok:
 			errs = append(errs, fmt.Errorf("consumer: seek %s-%d: no answer", tp.Topic, tp.Partition))
 		case r.Err != nil:
-			errs = append(errs, &PartitionError{tp, asked[tp].d.position.Load(), r.Err})
+			errs = append(errs, &PartitionError{tp, queried[tp].d.position.Load(), r.Err})
 		default:
-			c.seekLocked(asked[tp], r.Offset)
+			c.seekLocked(queried[tp], r.Offset)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Pause stops handing out records of the partitions (none: all assigned ones); what is fetched is
-// kept. Membership is not affected. A rebalance that gives a partition away and back forgets the
-// pause.
+// Pause stops handing out records of the partitions, without arguments of all assigned ones.
+// Fetched records are kept, and group membership is not affected. The pause ends when a rebalance
+// takes the partition away, even if it is assigned again.
 func (c *Consumer) Pause(tps ...record.TopicPartition) { c.setPaused(tps, true) }
 
-// Resume ends Pause.
+// Resume ends Pause for the partitions, without arguments for all assigned ones.
 func (c *Consumer) Resume(tps ...record.TopicPartition) { c.setPaused(tps, false) }
 
 func (c *Consumer) setPaused(tps []record.TopicPartition, paused bool) {

@@ -2,22 +2,24 @@ package consumer
 
 import "fmt"
 
-// Protocol is how members of a group come to their partitions. Kafka: group.protocol.
+// Protocol selects how the members of a group get their partitions. Kafka: group.protocol.
 type Protocol uint8
 
 const (
-	// ProtocolClassic has one of the members share the partitions out, by an assignor of
-	// Config.Assignors, while all of them wait for each other. It is the default.
+	// ProtocolClassic lets one member assign the partitions, with an assignor of Config.Assignors,
+	// while all members wait for each other. It is the default.
 	ProtocolClassic Protocol = iota
-	// ProtocolConsumer is the newer protocol (KIP-848): the coordinator shares the partitions out,
-	// by Config.RemoteAssignor, and brings each member to its share by itself: only what moves is
-	// stopped, and nobody waits for a member that has nothing of it. Session timeout and heartbeat
-	// interval are the group's; what is new a member in this process hears at once. A static member
-	// that is closed leaves for the rest of its session; while one lives, another one of its
-	// InstanceID is refused with group.ErrUnreleasedInstance.
+	// ProtocolConsumer is the newer protocol (KIP-848). The coordinator assigns the partitions with
+	// Config.RemoteAssignor and moves each member to its assignment separately. Only partitions
+	// that move are stopped, and members wait only for the owners of partitions that move to them.
+	// The group's session timeout and heartbeat interval apply. A member in this process is
+	// notified of changes immediately.
 	//
-	// Members of both protocols may be in one group, unless group.Config.ConsumerMigration says
-	// otherwise: to change a group's protocol, restart one member after the other.
+	// A static member that is closed leaves temporarily, until its session times out. While it is
+	// active, another member with its InstanceID is rejected with group.ErrUnreleasedInstance.
+	//
+	// A group may have members of both protocols, unless group.Config.ConsumerMigration forbids it.
+	// To change a group's protocol, restart its members one by one.
 	ProtocolConsumer
 )
 
@@ -31,7 +33,7 @@ func (p Protocol) String() string {
 	return fmt.Sprintf("Protocol(%d)", uint8(p))
 }
 
-// newProtocol returns how m speaks to its group.
+// newProtocol returns m's implementation of its group's protocol.
 func newProtocol(m *membership, groups GroupBackend) (groupProtocol, error) {
 	if m.c.cfg.Protocol == ProtocolClassic {
 		return newClassicMember(m), nil

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -13,60 +14,80 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// ErrTopicReplaced says that a topic was deleted while Read or Follow was at work on it. A topic of
-// that name may exist again: it is another one with its own offsets, and nothing of it was read.
+// ErrTopicReplaced is returned when a topic is deleted during Read or Follow. A topic that was
+// created under the same name since is a different one with its own offsets, and nothing of it was
+// read.
 var ErrTopicReplaced = errors.New("consumer: topic was deleted while it was read")
 
-// DefaultReadBytes is ReadConfig.MaxBytes by default.
+// DefaultReadBytes is the default of ReadConfig.MaxBytes.
 const DefaultReadBytes = 8 << 20
 
-// ReadConfig says what Read and Follow read. Only Topic must be set.
+// ReadConfig describes the records that Read and Follow return. Only Topic is required.
 type ReadConfig struct {
 	Topic      string
-	Partitions []int32 // nil: all, for Follow also those that are added later
+	Partitions []int32 // nil: all; for Follow also partitions added later
 
-	// From is where to begin: Earliest (the zero Reset), Latest or At. Fail makes no sense here.
+	// From is the starting offset: Earliest (the zero Reset), Latest or At. Fail is not useful
+	// here.
 	From Reset
-	// Start has the partitions that begin elsewhere: an offset, StartEarliest, StartLatest, or
-	// StartReset for what From says.
+	// Start overrides From for some partitions: an offset, StartEarliest, StartLatest, or
+	// StartReset for From.
 	Start record.Offsets
+
+	// Key, if not nil, selects the records with this key, byte for byte. An empty, non-nil Key
+	// selects records whose key is empty. Every partition is read: set Partitions if the partition
+	// of the key is known.
+	Key []byte
+	// Last, if not 0, selects the last so many records of each partition at the start of the
+	// iteration: only those with Key, and none before From. They are read backwards, so that the
+	// rest of the log is read only if Key is rare. They are held in memory in addition to MaxBytes.
+	// Follow continues after them. A negative number is a *ConfigError.
+	Last int
 
 	Isolation Isolation // the zero value is ReadCommitted
 
-	// Rack is where the reader is, as in Config. Where Read ends is what the leader says.
+	// Rack is the location of the reader, as in Config. The leader determines where Read ends.
 	Rack string
 
-	// ByTime makes Read merge the partitions by timestamp. Within a partition the order of offsets
-	// stays, so the whole is sorted if each partition is. Follow cannot: a later record may be
-	// older.
+	// ByTime makes Read merge the partitions by timestamp. Each partition stays in offset order, so
+	// the result is sorted only if each partition is. Follow rejects it, since a later record may
+	// have an earlier timestamp.
 	ByTime bool
 
-	// MaxBytes bounds what is held in memory, in bytes of batches as they are stored. One batch of
-	// each partition (with ByTime; else one batch of all) is held even if it is larger. 0: 8 MiB.
+	// MaxBytes bounds the memory used, in bytes of stored batches. One batch is held even if it is
+	// larger; with ByTime, one batch of each partition. 0 means 8 MiB.
 	MaxBytes int
 }
 
-// Read yields the records that a topic holds, up to where it ended when the iteration began: the
-// high watermark, or with ReadCommitted the last stable offset. It needs no group and commits
-// nothing.
+// Read yields the records of a topic up to its end at the start of the iteration: the high
+// watermark, or with ReadCommitted the last stable offset. It needs no group and commits nothing. A
+// transaction is durable when its commit returns, and readers see it a moment later.
 //
-// The records of a partition come in the order of their offsets; partitions alternate in no
-// particular order unless ByTime is set. Markers and aborted transactions are not yielded, nor are
-// records that compaction, DeleteRecords or retention removes before the reader gets there.
+// The records of a partition arrive in offset order. Partitions alternate in no particular order
+// unless ByTime is set. Control batches and aborted transactions are skipped. So are records that
+// compaction, DeleteRecords or retention removes before they are read.
 //
 // An error ends the sequence: *ConfigError, replication.ErrUnknownTopic, ErrTopicReplaced,
-// *PartitionError, and ctx's error, so that a sequence without an error is a complete one. What
-// elections bring, such as a partition without a leader, is one only after ten seconds.
-// The caller owns the records. Keeping one keeps the buffer of its fetch alive: Clone it instead.
-// The sequence can be ranged over repeatedly and concurrently; each time it reads anew.
+// *PartitionError, or ctx's error. A sequence without an error is therefore complete. Conditions
+// that an election brings, such as a partition without a leader, become an error only after ten
+// seconds. The caller owns the records. Keeping one keeps the buffer of its fetch alive: Clone it
+// instead. The sequence can be ranged over repeatedly and concurrently; each iteration reads the
+// topic again.
 func Read(ctx context.Context, b LogBackend, cfg ReadConfig) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		r, err := newReader(b, cfg, false)
 		if err == nil {
 			err = r.locate(ctx)
 		}
+		if err == nil && r.cfg.Last > 0 {
+			var more bool
+			if more, err = r.last(ctx, yield); !more {
+				return
+			}
+			r.parts = nil
+		}
 		for err == nil && len(r.parts) > 0 {
-			// What a new leader does not show yet is awaited.
+			// Wait for records that a new leader does not return yet.
 			if err = r.fetch(ctx, r.missing); err == nil && !r.hand(ctx, yield, &err) {
 				return
 			}
@@ -77,17 +98,22 @@ func Read(ctx context.Context, b LogBackend, cfg ReadConfig) iter.Seq2[record.Re
 	}
 }
 
-// Follow is Read that goes on at the end: it waits for records to come, and for partitions to be
-// added, which are read from their first record. When ctx ends, the sequence ends without an error.
-// Other errors are those of Read, and replication.ErrClosed when the cluster is closed.
+// Follow is Read that does not stop at the end: it waits for new records, and for added partitions,
+// which it reads from their first record. When ctx ends, the sequence ends without an error. Other
+// errors are those of Read, and replication.ErrClosed when the cluster is closed.
 func Follow(ctx context.Context, b LogBackend, cfg ReadConfig) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		r, err := newReader(b, cfg, true)
 		if err == nil {
 			err = r.locate(ctx)
 		}
+		more := true
+		if err == nil && r.cfg.Last > 0 {
+			if more, err = r.last(ctx, yield); !more {
+				return
+			}
+		}
 		if err == nil {
-			var more bool
 			if more, err = r.follow(ctx, yield); !more {
 				return
 			}
@@ -103,7 +129,7 @@ type reader struct {
 	b       LogBackend
 	cfg     ReadConfig
 	follows bool
-	id      topic.ID // of the topic; another one has nothing to do with these positions
+	id      topic.ID // of the topic; positions do not apply to another one
 	version int64    // of the metadata that parts were taken from
 	known   int      // partitions that the topic had then
 	parts   []*readPart
@@ -111,15 +137,15 @@ type reader struct {
 	missing int // bytes that the next fetch waits for: 1 if the last one found nothing, else 0
 }
 
-// A readPart is one partition that is not read to its end.
+// A readPart is one partition that is not read to its end yet.
 type readPart struct {
-	tp    record.TopicPartition
-	next  int64 // offset to fetch from
-	end   int64 // exclusive; unused by Follow
-	chunk chunk
-	asked bool // it is part of the fetch under way
+	tp        record.TopicPartition
+	next      int64 // offset to fetch from
+	end       int64 // exclusive; unused by Follow
+	chunk     chunk
+	requested bool // it is part of the current fetch
 
-	trouble trouble // why it cannot be read just now
+	trouble trouble // reason why it cannot be read at present
 
 	head     record.Record // with ByTime: the next record to yield
 	haveHead bool
@@ -133,6 +159,8 @@ func newReader(b LogBackend, cfg ReadConfig, follows bool) (*reader, error) {
 		return nil, &ConfigError{"From", "Fail says nothing about where to begin"}
 	case cfg.MaxBytes < 0:
 		return nil, &ConfigError{"MaxBytes", fmt.Sprintf("%d is negative", cfg.MaxBytes)}
+	case cfg.Last < 0:
+		return nil, &ConfigError{"Last", fmt.Sprintf("%d is negative", cfg.Last)}
 	case cfg.ByTime && follows:
 		return nil, &ConfigError{"ByTime", "records yet to come may be older than those that are there"}
 	}
@@ -149,8 +177,8 @@ func (r *reader) finished(p *readPart) bool {
 	return !r.follows && !p.haveHead && !p.chunk.left() && p.next >= p.end
 }
 
-// hand yields what there is until ctx ends; false if the caller wants no more. An error ends up in
-// err.
+// hand yields fetched records until ctx ends. It returns false if the caller stops. An error is
+// stored in err.
 func (r *reader) hand(ctx context.Context, yield func(record.Record, error) bool, err *error) bool {
 	if r.cfg.ByTime {
 		return r.handByTime(ctx, yield, err)
@@ -201,22 +229,26 @@ func (r *reader) handByTime(ctx context.Context, yield func(record.Record, error
 	}
 }
 
-// advance makes the next record of a partition its head, if it has one.
+// advance makes the next selected record of a partition its head, if there is one.
 func (r *reader) advance(p *readPart) error {
-	if p.haveHead || !p.chunk.left() {
-		return nil
-	}
-	ok, err := p.chunk.record(p.tp, &p.head)
-	switch {
-	case err != nil:
-		return &PartitionError{p.tp, p.next, err}
-	case !ok:
-		p.next = max(p.next, p.chunk.next)
-		p.chunk = chunk{}
-	case !r.follows && p.head.Offset >= p.end:
-		p.next, p.chunk = p.end, chunk{}
-	default:
-		p.next, p.haveHead = p.head.Offset+1, true
+	for !p.haveHead && p.chunk.left() {
+		ok, err := p.chunk.record(p.tp, &p.head)
+		switch {
+		case err != nil:
+			return &PartitionError{p.tp, p.next, err}
+		case !ok:
+			p.next = max(p.next, p.chunk.next)
+			p.chunk = chunk{}
+		case !r.follows && p.head.Offset >= p.end:
+			p.next, p.chunk = p.end, chunk{}
+		default:
+			p.next, p.haveHead = p.head.Offset+1, r.wants(&p.head)
+		}
 	}
 	return nil
+}
+
+// wants reports whether a record has the selected key.
+func (r *reader) wants(rec *record.Record) bool {
+	return r.cfg.Key == nil || rec.Key != nil && bytes.Equal(rec.Key, r.cfg.Key)
 }

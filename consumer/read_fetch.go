@@ -11,9 +11,10 @@ import (
 	"github.com/stratalog/strata/partition"
 )
 
-// fetch gets records for the partitions that have none, and takes those away that are at their end.
+// fetch gets records for the partitions that have none, and removes the partitions that are at
+// their end.
 func (r *reader) fetch(ctx context.Context, minBytes int) error {
-	again := r.ask(minBytes)
+	again := r.prepareRequest(minBytes)
 	if len(r.request.Partitions) == 0 {
 		if again > 0 {
 			pause(ctx, again)
@@ -32,7 +33,7 @@ func (r *reader) fetch(ctx context.Context, minBytes int) error {
 	}
 	empty, i := true, 0
 	for _, p := range r.parts {
-		if !p.asked {
+		if !p.requested {
 			continue
 		}
 		fp := &resp.Partitions[i]
@@ -52,21 +53,21 @@ func (r *reader) fetch(ctx context.Context, minBytes int) error {
 	return ctx.Err()
 }
 
-// ask makes the request for the partitions that have nothing to hand out. One in trouble is left
-// out until its next attempt is due, and the fetch waits no longer than that; again is how long
-// that is, 0 if there is none.
-func (r *reader) ask(minBytes int) (again time.Duration) {
+// prepareRequest makes the request for the partitions without fetched records. A partition in
+// trouble is left out until its next attempt is due, and the fetch waits no longer than that; again
+// is that time, 0 if there is none.
+func (r *reader) prepareRequest(minBytes int) (again time.Duration) {
 	each := r.cfg.MaxBytes
 	if r.cfg.ByTime {
 		each = max(each/len(r.parts), 1) // all of them are held at the same time
 	}
 	r.request = partition.FetchRequest{Partitions: r.request.Partitions[:0], Isolation: r.cfg.Isolation, MinBytes: minBytes, Rack: r.cfg.Rack}
 	for _, p := range r.parts {
-		p.asked = !p.haveHead && !p.chunk.left()
-		if rest := time.Until(p.trouble.until); p.asked && p.trouble.backoff > 0 && rest > 0 {
-			p.asked, again = false, min(cmp.Or(again, rest), rest)
+		p.requested = !p.haveHead && !p.chunk.left()
+		if rest := time.Until(p.trouble.until); p.requested && p.trouble.backoff > 0 && rest > 0 {
+			p.requested, again = false, min(cmp.Or(again, rest), rest)
 		}
-		if p.asked {
+		if p.requested {
 			r.request.Partitions = append(r.request.Partitions, partition.FetchPartition{
 				TopicPartition: p.tp, Offset: p.next, MaxBytes: min(each, DefaultPartitionBytes), CurrentLeaderEpoch: -1,
 			})
@@ -79,7 +80,7 @@ func (r *reader) ask(minBytes int) (again time.Duration) {
 	return again
 }
 
-// keep takes what a fetch brought of a partition.
+// keep stores the result of a fetch for a partition.
 func (r *reader) keep(ctx context.Context, p *readPart, fp *partition.FetchedPartition) error {
 	switch {
 	case fp.Err == nil:
@@ -101,18 +102,18 @@ func (r *reader) keep(ctx context.Context, p *readPart, fp *partition.FetchedPar
 	}
 	err := r.failed(ctx, p, fp.Err)
 	if isFinal(err) && passes(fp.Err) && !p.trouble.add(time.Now(), true) {
-		return nil // tried again
+		return nil // it is retried
 	}
 	return err
 }
 
-// giveUpGaps ends the partitions of a fetch that found nothing in any of them: the first one that
-// has a batch gets it whatever the limits are, so there is none below the ends, unless who was read
-// from shows less than the leader did. Compaction leaves such gaps.
+// giveUpGaps ends the partitions of a fetch that returned no batch at all. The first partition with
+// a batch gets it whatever the limits are, so there is none below the ends, unless the replica that
+// was read is behind the leader. Compaction leaves such gaps.
 func (r *reader) giveUpGaps(resp *partition.FetchResponse) {
 	i := 0
 	for _, p := range r.parts {
-		if p.asked {
+		if p.requested {
 			shown := resp.Partitions[i].HighWatermark
 			if r.cfg.Isolation == ReadCommitted {
 				shown = resp.Partitions[i].LastStableOffset

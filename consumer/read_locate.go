@@ -12,7 +12,7 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// locate finds the partitions to read, and where they begin and end.
+// locate finds the partitions to read, with their start and end offsets.
 func (r *reader) locate(ctx context.Context) error {
 	md, version, err := r.metadata(ctx)
 	if err != nil {
@@ -39,7 +39,7 @@ func (r *reader) locate(ctx context.Context) error {
 	return r.sameTopic(ctx)
 }
 
-// metadata describes the topic, as of a version of the metadata.
+// metadata returns the metadata of the topic and their version.
 func (r *reader) metadata(ctx context.Context) (t replication.TopicMetadata, version int64, err error) {
 	md, err := r.b.Metadata(ctx, r.cfg.Topic)
 	if err != nil {
@@ -48,14 +48,14 @@ func (r *reader) metadata(ctx context.Context) (t replication.TopicMetadata, ver
 	return md.Topics[r.cfg.Topic], md.Version, md.Topics[r.cfg.Topic].Err
 }
 
-// sameTopic returns ErrTopicReplaced unless the topic is still the one that was located. Ids are
-// never given twice, so what was asked of the topic's name since locate came from this topic.
+// sameTopic returns ErrTopicReplaced unless the topic still has the located id. Ids are never
+// reused, so results for the topic's name since locate are of this topic.
 func (r *reader) sameTopic(ctx context.Context) error {
 	_, _, err := r.again(ctx)
 	return err
 }
 
-// again is metadata of the topic that was located.
+// again is metadata for the topic that was located.
 func (r *reader) again(ctx context.Context) (t replication.TopicMetadata, version int64, err error) {
 	t, version, err = r.metadata(ctx)
 	if errors.Is(err, replication.ErrUnknownTopic) || err == nil && t.ID != r.id {
@@ -64,8 +64,8 @@ func (r *reader) again(ctx context.Context) (t replication.TopicMetadata, versio
 	return t, version, err
 }
 
-// place finds the ends of parts, and then their beginnings: in that order, so that what comes
-// meanwhile is not read.
+// place finds the ends of parts, and then their starts: in that order, so that records written in
+// between are not read.
 func (r *reader) place(ctx context.Context, parts []*readPart, from partition.OffsetSpec) error {
 	ends, err := r.offsets(ctx, parts, func(*readPart) partition.OffsetSpec { return partition.Latest })
 	if err != nil {
@@ -75,7 +75,7 @@ func (r *reader) place(ctx context.Context, parts []*readPart, from partition.Of
 		switch start, ok := r.cfg.Start[p.tp]; {
 		case ok && start == StartLatest:
 			return partition.Latest
-		case ok && start != StartReset: // a real offset cannot lie below the first record
+		case ok && start != StartReset: // an explicit offset must not be below the first record
 			return partition.Earliest
 		}
 		return from
@@ -97,19 +97,19 @@ func (r *reader) place(ctx context.Context, parts []*readPart, from partition.Of
 	return nil
 }
 
-// offsets asks for one offset of each partition. It waits as long as a new leader does not know how
-// far its predecessor has acknowledged records, and up to tellAfter for what else passes by itself.
+// offsets fetches one offset of each partition. It waits while a new leader does not yet have the
+// high watermark of its predecessor, and up to reportAfter for other transient errors.
 func (r *reader) offsets(ctx context.Context, parts []*readPart, spec func(*readPart) partition.OffsetSpec) (record.Offsets, error) {
-	ask := make(map[record.TopicPartition]partition.OffsetSpec, len(parts))
+	query := make(map[record.TopicPartition]partition.OffsetSpec, len(parts))
 	for _, p := range parts {
-		ask[p.tp] = spec(p)
+		query[p.tp] = spec(p)
 	}
-	got, err := r.b.ListOffsets(ctx, ask, r.cfg.Isolation)
+	got, err := r.b.ListOffsets(ctx, query, r.cfg.Isolation)
 	start := time.Now()
 	for wait := minBackoff; err == nil && unsettled(got, start); wait = min(2*wait, maxOffsetWait) {
 		pause(ctx, wait)
 		if err = ctx.Err(); err == nil {
-			got, err = r.b.ListOffsets(ctx, ask, r.cfg.Isolation)
+			got, err = r.b.ListOffsets(ctx, query, r.cfg.Isolation)
 		}
 	}
 	if err != nil {
@@ -129,21 +129,21 @@ func (r *reader) offsets(ctx context.Context, parts []*readPart, spec func(*read
 	return offsets, nil
 }
 
-// maxOffsetWait is the longest pause between two questions for an offset that is not available.
+// maxOffsetWait is the longest pause between two requests for an unavailable offset.
 const maxOffsetWait = 100 * time.Millisecond
 
-// unsettled reports whether a leader could not tell an offset yet, or there was none to be asked
-// since start, which may pass as well. A topic that is not there is told at once.
+// unsettled reports whether a leader could not return an offset yet, or there was no leader since
+// start, which may be transient, too. A missing topic is reported immediately.
 func unsettled(got map[record.TopicPartition]partition.OffsetResult, start time.Time) bool {
 	for _, res := range got {
-		if errors.Is(res.Err, partition.ErrOffsetNotAvailable) || errors.Is(res.Err, partition.ErrNotLeader) && time.Since(start) < tellAfter {
+		if errors.Is(res.Err, partition.ErrOffsetNotAvailable) || errors.Is(res.Err, partition.ErrNotLeader) && time.Since(start) < reportAfter {
 			return true
 		}
 	}
 	return false
 }
 
-// failed is the error of a partition, or that of its topic if this was deleted.
+// failed returns the error of a partition, or that of its topic if the topic was deleted.
 func (r *reader) failed(ctx context.Context, p *readPart, err error) error {
 	if gone := r.sameTopic(ctx); gone != nil {
 		return gone

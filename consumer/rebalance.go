@@ -13,7 +13,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// join enters the group, or its next generation, and returns when all members have.
+// join enters the group, or its next generation, and returns when all members have joined.
 func (m *classicMember) join(ctx context.Context) (group.JoinResponse, error) {
 	c := m.c
 	known := c.state()
@@ -37,7 +37,7 @@ func (m *classicMember) join(ctx context.Context) (group.JoinResponse, error) {
 	if known.missed(resp.Generation) {
 		m.disown(false)
 	}
-	// The member id is known from here on; commits of what is still held go under the new
+	// The member id is known from here on; commits of partitions that are still held use the new
 	// generation.
 	c.setMember(resp.MemberID, resp.Generation)
 	m.lastBeat = time.Now()
@@ -46,16 +46,16 @@ func (m *classicMember) join(ctx context.Context) (group.JoinResponse, error) {
 	return resp, nil
 }
 
-// noteJoin keeps req until it is answered.
+// noteJoin stores req until its response arrives.
 func (c *Consumer) noteJoin(req group.JoinRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.member.unanswered = &req
 }
 
-// missed reports whether the group went through a generation between s and the given one. Nobody
-// knows what this member held in it: the others' claims were newer than its own, so that what it
-// holds may have an owner among them.
+// missed reports whether the group had a generation between s and the given one. It is unknown
+// whether this member owned anything in it: the other members' claims were newer, so that its
+// partitions may have owners among them.
 func (s memberState) missed(generation int32) bool {
 	return s.generation >= 0 && generation > s.generation+1
 }
@@ -70,7 +70,7 @@ func (m *classicMember) sync(ctx context.Context, join group.JoinResponse) ([]re
 		if err != nil {
 			return nil, err
 		}
-		if !join.SkipAssignment { // else the group has one, and keeps it for now: see inspect
+		if !join.SkipAssignment { // else the group has an assignment, and keeps it for now: see inspect
 			if req.Assignments, err = m.assign(join, counts); err != nil {
 				return nil, err
 			}
@@ -81,7 +81,7 @@ func (m *classicMember) sync(ctx context.Context, join group.JoinResponse) ([]re
 	case err == nil:
 		m.outrun = false
 	case errors.Is(err, group.ErrRebalanceInProgress):
-		if m.outrun { // a group of the newer protocol, where joining waits for nobody, is behind itself
+		if m.outrun { // the group uses the newer protocol, where joins do not wait, and is behind
 			pause(ctx, minBackoff)
 		}
 		m.outrun = true
@@ -102,8 +102,7 @@ func (m *classicMember) sync(ctx context.Context, join group.JoinResponse) ([]re
 	return a.Partitions, nil
 }
 
-// lead begins the group leader's watch over the topics that any member subscribes to, and returns
-// their partitions.
+// lead starts the group leader's watch of all members' topics, and returns their partition counts.
 func (m *classicMember) lead(ctx context.Context, join group.JoinResponse) (map[string]int32, error) {
 	topics := map[string]bool{}
 	for _, member := range join.Members {
@@ -123,7 +122,7 @@ func (m *classicMember) lead(ctx context.Context, join group.JoinResponse) (map[
 	return counts, nil
 }
 
-// assign is the group leader's work.
+// assign does the group leader's work.
 func (m *classicMember) assign(join group.JoinResponse, counts map[string]int32) (map[string][]byte, error) {
 	c := m.c
 	i := slices.IndexFunc(c.cfg.Assignors, func(a assignor.Assignor) bool { return a.Name() == join.ProtocolName })
@@ -137,7 +136,7 @@ func (m *classicMember) assign(join group.JoinResponse, counts map[string]int32)
 	return assignments, nil
 }
 
-// partitionCounts returns the number of partitions of each topic; 0 for those that do not exist.
+// partitionCounts returns the number of partitions of each topic; 0 if the topic does not exist.
 func (c *Consumer) partitionCounts(ctx context.Context, topics []string) (map[string]int32, error) {
 	md, err := c.logs.Metadata(ctx, topics...)
 	if err != nil {
@@ -153,7 +152,7 @@ func (c *Consumer) partitionCounts(ctx context.Context, topics []string) (map[st
 	return counts, nil
 }
 
-// joinRequest makes the request of a member; m is nil if it tells nothing of what it has.
+// joinRequest returns the join request of a member; with a nil m it lists no owned partitions.
 func (c *Consumer) joinRequest(s memberState, topics []string, m *classicMember) group.JoinRequest {
 	req := group.JoinRequest{
 		Group: c.cfg.Group, MemberID: s.id, InstanceID: c.cfg.InstanceID, ClientID: c.cfg.ClientID,
@@ -168,7 +167,8 @@ func (c *Consumer) joinRequest(s memberState, topics []string, m *classicMember)
 		case !m.eager:
 			owned = m.parts
 		case !assignor.AllCooperative([]assignor.Assignor{a}):
-			// in user data, if it is sticky; a cooperative one would hold back what moves
+			// in user data, if it is sticky; a cooperative assignor would hold moving partitions
+			// back
 			owned, generation = m.last.parts, m.last.generation
 		}
 		req.Protocols = append(req.Protocols, assignor.Protocol{Name: a.Name(), Metadata: assignor.SubscriptionFor(a, topics, owned, generation, c.cfg.Rack)})

@@ -7,14 +7,14 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Records yields records one by one, for ever: the loop ends when ctx is done, after Wakeup or
-// Close (without an error pair), after a fatal error (yielded once), or by break. A damaged
-// partition yields its error once and is paused, the others go on. A loop that begins after Close
-// yields ErrClosed.
+// Records yields records one by one without end. The loop ends when ctx is done or after Wakeup or
+// Close (in these cases without an error), after a fatal error (yielded once), or by break. A
+// damaged partition yields its error once and is paused; the others continue. A loop that begins
+// after Close yields ErrClosed.
 //
-// With CommitProcessed a record counts as processed when the loop comes back for the next one.
-// After break, return or a panic the record in hand does not, and a new iteration starts with it
-// again, unless the application committed it. The records alias fetched memory that is garbage
+// With CommitProcessed a record counts as processed when the loop requests the next one. After
+// break, return or a panic the current record is not processed, and a new iteration starts with it
+// again unless the application committed it. The records alias fetched memory that is garbage
 // collected: they may be kept, read-only.
 func (c *Consumer) Records(ctx context.Context) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
@@ -36,7 +36,8 @@ func (c *Consumer) Records(ctx context.Context) iter.Seq2[record.Record, error] 
 	}
 }
 
-// recordsOnce yields what is fetched of one partition, waiting for it. False: the loop was left.
+// recordsOnce yields the fetched records of one partition, and waits for some. It returns false if
+// the loop ended.
 func (c *Consumer) recordsOnce(ctx context.Context, yield func(record.Record, error) bool) (more bool, err error) {
 	if c.cfg.Commit != CommitBeforeDelivery {
 		p, err := c.next(ctx)
@@ -52,8 +53,8 @@ func (c *Consumer) recordsOnce(ctx context.Context, yield func(record.Record, er
 	return c.yieldCommitted(b, yield), nil
 }
 
-// yieldChunk hands out what is fetched of p, until that ends or
-// something happened. False: the loop was left.
+// yieldChunk yields the fetched records of p until there are none or an event happens. It returns
+// false if the loop ended.
 func (c *Consumer) yieldChunk(p *part, yield func(record.Record, error) bool) (more bool) {
 	d, inHand, first := p.chunk.d, false, true
 	p.chunk.keepBytes()
@@ -91,10 +92,10 @@ func (c *Consumer) yieldChunk(p *part, yield func(record.Record, error) bool) (m
 	}
 }
 
-// yieldCommitted hands out a batch whose end is committed. If the loop is left, or something
-// happened meanwhile, what was not handed out comes again.
+// yieldCommitted yields a batch whose end is committed. If the loop ends, or an event happens, the
+// remaining records are fetched again.
 func (c *Consumer) yieldCommitted(b *Batch, yield func(record.Record, error) bool) (more bool) {
-	// partition of the batch, and offset in it, from which on nothing was yielded
+	// partition of the batch, and offset in it, at which the remaining records start
 	at, next := 0, int64(0)
 	defer func() {
 		for i, h := range c.poller.handed {
@@ -114,6 +115,7 @@ func (c *Consumer) yieldCommitted(b *Batch, yield func(record.Record, error) boo
 			if !yield(r, nil) {
 				return false
 			}
+			h.d.done(next)
 			c.progress.Add(1)
 			if c.dirty.Load() {
 				return true
@@ -125,13 +127,14 @@ func (c *Consumer) yieldCommitted(b *Batch, yield func(record.Record, error) boo
 	return true
 }
 
-// chunkDone moves the position behind what no reader sees: markers, aborted transactions, gaps of
-// compaction.
+// chunkDone moves the position past invisible records: control batches, aborted transactions, gaps
+// of compaction.
 func (p *part) chunkDone() {
 	d, pos := p.chunk.d, p.chunk.d.position.Load()
 	if next := p.chunk.next; next > pos {
+		idle := d.inHandNone(pos)
 		d.pass(next)
-		if d.processed.Load() == pos {
+		if idle {
 			d.done(next)
 		}
 	}

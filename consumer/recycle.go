@@ -11,34 +11,35 @@ import (
 )
 
 const (
-	// maxFetchBuffer bounds one buffer that fetches use again.
+	// maxFetchBuffer bounds the size of a reused fetch buffer.
 	maxFetchBuffer = 4 << 20
-	// maxFreeBuffers bounds the buffers that a consumer keeps for its next fetches: one for the
-	// fetch to come, one because a batch of the fetch before it is mostly released a little later.
+	// maxFreeBuffers bounds the buffers kept for coming fetches: one for the next fetch, and one
+	// because a batch of the previous fetch is usually released a little later.
 	maxFreeBuffers = 2
-	// maxFreeSlices bounds the slices of records that a consumer keeps, each of MaxPollRecords at
-	// most: a poll takes from a few partitions.
+	// maxFreeSlices bounds the kept slices of records, each of at most MaxPollRecords: a poll takes
+	// records of few partitions.
 	maxFreeSlices = 4
-	// bufferShare is how much of a buffer a fetch has to fill for the next one to get a buffer. A
-	// few bytes would keep all of it until their batch is released.
+	// bufferShare: a fetch must fill this fraction of a buffer for the next one to get a buffer.
+	// Otherwise a few bytes would occupy a whole buffer until their batch is released.
 	bufferShare = 4
 )
 
-// A recycler has the memory of released batches ready for the next fetches and polls. It hands out
-// nothing before the first Release: who keeps batches gets memory that is garbage collected.
+// A recycler keeps the memory of released batches for the next fetches and polls. Before the first
+// Release it returns no memory: an application that does not release batches gets garbage-collected
+// memory.
 type recycler struct {
 	releases atomic.Bool // the application has released a batch. Set once, by Release
-	last     int         // bytes that the last fetch brought. The polling goroutine's
+	last     int         // bytes of the last fetch. The polling goroutine's
 
 	mu      sync.Mutex // guards the fields below; a leaf, held for a few instructions
 	buffers [][]byte
 	slices  [][]record.Record
 }
 
-// A fetchBuffer is the memory of one fetch. References are held by the fetch while it is under way,
-// by each chunk that aliases it, and by each partition of a batch that does. The last one to be
-// dropped makes it free. A reference that is never dropped (a batch that is not released, a chunk
-// that a seek overtook, records handed out by value) leaves it to the garbage collector.
+// A fetchBuffer is the memory of one fetch. References are held by the active fetch, by each chunk
+// that aliases it, and by each partition of a batch that does. It becomes free with its last
+// reference. If a reference is never dropped (a batch is not released, a seek overtook a chunk,
+// records were handed out by value), the garbage collector frees it.
 type fetchBuffer struct {
 	refs atomic.Int32
 	buf  []byte
@@ -59,21 +60,21 @@ func (b *fetchBuffer) drop() {
 	}
 }
 
-// share adds a reference for the bytes that were fetched of one partition, if they alias b.
+// share adds a reference for the bytes fetched for one partition, if they alias b.
 func (b *fetchBuffer) share(fp *partition.FetchedPartition) *fetchBuffer {
 	if b == nil || len(fp.Bytes) == 0 {
 		return nil
 	}
 	p, q := fp.Bytes[:cap(fp.Bytes)], b.buf[:cap(b.buf)]
 	if &p[len(p)-1] != &q[len(q)-1] {
-		return nil // it had no room
+		return nil // it had no capacity
 	}
 	b.refs.Add(1)
 	return b
 }
 
-// buffer returns memory for a fetch of that many partitions, referenced once; nil: the fetch is to
-// make its own.
+// buffer returns memory for a fetch of that many partitions, referenced once; nil: the fetch
+// allocates its own.
 func (m *recycler) buffer(partitions, partitionBytes, maxBytes int) *fetchBuffer {
 	if !m.releases.Load() || partitionBytes > maxFetchBuffer {
 		return nil
@@ -107,13 +108,13 @@ func (m *recycler) records(n int) []record.Record {
 				return rs[:0]
 			}
 		}
-		n = 1 << bits.Len(uint(n)) // so that it fits next time, too
+		n = 1 << bits.Len(uint(n)) // so that it fits the next time, too
 	}
 	return make([]record.Record, 0, n)
 }
 
-// release takes back the records of one partition. keeps says that they refer to memory that the
-// recycler keeps anyway; else they are cleared, so that what they refer to is collected.
+// release takes back the records of one partition. keeps is true if they refer to memory that the
+// recycler keeps anyway; otherwise they are cleared, so that this memory is collected.
 func (m *recycler) release(rs []record.Record, keeps bool) {
 	if !keeps || poisoned {
 		clear(rs)
@@ -121,7 +122,7 @@ func (m *recycler) release(rs []record.Record, keeps bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.slices) == maxFreeSlices {
-		m.slices = append(m.slices[:0], m.slices[1:]...) // the oldest: those of now fit better
+		m.slices = append(m.slices[:0], m.slices[1:]...) // the oldest: newer ones fit better
 	}
 	m.slices = append(m.slices, rs)
 }

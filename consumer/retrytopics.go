@@ -13,30 +13,32 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// RetryTopics are topics in which records that failed wait for their next attempts, across
-// restarts, while the records behind them go on.
+// RetryTopics are topics in which failed records wait for their next attempt, across restarts,
+// while later records are processed.
 //
-// A record that has failed 1+RunConfig.Retries times is sent to the topic of the first stage, with
-// its key, value and headers and with headers that say when it is due, which attempt it was and
-// where it came from (HeaderRetryDue and the others); then it counts as processed at its source. A
-// Run with the same RetryTopics whose consumer subscribes to the stage's topic too (or another
-// consumer's, or another group's) hands it out when it is due, again up to 1+Retries times, before
-// it goes on to the next stage. After the last stage it has failed for good: DeadLetter. A record
-// that is too large for a stage's topic goes there at once, and so does one with a Permanent error.
+// A record that has failed 1+RunConfig.Retries times is sent to the topic of the first stage and
+// then counts as processed at its source. It keeps its key, value and headers, and gets headers
+// with its due time, attempt number and origin (HeaderRetryDue and the others). A Run with the same
+// RetryTopics hands it out when it is due, again up to 1+Retries times, before it moves to the next
+// stage. The consumer of that Run subscribes to the stage's topic; it may be the same consumer,
+// another one, or one of another group. After the last stage the record has failed for good:
+// DeadLetter is called. A record that is too large for a stage's topic goes to DeadLetter
+// immediately, and so does one with a Permanent error.
 //
-// Order: a record in a retry topic has been overtaken by those behind it, also by those of its key,
-// and records of a retry topic are in no order with each other, whatever RunConfig.Order says.
-// Where the order of a key matters more than its progress, use Retries instead.
+// Order: later records overtake a record in a retry topic, including those with the same key.
+// Records of a retry topic have no order among each other, whatever RunConfig.Order is. If the
+// order of a key matters more than its progress, use Retries instead.
 //
-// Give each stage a topic of its own, so that its records fall due in the order in which they lie.
-// Stages may share a topic; then a long delay in front of short ones keeps the committed offset
-// back, and after a restart records behind it that are done are handed out again. Of a partition at
-// most MaxInFlight records wait in memory; with more, the next are looked at when the first are
-// done. Delays count from the failure, by the clocks of the processes that send and read; a due
-// time further away than the longest delay is taken for that delay. Retention of the topic must be
-// longer than the longest delay and the longest downtime.
+// Give each stage its own topic, so that records become due in the order in which they are stored.
+// Stages may share a topic. But a long delay ahead of short ones then holds the committed offset
+// back, and after a restart processed records behind it are handed out again. At most MaxInFlight
+// records of a partition wait in memory; more are read when these are done.
+//
+// Delays count from the failure, by the clocks of the processes that send and read. A due time
+// further away than the longest delay is shortened to that delay. The topic's retention must exceed
+// the longest delay and the longest downtime.
 type RetryTopics struct {
-	Producer *producer.Producer // sends to the topics; not closed by Run
+	Producer *producer.Producer // sends to the topics; Run does not close it
 	Stages   []RetryStage       // in order; at least one
 }
 
@@ -46,16 +48,16 @@ type RetryStage struct {
 	Delay time.Duration // from the failure to the next attempt; positive
 }
 
-// Headers of a record in a retry topic, beside its own. Numbers are decimal.
+// Headers of a record in a retry topic, in addition to its own. Numbers are decimal.
 const (
-	HeaderRetryDue       = "retry.due"       // when it is handed out: milliseconds since 1970
-	HeaderRetryStage     = "retry.stage"     // stages that it has come to, 1 in the first one
-	HeaderRetryAttempts  = "retry.attempts"  // calls of the handler so far
-	HeaderRetryTopic     = "retry.topic"     // where it was read first
-	HeaderRetryPartition = "retry.partition" // likewise
-	HeaderRetryOffset    = "retry.offset"    // likewise
-	HeaderRetryTimestamp = "retry.timestamp" // likewise: its timestamp, milliseconds since 1970
-	HeaderRetryError     = "retry.error"     // of the last attempt, at most 1 KiB
+	HeaderRetryDue       = "retry.due"       // due time, in milliseconds since 1970
+	HeaderRetryStage     = "retry.stage"     // number of stages reached, 1 in the first
+	HeaderRetryAttempts  = "retry.attempts"  // number of handler calls so far
+	HeaderRetryTopic     = "retry.topic"     // topic it was first read from
+	HeaderRetryPartition = "retry.partition" // partition it was first read from
+	HeaderRetryOffset    = "retry.offset"    // offset in that partition
+	HeaderRetryTimestamp = "retry.timestamp" // timestamp of that record, in milliseconds since 1970
+	HeaderRetryError     = "retry.error"     // error of the last attempt, at most 1 KiB
 )
 
 const retryHeaders = "retry."
@@ -78,7 +80,7 @@ func (rt *RetryTopics) check() error {
 	return nil
 }
 
-// stage returns the stage that j goes to next; nil: none is left.
+// stage returns the next stage of j; nil: there is none.
 func (rt *RetryTopics) stage(j *job) *RetryStage {
 	if rt == nil || j.stage >= len(rt.Stages) {
 		return nil
@@ -86,8 +88,8 @@ func (rt *RetryTopics) stage(j *job) *RetryStage {
 	return &rt.Stages[j.stage]
 }
 
-// receive sets up a job whose record may come from one of the topics: its due time, its history,
-// and the timestamp that it had at first.
+// receive initialises a job whose record may come from a retry topic: its due time, its history,
+// and its original timestamp.
 func (rt *RetryTopics) receive(j *job) {
 	if rt == nil || !slices.ContainsFunc(rt.Stages, func(s RetryStage) bool { return s.Topic == j.rec.Topic }) {
 		return
@@ -122,7 +124,7 @@ func (rt *RetryTopics) send(ctx context.Context, s *RetryStage, j *job, cause er
 		record.Header{Key: HeaderRetryOffset, Value: number(offset)},
 		record.Header{Key: HeaderRetryTimestamp, Value: number(j.rec.Timestamp.UnixMilli())},
 	)
-	// The timestamp is new: retention of the topic counts from the failure.
+	// The timestamp is new, so that the topic's retention counts from the failure.
 	r := record.Record{Topic: s.Topic, Key: j.rec.Key, Value: j.rec.Value, Headers: append(slices.Clip(headers),
 		record.Header{Key: HeaderRetryError, Value: errorText(cause)})}
 	_, err := rt.Producer.Send(ctx, r)
@@ -133,9 +135,9 @@ func (rt *RetryTopics) send(ctx context.Context, s *RetryStage, j *job, cause er
 	return err
 }
 
-// Origin returns where a record was read first that came through retry topics or was dead-lettered.
-// For others, and for headers that are not those of this package, it is the record's own place, and
-// ok is false.
+// Origin returns the original place of a record that came through retry topics or was
+// dead-lettered. For other records, and for headers of other origin, it returns
+// the record's own place and ok is false.
 func Origin(r record.Record) (tp record.TopicPartition, offset int64, ok bool) {
 	for _, h := range [][3]string{
 		{HeaderTopic, HeaderPartition, HeaderOffset},
@@ -166,7 +168,7 @@ func headerNumber(r record.Record, key string) int64 {
 	return max(n, 0)
 }
 
-// without returns the headers whose keys do not begin with prefix, in memory of its own.
+// without returns the headers whose keys do not begin with prefix, in a new slice.
 func without(headers []record.Header, prefix string) []record.Header {
 	out := make([]record.Header, 0, len(headers)+8)
 	for _, h := range headers {
@@ -177,7 +179,7 @@ func without(headers []record.Header, prefix string) []record.Header {
 	return out
 }
 
-// errorText is an error as the value of a header.
+// errorText returns an error as the value of a header.
 func errorText(err error) []byte {
 	text := err.Error()
 	if len(text) > maxErrorHeader {

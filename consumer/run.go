@@ -9,34 +9,37 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A Handler processes one record. A nil error means processed. An error, or a panic, which becomes
-// a *HandlerPanicError, makes Run try again as RunConfig says; Permanent errors are not tried
-// again.
+// A Handler processes one record. A nil error marks it as processed. After an error, Run calls it
+// again as RunConfig specifies, except for Permanent errors. A panic becomes a *HandlerPanicError.
 //
-// ctx has the values of Run's context and, for Attempt, the number of the call. It is not cancelled
-// with Run's context, so that a handler at work may finish. It is cancelled with cause
-//   - ErrRebalanced, when the record's partition has gone to another member (with ErrPollTimeout
-//     too if a handler took longer than MaxPollInterval);
-//   - ErrAttemptTimeout, when AttemptTimeout is over;
-//   - ErrDrainTimeout, when Run has ended and DrainTimeout is nearly over.
+// ctx has the values of Run's context and the number of the call (Attempt). It is not cancelled
+// with Run's context, so that an active handler may finish. It is cancelled with one of these
+// causes:
+//
+//   - ErrRebalanced: the record's partition belongs to another member. If a handler took longer
+//     than MaxPollInterval, the cause also matches ErrPollTimeout.
+//   - ErrAttemptTimeout: AttemptTimeout has passed.
+//   - ErrDrainTimeout: Run has ended and DrainTimeout has nearly passed.
 //
 // The record aliases fetched memory that is garbage collected: it may be kept, read-only.
 type Handler func(ctx context.Context, r record.Record) error
 
-// A BatchHandler processes records of one partition (ByKey: of one key), in offset order: at least
-// one, at most RunConfig.BatchSize. A nil error means that all of them are processed, a *BatchError
-// that a prefix is. After any other error, Permanent ones and panics too, none of them is; since
-// nobody knows then which record is to blame, each is handed out alone, at once. That is no retry:
-// RunConfig.Retries, RetryTopics and DeadLetter are for what has failed alone, or was named by a
-// *BatchError. rs belongs to the handler. Context as for Handler.
+// A BatchHandler processes records of one partition (ByKey: of one key) in offset order: at least
+// one, at most RunConfig.BatchSize. It owns rs. A nil error marks all of them as processed, a
+// *BatchError a prefix.
+//
+// After any other error, Permanent errors and panics included, none counts as processed. The failed
+// record is then unknown, so each record is immediately handed out alone. That is not a retry:
+// RunConfig.Retries, RetryTopics and DeadLetter apply to records that failed alone or were named by
+// a *BatchError. The context is as for Handler.
 type BatchHandler func(ctx context.Context, rs []record.Record) error
 
-// RunOrder says which records are processed one after the other.
+// RunOrder selects which records are processed one after the other.
 type RunOrder uint8
 
 const (
 	ByPartition RunOrder = iota // the records of a partition, in offset order
-	// ByKey keeps the offset order of the records of a key in a partition; those without a key
+	// ByKey processes the records of a key in a partition in offset order. Records without a key
 	// are ordered by partition.
 	ByKey
 )
@@ -54,30 +57,31 @@ const (
 type RunConfig struct {
 	Workers int      // goroutines that run the handler. 0: GOMAXPROCS
 	Order   RunOrder // ByPartition
-	// MaxInFlight bounds the records of a partition that workers have and that are not done;
-	// fetching it pauses there. 0: 1000
+	// MaxInFlight bounds the records of a partition that are handed to workers and not done. At the
+	// bound, the partition is not fetched. 0: 1000
 	MaxInFlight int
-	BatchSize   int // of RunBatches, at most MaxInFlight come to be. 0: 500
+	BatchSize   int // most records of a RunBatches call; capped at MaxInFlight. 0: 500
 
-	// AttemptTimeout bounds one call of the handler: then its context ends. 0: no bound but
-	// MaxPollInterval, after which a call costs the member its partitions.
+	// AttemptTimeout bounds one call of the handler; then its context is cancelled. 0 means no
+	// bound except MaxPollInterval, after which the member loses its partitions.
 	AttemptTimeout time.Duration
-	// Retries is how many times a handler that failed is called again for the record, after
-	// MinBackoff (0: 100 ms) doubling up to MaxBackoff (0: 10 s), with jitter. 0: not again.
-	// Records behind it in its order wait meanwhile; no worker does.
+	// Retries is the number of further calls for a record whose handler failed. The delay starts at
+	// MinBackoff (0: 100 ms) and doubles up to MaxBackoff (0: 10 s), with jitter. 0 means no retry.
+	// Later records in its order wait; workers do not.
 	Retries                int
 	MinBackoff, MaxBackoff time.Duration
-	// RetryTopics is where a record waits that failed 1+Retries times, while those behind it go on.
-	// nil: it has failed for good.
+	// RetryTopics receive a record that failed 1+Retries times, so that later records continue.
+	// nil: the record has failed for good.
 	RetryTopics *RetryTopics
-	// DeadLetter gets a record that failed for good; nil from it counts as processed. An error, or
-	// no DeadLetter, ends Run with the handler's error. A panic in it is an error, as in a handler,
-	// and so is runtime.Goexit. It runs on a goroutine of its own. DeadLetterTopic makes one. Its
-	// context is that of the handler without AttemptTimeout.
+	// DeadLetter is called for a record that failed for good. If it returns nil, the record counts
+	// as processed. If it returns an error, or is nil, Run ends with the handler's error. A panic
+	// or runtime.Goexit in it is treated as an error, as in a handler. It runs on its own
+	// goroutine. Its context is the handler's, without AttemptTimeout. DeadLetterTopic returns such
+	// a function.
 	DeadLetter func(ctx context.Context, r record.Record, err error) error
 
-	// DrainTimeout bounds the wait for handlers at work when a partition is revoked, and when Run
-	// ends. In its last tenth (at most one second) their contexts are cancelled. 0: 30 s.
+	// DrainTimeout bounds the wait for active handlers when a partition is revoked and when Run
+	// ends. In its last tenth (at most one second) their contexts are cancelled. 0 means 30 s.
 	DrainTimeout time.Duration
 }
 
@@ -98,35 +102,36 @@ func (c RunConfig) withDefaults() (RunConfig, error) {
 	return c, nil
 }
 
-// Run processes records with a pool of workers until ctx is done, Wakeup or Close (nil), or a
-// record fails for good (its *PartitionError), or the group refuses the member.
+// Run processes records with a pool of workers. It ends when ctx is done or after Wakeup or Close
+// (nil), when a record fails for good (its *PartitionError), or when the group rejects the member.
 //
-// Records may be done in any order; the offset that counts as processed is the end of the
-// contiguous prefix of done ones, so nothing is skipped: with CommitProcessed that is what is
-// committed. Within Order, a record is handed out when the one before is done, in a retry topic or
-// dead-lettered. Seek makes records in hand obsolete: their outcome counts for nothing; those at
-// the new position wait until the handlers of the old one have returned.
+// Records may complete in any order. A partition's processed offset is the end of the contiguous
+// prefix of completed records, so no record is skipped. CommitProcessed commits that offset. Within
+// Order, a record is handed out when the one before it is done, sent to a retry topic, or
+// dead-lettered. After Seek, the outcomes of active handlers of that partition are ignored. Records
+// at the new position wait until these handlers have returned.
 //
-// When a partition is revoked, or Run ends, records that wait, also for another attempt, are
-// dropped without waiting, and handlers at work get DrainTimeout. Run returns within DrainTimeout
-// of its end. If a handler ignores its context even then, Run returns without it: the error is
-// ErrDrainTimeout and names the records. What was not done is handed out again by the next poll or
-// member.
+// When a partition is revoked or Run ends, queued records and those waiting for another attempt are
+// dropped immediately. Active handlers get DrainTimeout to finish, and Run returns within it. If a
+// handler ignores its cancelled context, Run returns without waiting for it: the error is
+// ErrDrainTimeout and names the records. Records that were not completed are handed out again by
+// the next poll or to the next member.
 //
-// A single call of the handler that takes longer than MaxPollInterval costs a group member its
-// partitions: the member leaves, so that others go on, and joins again when that handler has
-// returned.
+// If a single handler call takes longer than MaxPollInterval, a group member loses its partitions:
+// it leaves, so that other members continue, and joins again when that handler has returned. The
+// record of the late call is not committed, a Commit in it returns ErrRebalanced, and the next
+// owner of the partition reads the record again.
 //
-// Close during Run waits for Run to end as above, commits what is done and leaves the group;
-// Shutdown cuts the wait short when its context ends. In a handler they return at once, and the
-// consumer is closed when Run has ended.
+// Close during Run waits for Run to end as above, commits completed records and leaves the group.
+// Shutdown shortens the wait when its context ends. Called from a handler, both return immediately,
+// and the consumer is closed when Run has ended.
 func (c *Consumer) Run(ctx context.Context, h Handler, cfg RunConfig) error {
 	cfg.BatchSize = 1
 	return c.run(ctx, &runner{handle: h, cfg: cfg})
 }
 
-// RunBatches is Run for a handler that takes all records that wait in its order, up to BatchSize.
-// Attempt tells the number of the call for the first of them.
+// RunBatches is Run for a handler that takes all waiting records of its order, up to BatchSize.
+// Attempt returns the number of the call for the first of them.
 func (c *Consumer) RunBatches(ctx context.Context, h BatchHandler, cfg RunConfig) error {
 	return c.run(ctx, &runner{handleBatch: h, cfg: cfg})
 }

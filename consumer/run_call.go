@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// call calls the handler for the jobs of w. It returns how many of them are done, and the error of
-// the one behind.
+// call calls the handler for the jobs of w. It returns the number of completed jobs, and the error
+// of the next one.
 func (r *runner) call(w *worker) (done int, err error) {
 	first := &w.jobs[0]
 	ctx, cancel := withAttemptTimeout(attemptContext{first.t.ctx, first.calls() + 1}, r.cfg.AttemptTimeout)
@@ -37,7 +37,7 @@ func (r *runner) call(w *worker) (done int, err error) {
 	return done, err
 }
 
-// recordsOf returns the records of jobs, for the handler to keep.
+// recordsOf returns the records of jobs, in a slice that the handler may keep.
 func recordsOf(jobs []job) []record.Record {
 	rs := make([]record.Record, len(jobs))
 	for i := range jobs {
@@ -46,24 +46,25 @@ func recordsOf(jobs []job) []record.Record {
 	return rs
 }
 
-// calls counts the calls that failed with the job.
+// calls returns the number of failed calls with the job.
 func (j *job) calls() int {
 	n := j.before + j.tries
 	if j.alone {
-		n++ // the one with others
+		n++ // the call with others
 	}
 	return n
 }
 
-// recoverTo makes a panic an error.
+// recoverTo turns a panic into an error.
 func recoverTo(err *error) {
 	if v := recover(); v != nil {
 		*err = &HandlerPanicError{v, debug.Stack()}
 	}
 }
 
-// conclude decides what a call means for its jobs, of which the first ones are done. An error that
-// names none of several is a verdict on none: each is called for alone, at once.
+// conclude applies the result of a call to its jobs, of which the first ones are done. If the call
+// had several jobs and the error does not name one, none of them has failed: each is called alone,
+// immediately.
 func (r *runner) conclude(w *worker, done int, err error) {
 	if err == nil {
 		r.finish(w, w.jobs, nil, nil)
@@ -73,7 +74,7 @@ func (r *runner) conclude(w *worker, done int, err error) {
 	var partial *BatchError
 	j := &w.jobs[done]
 	switch {
-	case r.leaves(j.t): // not done: for whoever reads it next
+	case r.leaves(j.t): // not done: the next reader gets it
 	case len(w.jobs) > 1 && !errors.As(err, &partial):
 		for i := range w.jobs {
 			w.jobs[i].alone = true
@@ -89,9 +90,9 @@ func (r *runner) conclude(w *worker, done int, err error) {
 	r.finish(w, w.jobs[:done], w.jobs[done:], fatal)
 }
 
-// leaves reports whether t is being taken away, its position was sought, or Run ends: a failure
-// then is no verdict on the record, and no attempt follows. Who sees first that Run's context has
-// ended ends Run: a record put back before that would be handed out again at once.
+// leaves reports whether t is being revoked, its position was sought, or Run ends. A failure then
+// does not count, and there is no retry. The first code that notices the end of Run's context ends
+// Run: a record put back earlier would be handed out again immediately.
 func (r *runner) leaves(t *track) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,7 +112,7 @@ func (r *runner) backoff(failures int) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// giveUp hands a record that is not tried again here to a retry topic or the dead letter function.
+// giveUp hands a record without further retries here to a retry topic or the dead letter function.
 // nil: it counts as done.
 func (r *runner) giveUp(w *worker, j *job, cause error) error {
 	r.mu.Lock()
@@ -141,11 +142,11 @@ func (r *runner) giveUp(w *worker, j *job, cause error) error {
 	return nil
 }
 
-// apart calls what is the application's beside its handler: DeadLetter, and with a retry topic the
-// producer's partitioner. It does so on a goroutine of its own, so that runtime.Goexit is an error
-// like a panic, and the worker goes on with what the outcome means.
+// apart calls functions of the application other than the handler: DeadLetter and, with a retry
+// topic, the producer's partitioner. It uses a separate goroutine, so that runtime.Goexit becomes
+// an error like a panic, and the worker continues with the outcome.
 func (r *runner) apart(fn func() error) error {
-	err := ErrHandlerExit // what stays if fn does not return
+	err := ErrHandlerExit // result if fn does not return
 	done := make(chan struct{})
 	go func() { // ends before the worker, which waits here
 		defer close(done)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +11,7 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/record"
 )
 
@@ -22,25 +22,27 @@ func TestCloseDuringRunLetsHandlersFinishAndCommitsThemBeforeItLeaves(t *testing
 		fill(t, b, 0, 1)
 		fill(t, b, 1, 1)
 		var mu sync.Mutex
-		working, seen := 0, map[int32]int{}
+		working, seen := map[int32]bool{}, map[int32]int{}
 		cfg := config(consumer.CommitProcessed)
-		cfg.OnRevoked = func(context.Context, []record.TopicPartition) {
+		cfg.OnRevoked = func(_ context.Context, tps []record.TopicPartition) {
 			mu.Lock()
 			defer mu.Unlock()
-			if working > 0 {
-				t.Errorf("OnRevoked beside %d running handlers", working)
+			for _, tp := range tps {
+				if working[tp.Partition] {
+					t.Errorf("partition %d is revoked beside its handler", tp.Partition)
+				}
 			}
 		}
 		c := open(t, b, cfg)
 		ended := background(func() error {
 			return c.Run(hour(t), func(_ context.Context, r record.Record) error {
 				mu.Lock()
-				working++
+				working[r.Partition] = true
 				seen[r.Partition]++
 				mu.Unlock()
 				time.Sleep(20 * time.Second)
 				mu.Lock()
-				working--
+				working[r.Partition] = false
 				mu.Unlock()
 				return nil
 			}, consumer.RunConfig{Workers: 2})

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// maxGrace bounds the time for handlers whose contexts were cancelled, before they are left alone.
+// maxGrace bounds the wait for handlers whose contexts were cancelled.
 const maxGrace = time.Second
 
-// end begins the end of Run: no call begins any more, what waits is dropped, and from now on
-// handlers at work have DrainTimeout. It may be called often, with or without Consumer.mu.
+// end starts the end of Run: no new calls begin, waiting jobs are dropped, and active handlers have
+// DrainTimeout from now. It may be called repeatedly, with or without Consumer.mu.
 func (r *runner) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -30,8 +30,8 @@ func (r *runner) endLocked() {
 	r.lanes.purge()
 }
 
-// untilOver returns a context that ends with ctx, and DrainTimeout after Run's end, less what
-// handlers get to return in when their contexts are cancelled.
+// untilOver returns a context that ends with ctx, or DrainTimeout after Run's end, less the time
+// that handlers get after their contexts are cancelled.
 func (r *runner) untilOver(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	r.wg.Go(func() {
@@ -45,8 +45,8 @@ func (r *runner) untilOver(ctx context.Context) (context.Context, context.Cancel
 	return ctx, cancel
 }
 
-// stop ends Run, waits for handlers at work and gives back what was not done. It returns within
-// DrainTimeout of Run's end, with an error if handlers still run then.
+// stop ends Run, waits for active handlers and returns unfinished records to their deliveries. It
+// returns within DrainTimeout of Run's end, with an error if handlers are still active.
 func (r *runner) stop() error {
 	r.end()
 	r.wg.Wait()
@@ -62,7 +62,7 @@ func (r *runner) stop() error {
 	if r.alive > 0 {
 		stuck = r.stuckLocked()
 	}
-	for t := range r.live { // outcomes of calls that still run count for nothing
+	for t := range r.live { // outcomes of active calls are ignored
 		t.obsolete = true
 		t.cancel(context.Canceled)
 	}
@@ -79,9 +79,9 @@ func (r *runner) stop() error {
 	return stuck
 }
 
-// drain lets the calls of partitions that are being revoked finish, at most DrainTimeout, and drops
-// what waits. forget follows when they are given up; if they are not, stop gives back what was not
-// done.
+// drain lets the calls of partitions that are being revoked finish, within DrainTimeout, and drops
+// waiting jobs. ignore follows when the partitions are given up; if they are not, stop gives
+// unfinished records back.
 func (r *runner) drain(parts []*part) {
 	deadline := r.deadline()
 	r.mu.Lock()
@@ -94,8 +94,8 @@ func (r *runner) drain(parts []*part) {
 	r.await(idleOf(ts), deadline, func() { cancelAll(ts, ErrRebalanced) })
 }
 
-// lose ends the contexts of calls of a partition that is gone, and makes their outcomes count for
-// nothing. Called under Consumer.mu.
+// lose cancels the contexts of calls of a lost partition, and makes their outcomes ignored. Called
+// under Consumer.mu.
 func (r *runner) lose(p *part, pollExceeded bool) {
 	cause := ErrRebalanced
 	if pollExceeded {
@@ -106,12 +106,11 @@ func (r *runner) lose(p *part, pollExceeded bool) {
 	ts := r.tracksLocked([]*part{p})
 	cancelAll(ts, cause)
 	for _, t := range ts {
-		r.forgetLocked(t)
+		r.ignoreLocked(t)
 	}
 }
 
-// tracksLocked returns the tracks of partitions, also those of former deliveries whose calls still
-// run.
+// tracksLocked returns the tracks of partitions, including former deliveries with active calls.
 func (r *runner) tracksLocked(parts []*part) (ts []*track) {
 	for t := range r.live {
 		if slices.Contains(parts, t.p) {
@@ -121,9 +120,9 @@ func (r *runner) tracksLocked(parts []*part) (ts []*track) {
 	return ts
 }
 
-// awaitCalls returns when all calls have returned that are running now, or when Run ends. After a
-// call that took longer than MaxPollInterval the polling goroutine waits here, so that the
-// member does not join its group again before it is polled.
+// awaitCalls waits until all present calls have returned, or Run ends. After a call that took
+// longer than MaxPollInterval the polling goroutine waits here, so that the member does not join
+// its group again before it is polled.
 func (r *runner) awaitCalls() {
 	r.mu.Lock()
 	var ts []*track
@@ -141,7 +140,7 @@ func (r *runner) awaitCalls() {
 	}
 }
 
-// hurryUp cuts the wait for handlers short: their contexts end now.
+// hurryUp shortens the wait for handlers: their contexts end now.
 func (r *runner) hurryUp() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,7 +151,7 @@ func (r *runner) hurryUp() {
 	}
 }
 
-// deadline is DrainTimeout from now, or that of Run's end if it is earlier.
+// deadline returns the time DrainTimeout from now, or Run's deadline if it is earlier.
 func (r *runner) deadline() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,8 +162,9 @@ func (r *runner) deadline() time.Time {
 	return d
 }
 
-// await waits until all of idle are closed, until the deadline at the latest. It calls cancel when
-// a tenth of DrainTimeout, at most a second, is left: handlers that heed it return in time.
+// await waits until all of idle are closed, at most until the deadline. It calls cancel when a
+// tenth of DrainTimeout, at most a second, is left: handlers that observe their contexts return in
+// time.
 func (r *runner) await(idle []<-chan struct{}, deadline time.Time, cancel func()) {
 	grace := r.grace()
 	if closedBy(idle, deadline.Add(-grace), r.hurry) {
@@ -179,8 +179,8 @@ func (r *runner) await(idle []<-chan struct{}, deadline time.Time, cancel func()
 	closedBy(idle, deadline, nil)
 }
 
-// closedBy reports whether all channels are closed at the given time, or when hurry is closed,
-// waiting for them until then.
+// closedBy reports whether all channels are closed by the given time. It waits until then, or until
+// hurry is closed.
 func closedBy(chs []<-chan struct{}, deadline time.Time, hurry <-chan struct{}) bool {
 	t := time.NewTimer(time.Until(deadline))
 	defer t.Stop()
@@ -201,7 +201,7 @@ func closedBy(chs []<-chan struct{}, deadline time.Time, hurry <-chan struct{}) 
 	return true
 }
 
-// grace is what is left of DrainTimeout when the contexts of handlers are cancelled.
+// grace is the rest of DrainTimeout when the contexts of handlers are cancelled.
 func (r *runner) grace() time.Duration { return min(r.cfg.DrainTimeout/10, maxGrace) }
 
 func idleOf(ts []*track) (chs []<-chan struct{}) {

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/record"
 )
 
@@ -203,6 +203,44 @@ func TestSeekDuringRunMakesRecordsInHandObsolete(t *testing.T) {
 		require.Empty(t, dead)
 		require.Equal(t, record.Offsets{tp(0): 10}, committed(t, b, "g"))
 	})
+}
+
+// A partition whose records wait for a worker gets none once it is paused, also if it is next.
+func TestPartitionThatIsPausedWhileItWaitsForAWorkerGetsNone(t *testing.T) {
+	for _, order := range []consumer.RunOrder{consumer.ByPartition, consumer.ByKey} {
+		bubble(t, 3, func(t *testing.T, b *strata.Cluster) {
+			for p := range int32(3) {
+				fill(t, b, p, 3)
+			}
+			c := open(t, b, config(consumer.CommitProcessed))
+			calls, own := map[int32]int{}, int32(-1)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := background(func() error {
+				return c.Run(ctx, func(_ context.Context, r record.Record) error {
+					if own < 0 {
+						own = r.Partition
+						time.Sleep(time.Minute) // all are fetched, and wait
+						for p := range int32(3) {
+							if p != own {
+								c.Pause(tp(p))
+							}
+						}
+					}
+					calls[r.Partition]++
+					return nil
+				}, consumer.RunConfig{Workers: 1, Order: order})
+			})
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			require.Equal(t, map[int32]int{own: 3}, calls, "order %v", order)
+			c.Resume()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			require.Equal(t, map[int32]int{0: 3, 1: 3, 2: 3}, calls, "order %v", order)
+			cancel()
+			require.NoError(t, <-ended)
+		})
+	}
 }
 
 // Paused partitions get no handler calls, also for records that were fetched before.

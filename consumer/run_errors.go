@@ -8,21 +8,20 @@ import (
 )
 
 var (
-	// ErrAttemptTimeout is the cause of a handler's context that ended after
+	// ErrAttemptTimeout is the cause of a handler's context that was cancelled after
 	// RunConfig.AttemptTimeout.
 	ErrAttemptTimeout = errors.New("consumer: attempt timed out")
-	// ErrDrainTimeout is the cause of a handler's context that ended because Run did, and the error
-	// of a Run that returned while handlers ignored that.
-	ErrDrainTimeout = errors.New("consumer: drain timeout is over, handlers still run")
-	// ErrHandlerExit is the error of a record whose handler, or DeadLetter, ended its goroutine
-	// with runtime.Goexit.
+	// ErrDrainTimeout is the cause of a handler's context that was cancelled because Run ended. It
+	// is also the error of a Run that returned while handlers were still active.
+	ErrDrainTimeout = errors.New("consumer: drain timeout passed, handlers still run")
+	// ErrHandlerExit is the error of a record whose handler or DeadLetter called runtime.Goexit.
 	ErrHandlerExit = errors.New("consumer: handler called runtime.Goexit")
 )
 
 // A HandlerPanicError is the error of a record whose handler panicked.
 type HandlerPanicError struct {
-	Value any    // what panic was called with
-	Stack []byte // of the goroutine, as debug.Stack has it
+	Value any    // the argument of panic
+	Stack []byte // the goroutine's stack, as from debug.Stack
 }
 
 func (e *HandlerPanicError) Error() string {
@@ -35,21 +34,20 @@ func (e *HandlerPanicError) Unwrap() error {
 	return err
 }
 
-// A BatchError is a BatchHandler's answer when only a prefix of its records is processed.
+// A BatchError is returned by a BatchHandler that processed only a prefix of its records.
 type BatchError struct {
-	// Done says that the first Done records are processed, the next one failed. Out of range counts
-	// as the nearest.
+	// Done is the number of records processed; the record after them failed. Values out of range
+	// count as the nearest valid one.
 	Done int
-	Err  error // of that record
+	Err  error // the error of that record
 }
 
 func (e *BatchError) Error() string { return fmt.Sprintf("after %d records: %v", e.Done, e.Err) }
 
 func (e *BatchError) Unwrap() error { return e.Err }
 
-// Permanent wraps an error of a handler that another attempt would not mend: the record is not
-// tried again, it goes to DeadLetter at once. errors.Is and errors.As see err. Permanent(nil) is
-// nil.
+// Permanent wraps a handler's error that a retry cannot fix: the record goes to DeadLetter without
+// another attempt. errors.Is and errors.As see err. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -68,10 +66,10 @@ func isPermanent(err error) bool {
 	return errors.As(err, &p)
 }
 
-// Attempt returns the number of the call of a handler for its record, from 1 on, when ctx is the
-// handler's. Calls before the record went through retry topics count. After a restart, or when the
-// partition came from another member, those since the last retry topic do not. In DeadLetter it is
-// the number of the last call. For other contexts it is 0.
+// Attempt returns the number of the handler call for a record, from 1, if ctx is the handler's.
+// Calls before the record went through retry topics are included. After a restart, or when the
+// partition came from another member, earlier calls since the last retry topic are not. In
+// DeadLetter it returns the number of the last call. For other contexts it is 0.
 func Attempt(ctx context.Context) int {
 	n, _ := ctx.Value(attemptKey{}).(int)
 	return n
@@ -92,7 +90,7 @@ func (c attemptContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// withAttemptTimeout bounds ctx by d; 0: not at all.
+// withAttemptTimeout bounds ctx by d; 0 means no bound.
 func withAttemptTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if d == 0 {
 		return ctx, func() {}

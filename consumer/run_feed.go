@@ -6,7 +6,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// dispatch feeds the workers until something ends Run.
+// dispatch feeds the workers until Run ends.
 func (r *runner) dispatch(ctx context.Context) error {
 	for {
 		p, err := r.c.next(ctx)
@@ -23,7 +23,7 @@ func (r *runner) dispatch(ctx context.Context) error {
 	}
 }
 
-// feed hands out what is fetched of p, up to MaxInFlight.
+// feed hands out the fetched records of p, up to MaxInFlight.
 func (r *runner) feed(p *part) error {
 	t, room := r.trackOf(p)
 	if t == nil {
@@ -56,10 +56,10 @@ func (r *runner) feed(p *part) error {
 	return nil
 }
 
-// trackOf returns the track of p and how many records it may take. After a seek that is a new one:
-// what was in flight before says nothing about the position after it. nil: what is fetched is to be
-// dropped, since p was sought or lost after it was found to have something. Both locks are held, so
-// that what comes later, a seek, loss or pause, finds the track.
+// trackOf returns the track of p and the number of records it may take. After a seek it is a new
+// one, since earlier records in flight do not belong to the new position. nil: drop the fetched
+// records, since p was sought or lost after it was found to have some. Both locks are held, so that
+// a later seek, loss or pause finds the track.
 func (r *runner) trackOf(p *part) (*track, int) {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
@@ -71,7 +71,7 @@ func (r *runner) trackOf(p *part) (*track, int) {
 	t := r.tracks[p]
 	if t == nil || t.d != p.d {
 		if t != nil {
-			r.forgetLocked(t)
+			r.ignoreLocked(t)
 		}
 		ctx, cancel := context.WithCancelCause(r.values)
 		t = &track{p: p, d: p.d, ctx: ctx, cancel: cancel, idle: make(chan struct{}), paused: p.paused}
@@ -94,25 +94,26 @@ func (r *runner) push(t *track, rs []record.Record) {
 	t.throttled = t.inFlight() >= r.cfg.MaxInFlight
 }
 
-// chunkDone is part.chunkDone: what no reader sees is done when the records before it are.
+// chunkDone is part.chunkDone for Run: invisible records are done when the records before them are.
 func (r *runner) chunkDone(t *track) {
 	next, epoch, pos := t.p.chunk.next, t.p.chunk.epoch, t.d.position.Load()
 	t.p.chunk = chunk{}
 	if next <= pos {
 		return
 	}
+	idle := t.d.inHandNone(pos)
 	t.d.pass(next)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t.inFlight() > 0 {
 		r.doneLocked(t, t.add(next-1, epoch))
-	} else if t.d.processed.Load() == pos {
+	} else if idle || t.d.processed.Load() == pos {
 		t.d.done(next)
 		t.d.epoch.Store(epoch)
 	}
 }
 
-// full reports whether p must not be handed out or fetched now. Called under Consumer.mu.
+// full reports whether p must not be handed out or fetched at present. Called under Consumer.mu.
 func (r *runner) full(p *part) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

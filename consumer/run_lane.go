@@ -11,19 +11,20 @@ import (
 // A job is one record on its way through the handler.
 type job struct {
 	t      *track
-	seq    int64 // in t
+	seq    int64 // sequence number in t
 	rec    record.Record
-	due    time.Time // no call before; zero: at once
+	due    time.Time // earliest time of a call; zero: immediately
 	before int       // calls made before the record came through a retry topic
-	stage  int       // retry topics it has come through
-	tries  int       // calls since that failed because of it
-	alone  bool      // a batch with it failed as a whole, once: no call is for others too any more
-	free   bool      // of a retry topic: in no order with others
+	stage  int       // number of retry topics it came through
+	tries  int       // failed calls since then
+	alone  bool      // a call with other records failed as a whole: from now on it is called alone
+	free   bool      // from a retry topic: not ordered with others
 }
 
 // A lane is the queue of records that are processed one after the other: of a partition, a key, or
 // a single record of a retry topic. It outlives seeks and rebalances, so that at most one call of a
-// lane runs at any time, also when the same records come again while an old call has not returned.
+// lane is active at any time, even when the same records are fetched again while an old call has
+// not returned.
 type lane struct {
 	id    uint64
 	state laneState
@@ -35,29 +36,30 @@ type lane struct {
 type laneState uint8
 
 const (
-	laneIdle    laneState = iota // no jobs, or being moved between states
+	laneIdle    laneState = iota // no jobs, or changing its state
 	laneReady                    // in lanes.ready
-	laneRunning                  // a worker has jobs of it
+	laneRunning                  // a worker has its first jobs
 	laneDelayed                  // in lanes.delayed
 	laneHeld                     // in lanes.held: its partition is paused
 )
 
-// lanes decides what is handed to workers next. Guarded by runner.mu, but for the channels.
+// lanes decides which jobs workers get next. Guarded by runner.mu, except for the channels.
 //
-// A lane is in exactly one state. The number of lanes is bounded by that of jobs, and that by
-// MaxInFlight of each partition.
+// A lane is in exactly one state. The number of lanes is bounded by the number of jobs, which
+// MaxInFlight bounds for each partition.
 type lanes struct {
 	seed    maphash.Seed
 	byKey   bool
 	all     map[uint64]*lane
-	spare   []*lane // for use again
+	spare   []*lane // for reuse
 	ready   []*lane
 	delayed delayedLanes
 	held    []*lane
 
-	// tells a worker of a ready lane; capacity: workers, so a full one has a token for each
+	// signals workers that a lane is ready; capacity: workers, so that a full one has a token for
+	// each
 	wake  chan struct{}
-	rearm chan struct{} // tells the timekeeper of an earlier due time; capacity 1
+	rearm chan struct{} // signals an earlier due time to the timekeeper; capacity 1
 }
 
 func newLanes(order RunOrder, workers int) lanes {
@@ -67,7 +69,8 @@ func newLanes(order RunOrder, workers int) lanes {
 	}
 }
 
-// id names the lane of a job. Two keys with the same hash share one, which costs time, not order.
+// id identifies the lane of a job. Two keys with the same hash share a lane, which costs time but
+// keeps the order.
 func (ls *lanes) id(j *job) uint64 {
 	h := maphash.Comparable(ls.seed, j.t.p.tp)
 	switch {
@@ -98,14 +101,14 @@ func (ls *lanes) push(j job) {
 	}
 }
 
-// putBack returns jobs that a worker took to the front of their lane, which is idle.
+// putBack returns a worker's jobs to the front of their lane, which is idle.
 func (ls *lanes) putBack(l *lane, jobs []job) {
 	if len(jobs) > 0 {
 		l.jobs = append(append(make([]job, 0, len(jobs)+len(l.jobs)), jobs...), l.jobs...)
 	}
 }
 
-// schedule finds the state of an idle lane.
+// schedule sets the state of an idle lane.
 func (ls *lanes) schedule(l *lane) {
 	for len(l.jobs) > 0 && l.jobs[0].t.drops() {
 		l.pop(1)
@@ -133,8 +136,7 @@ func (ls *lanes) schedule(l *lane) {
 	}
 }
 
-// recycle keeps an empty lane for use again. What had a long queue is left to the garbage
-// collector.
+// recycle keeps an empty lane for reuse. Long queues are left to the garbage collector.
 func (ls *lanes) recycle(l *lane) {
 	const spareLanes, spareJobs = 1024, 64
 	if len(ls.spare) < spareLanes && cap(l.jobs) <= spareJobs {
@@ -143,7 +145,8 @@ func (ls *lanes) recycle(l *lane) {
 	}
 }
 
-// take appends the next jobs of one lane to dst, at most n, in state running; none: a nil lane.
+// take appends the next jobs of one lane to dst, at most n, and marks the lane as running. It
+// returns a nil lane if there are none.
 func (ls *lanes) take(dst []job, n int) ([]job, *lane) {
 	for len(ls.ready) > 0 {
 		l := ls.ready[0]
@@ -163,7 +166,7 @@ func (ls *lanes) take(dst []job, n int) ([]job, *lane) {
 	return dst, nil
 }
 
-// together returns how many jobs at the front may be in one call, at most n.
+// together returns the number of jobs at the front that one call may have, at most n.
 func (l *lane) together(n int) int {
 	first := &l.jobs[0]
 	if first.alone {
@@ -183,7 +186,8 @@ func (l *lane) pop(n int) {
 	l.jobs = l.jobs[n:]
 }
 
-// expire schedules delayed lanes that are due. It returns the next due time; false: there is none.
+// expire schedules delayed lanes that are due. It returns the next due time, or false if there is
+// none.
 func (ls *lanes) expire() (time.Time, bool) {
 	now := time.Now()
 	for len(ls.delayed) > 0 {
@@ -198,7 +202,8 @@ func (ls *lanes) expire() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// purge removes waiting jobs whose track drops them, and moves on the lanes that waited for them.
+// purge removes waiting jobs of tracks that are closing, and schedules the lanes that waited for
+// them.
 func (ls *lanes) purge() {
 	for _, l := range ls.all {
 		keep := l.jobs[:0]
@@ -218,7 +223,7 @@ func (ls *lanes) purge() {
 	ls.release()
 }
 
-// release schedules held lanes anew: after Resume, or when their jobs are dropped.
+// release schedules held lanes again: after Resume, or when their jobs are dropped.
 func (ls *lanes) release() {
 	held := ls.held
 	ls.held = nil
@@ -228,7 +233,7 @@ func (ls *lanes) release() {
 	}
 }
 
-// notify puts a token in a channel that has a place for it.
+// notify puts a token into a channel if there is room.
 func notify(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:

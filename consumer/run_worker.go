@@ -9,13 +9,13 @@ import (
 
 // A worker is a goroutine that calls the handler.
 type worker struct {
-	// Guarded by runner.mu, but read without it by the worker, which writes them.
+	// Guarded by runner.mu. The worker writes these fields, and reads them without the lock.
 	lane  *lane // nil: no call is running
 	jobs  []job
 	began time.Time
 }
 
-// work is a worker's goroutine.
+// work is the function of a worker's goroutine.
 func (r *runner) work(w *worker) {
 	defer r.c.beHelper()() // Close in a handler does not wait for it
 	returned := false
@@ -24,7 +24,7 @@ func (r *runner) work(w *worker) {
 			r.leave()
 			return
 		}
-		go func() { // the handler called runtime.Goexit: the goroutine is lost, its job is not
+		go func() { // the handler called runtime.Goexit: another goroutine continues the job
 			r.conclude(w, 0, ErrHandlerExit)
 			r.work(w)
 		}()
@@ -36,7 +36,7 @@ func (r *runner) work(w *worker) {
 	returned = true
 }
 
-// leave counts a worker out.
+// leave removes a worker from the count.
 func (r *runner) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,7 +45,7 @@ func (r *runner) leave() {
 	}
 }
 
-// begin takes jobs for w, waiting until there are some. False: Run has ended.
+// begin takes jobs for w, and waits until there are some. It returns false if Run has ended.
 func (r *runner) begin(w *worker) bool {
 	for {
 		r.mu.Lock()
@@ -69,7 +69,7 @@ func (r *runner) begin(w *worker) bool {
 	}
 }
 
-// finish ends the call of w: done jobs are done, again ones go back to their lane.
+// finish ends the call of w: the jobs in done are completed, those in again go back to their lane.
 func (r *runner) finish(w *worker, done, again []job, failed error) {
 	t := w.jobs[0].t
 	r.mu.Lock()
@@ -79,7 +79,7 @@ func (r *runner) finish(w *worker, done, again []job, failed error) {
 	wake := false
 	if failed != nil && !t.closing && r.failed == nil {
 		r.failed, wake = failed, true
-		r.endLocked() // before its lane goes on
+		r.endLocked() // before its lane continues
 	}
 	if t.throttled && t.inFlight() <= r.cfg.MaxInFlight/2 {
 		t.throttled, wake = false, true
@@ -101,14 +101,14 @@ func (r *runner) finish(w *worker, done, again []job, failed error) {
 	}
 }
 
-// overdue reports whether some call has been running for d or longer.
+// overdue reports whether a call has been active for d or longer.
 func (r *runner) overdue(d time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.ContainsFunc(r.workers, func(w *worker) bool { return w.lane != nil && time.Since(w.began) >= d })
 }
 
-// stuckLocked lists the records whose handlers run, at most ten.
+// stuckLocked returns an error with the records of active handlers, at most ten.
 func (r *runner) stuckLocked() error {
 	var stuck []string
 	for _, w := range r.workers {

@@ -8,7 +8,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A runner is one Run at work. The polling goroutine feeds it; workers call the handler; one more
+// A runner is one active Run. The polling goroutine feeds it; workers call the handler; another
 // goroutine waits for records that are not due yet.
 type runner struct {
 	c           *Consumer
@@ -16,25 +16,25 @@ type runner struct {
 	handle      Handler      // nil: handleBatch
 	handleBatch BatchHandler // nil: handle
 
-	ctx    context.Context // Run's; it may have ended a moment before end is called
+	ctx    context.Context // Run's; it may end shortly before end is called
 	values context.Context // Run's, without its cancellation: parent of the handlers' contexts
-	ended  chan struct{}   // closed by end: no call begins any more
-	left   chan struct{}   // closed when the last worker has left
-	hurry  chan struct{}   // closed when Shutdown's context has ended: DrainTimeout is over
-	wg     sync.WaitGroup  // the timekeeper, and who watches a hand-over
-	buf    []record.Record // of feed
+	ended  chan struct{}   // closed by end: no new calls begin
+	left   chan struct{}   // closed when the last worker has ended
+	hurry  chan struct{}   // closed when Shutdown's context has ended: DrainTimeout ends early
+	wg     sync.WaitGroup  // the timekeeper, and a goroutine that watches a hand-over
+	buf    []record.Record // used by feed
 
 	mu      sync.Mutex // guards the fields below; taken after Consumer.mu
 	lanes   lanes
 	workers []*worker
-	alive   int              // workers that have not left
-	tracks  map[*part]*track // what is fed, by partition
-	live    map[*track]bool  // all with calls running or jobs waiting, also of former positions
+	alive   int              // workers that have not ended
+	tracks  map[*part]*track // tracks of fed partitions
+	live    map[*track]bool  // tracks with active calls or waiting jobs, including former positions
 	failed  error            // ends Run
-	endAt   time.Time        // zero: not ended; else when Run returns at the latest
+	endAt   time.Time        // zero: not ended; else the deadline of Run
 }
 
-// start starts the goroutines. stop must follow.
+// start starts the goroutines. The caller must call stop.
 func (r *runner) start(ctx context.Context, c *Consumer) {
 	r.c, r.ctx, r.values, r.alive = c, ctx, context.WithoutCancel(ctx), r.cfg.Workers
 	r.ended, r.left, r.hurry = make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -48,7 +48,7 @@ func (r *runner) start(ctx context.Context, c *Consumer) {
 	r.wg.Go(r.keepTime)
 }
 
-// doneLocked counts a record as done, if it still says something about its partition.
+// doneLocked marks a record as done, if its track is not obsolete.
 func (r *runner) doneLocked(t *track, seq int64) {
 	if t.obsolete {
 		return
@@ -59,8 +59,8 @@ func (r *runner) doneLocked(t *track, seq int64) {
 	}
 }
 
-// nothingDone reports whether records of p's present delivery are with workers, and none behind its
-// beginning is done. Called under Consumer.mu.
+// nothingDone reports whether workers have records of p's present delivery, and none of them is
+// done. Called under Consumer.mu.
 func (r *runner) nothingDone(p *part) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,18 +68,17 @@ func (r *runner) nothingDone(p *part) bool {
 	return t != nil && t.d == p.d && t.first == 0 && t.inFlight() > 0
 }
 
-// forget makes outcomes of p count for nothing: it was sought, or is gone. Called under
-// Consumer.mu.
-func (r *runner) forget(p *part) {
+// ignore drops later outcomes of p, after a seek or a loss of p. Called under Consumer.mu.
+func (r *runner) ignore(p *part) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t := r.tracks[p]; t != nil {
-		r.forgetLocked(t)
+		r.ignoreLocked(t)
 	}
 }
 
-// forgetLocked makes a track's outcomes count for nothing.
-func (r *runner) forgetLocked(t *track) {
+// ignoreLocked makes a track's outcomes ignored.
+func (r *runner) ignoreLocked(t *track) {
 	t.obsolete = true
 	t.close()
 	if r.tracks[t.p] == t {
@@ -91,9 +90,9 @@ func (r *runner) forgetLocked(t *track) {
 	r.lanes.purge()
 }
 
-// dropLocked lets go of a track without calls.
+// dropLocked removes a track without calls.
 func (r *runner) dropLocked(t *track) {
-	t.cancel(context.Canceled) // frees the context; no handler sees it
+	t.cancel(context.Canceled) // frees the context; it is not visible to a handler
 	delete(r.live, t)
 }
 
@@ -125,7 +124,7 @@ func (r *runner) err() error {
 	return r.failed
 }
 
-// setPaused holds or releases what waits of p. Called under Consumer.mu.
+// setPaused holds or releases the waiting jobs of p. Called under Consumer.mu.
 func (r *runner) setPaused(p *part, paused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

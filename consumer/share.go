@@ -16,61 +16,60 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// ShareBackend is what members of share groups need. strata.Cluster is one.
+// ShareBackend is what members of share groups need. strata.Cluster implements it.
 type ShareBackend interface {
 	Metadata(ctx context.Context, topics ...string) (replication.Metadata, error)
 	ShareCoordinator() (*share.Coordinator, error)
 }
 
-// ErrNotAcquired says that this member does not have a record, or not any more: its lock has
-// passed, or the partition has another leader, and another member may have it by now.
+// ErrNotAcquired is returned when this member no longer holds a record. Its lock has timed out, or
+// the partition has a new leader. Another member may hold the record by now.
 var ErrNotAcquired = share.ErrInvalidRecordState
 
 // ShareConfig describes a member of a share group.
 type ShareConfig struct {
-	Group  string   // must be set; its members share the records of Topics
-	Topics []string // at least one, all of which exist when the member begins
+	Group  string   // required; the group's members share the records of Topics
+	Topics []string // at least one; all must exist when the member starts
 
-	// MemberID names the member; no two that live at the same time have the same. Empty: a random
-	// one.
+	// MemberID names the member. No two active members may have the same. Empty means a random one.
 	MemberID string
 
-	// MaxRecords is how many records Poll acquires at most. Each is locked for this member until it
-	// says what came of it, so that many are for jobs that are short. 0: 100. Kafka:
-	// max.poll.records with share.acquire.mode=record_limit.
+	// MaxRecords is the most records that Poll returns; each is locked for this member and counts
+	// as delivered. Records fetches as many ahead of its loop if the loop is fast. 0 means 100.
+	// Kafka: max.poll.records with share.acquire.mode=record_limit.
 	MaxRecords int
 
-	// Reset says where the group begins in a partition that is new to it: Earliest (the zero
+	// Reset selects the starting offset of a partition that is new to the group: Earliest (the zero
 	// Reset), Latest or At. Kafka: share.auto.offset.reset, whose default is latest.
 	Reset Reset
 
-	// Isolation says what of transactions is handed out: the zero value is ReadCommitted. All
-	// members of the group are to have the same. Kafka: share.isolation.level, whose default is
-	// read_uncommitted.
+	// Isolation selects which transactional records are handed out. The zero value is
+	// ReadCommitted. All members of a group should have the same. Kafka: share.isolation.level,
+	// whose default is read_uncommitted.
 	Isolation Isolation
 
-	// Explicit says that only Accept, Release and Reject say what came of a record. Otherwise Poll
-	// and Records accept what the application was given before and has said nothing of. Kafka:
+	// Explicit makes only Accept, Release and Reject acknowledge records. Without it Poll and
+	// Records accept the records handed out earlier that were not acknowledged. Kafka:
 	// share.acknowledgement.mode.
 	Explicit bool
 }
 
-// A ShareRecord is a record that this member has.
+// A ShareRecord is a record that this member has acquired.
 type ShareRecord struct {
 	record.Record
-	Deliveries int // how often it was handed out, this time included
+	Deliveries int // number of deliveries to applications, including this one
 
 	tp share.TopicPartition
 }
 
-// A Share is a member of a share group: a worker at a queue. It takes records of all partitions of
-// its topics that no other member has, in no promised order, as many members as there may be; each
-// is locked for it until it is accepted, released or rejected, or share.Config.LockDuration has
-// passed. A record that nobody accepts is handed out again, share.Config.MaxDeliveryCount times in
-// all.
+// A Share is a member of a share group, for records processed as from a queue. It acquires records
+// of all partitions of its topics that no other member holds, in no particular order. A group may
+// have more members than partitions. Each record is locked for its member until it is accepted,
+// released or rejected, or share.Config.LockDuration has passed. A record that is not accepted is
+// delivered again, share.Config.MaxDeliveryCount times in total.
 //
-// Poll and Records are for one goroutine at a time; the other methods are safe for concurrent use,
-// so that workers may acknowledge what one goroutine polls.
+// Poll and Records may be used by one goroutine at a time. The other methods are safe for
+// concurrent use, so that workers may acknowledge records that another goroutine polls.
 type Share struct {
 	b   ShareBackend
 	c   *share.Coordinator
@@ -79,9 +78,10 @@ type Share struct {
 	end context.CancelFunc
 
 	mu    sync.Mutex                  // guards the fields below
-	given map[shareOffset]ShareRecord // handed to the application, which has said nothing of it
+	given map[shareOffset]ShareRecord // handed to the application, not acknowledged yet
 	first int                         // partition that the next Poll begins with
 	once  bool                        // Close was called
+	loop  *shareLoop                  // the running Records; nil if none is running
 }
 
 type shareOffset struct {
@@ -90,7 +90,7 @@ type shareOffset struct {
 }
 
 // NewShare returns a member of a share group. It returns a *ConfigError, or ErrUnknownTopic if a
-// topic does not exist. The Share must be closed, before its backend.
+// topic does not exist. The caller must close the Share before its backend.
 func NewShare(b ShareBackend, cfg ShareConfig) (*Share, error) {
 	refuse := func(field, value, reason string) error {
 		return fmt.Errorf("consumer: share: %w", &topic.ConfigError{Key: field, Value: value, Reason: reason})
@@ -125,18 +125,33 @@ func NewShare(b ShareBackend, cfg ShareConfig) (*Share, error) {
 // MemberID returns the name of the member.
 func (s *Share) MemberID() string { return s.cfg.MemberID }
 
-// shareLooksAgain is after how long a Poll that waits looks for new partitions.
+// shareLooksAgain is the time after which a waiting Poll checks for new partitions.
 const shareLooksAgain = 5 * time.Second
 
-// Poll accepts what the last Poll has returned and nothing was said of, unless Config.Explicit, and
-// returns records for this member, at least one. It waits for them without polling the log, until
-// ctx or Close ends it with an error; new partitions are seen within five seconds. What is acquired
-// when ctx ends is returned, without an error. A topic that was deleted is passed over until it is
-// created again; while there is none at all the error matches ErrUnknownTopic.
+// Poll returns records for this member, at least one. Unless Config.Explicit is set, it first
+// accepts the records of the last Poll that were not acknowledged. It waits without polling the log
+// until ctx ends or Close is called, which returns an error. New partitions are picked up within
+// five seconds. Records acquired when ctx ends are returned without an error. A deleted topic is
+// skipped until it is created again; if none of the topics exists, the error matches
+// ErrUnknownTopic.
 //
-// If what was to be accepted is not this member's any more, the error matches ErrNotAcquired: the
-// next Poll goes on. Other errors are those of the log and of the coordinator.
+// If a record to be accepted is no longer held by this member, the error matches ErrNotAcquired;
+// the next Poll continues. Other errors come from the log or the coordinator.
 func (s *Share) Poll(ctx context.Context) ([]ShareRecord, error) {
+	for {
+		recs, err := s.take(ctx, s.cfg.MaxRecords)
+		if err != nil {
+			return nil, err
+		}
+		if recs, err = s.begin(ctx, recs); len(recs) > 0 || err != nil {
+			return recs, err
+		}
+	}
+}
+
+// take accepts the outstanding records unless Config.Explicit is set, and locks at most limit
+// others for this member, at least one, whose delivery is pending.
+func (s *Share) take(ctx context.Context, limit int) ([]ShareRecord, error) {
 	if !s.cfg.Explicit {
 		if err := s.acknowledge(ctx, share.Accept, s.outstanding()); err != nil {
 			return nil, err
@@ -146,14 +161,14 @@ func (s *Share) Poll(ctx context.Context) ([]ShareRecord, error) {
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
 	for {
-		recs, err := s.poll(polling)
+		recs, err := s.poll(polling, limit)
 		switch {
 		case s.ctx.Err() != nil:
-			if len(recs) > 0 { // acquired behind what Close has given back
+			if len(recs) > 0 { // acquired after Close released the others
 				_ = s.leave()
 			}
 			return nil, ErrClosed
-		case len(recs) > 0: // the next Poll would accept them, and nobody had seen them
+		case len(recs) > 0:
 			return recs, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -164,7 +179,7 @@ func (s *Share) Poll(ctx context.Context) ([]ShareRecord, error) {
 }
 
 // poll is one attempt.
-func (s *Share) poll(ctx context.Context) ([]ShareRecord, error) {
+func (s *Share) poll(ctx context.Context, limit int) ([]ShareRecord, error) {
 	tps, missing, err := s.partitions(ctx)
 	switch {
 	case err != nil:
@@ -179,7 +194,7 @@ func (s *Share) poll(ctx context.Context) ([]ShareRecord, error) {
 	waiting, cancel := context.WithTimeout(ctx, shareLooksAgain)
 	defer cancel()
 	f, err := s.c.Fetch(waiting, share.FetchRequest{Group: s.cfg.Group, Member: s.cfg.MemberID, Partitions: append(tps[k:len(tps):len(tps)], tps[:k]...),
-		MaxRecords: s.cfg.MaxRecords, Reset: s.cfg.Reset.offsetSpec(), Isolation: s.cfg.Isolation})
+		MaxRecords: limit, BeginLater: true, Reset: s.cfg.Reset.offsetSpec(), Isolation: s.cfg.Isolation})
 	if errors.Is(err, ErrUnknownTopic) { // topics were deleted meanwhile, and perhaps created again
 		if now, _, again := s.partitions(ctx); again == nil && len(now) > 0 && !slices.Equal(now, tps) {
 			return nil, nil
@@ -198,15 +213,45 @@ func (s *Share) poll(ctx context.Context) ([]ShareRecord, error) {
 			return nil, err
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range recs {
-		s.given[shareOffset{r.tp, r.Offset}] = r
-	}
 	return recs, nil
 }
 
-// offsetSpec is where it leads to.
+// begin starts the delivery of records of one partition, by offset, and returns the records that
+// this member still holds: the others must not reach the application. After an error there are
+// none.
+func (s *Share) begin(ctx context.Context, recs []ShareRecord) ([]ShareRecord, error) {
+	begun := recs[:0]
+	var failed error
+	for len(recs) > 0 {
+		n := 1
+		for n < len(recs) && recs[n].Offset == recs[n-1].Offset+1 {
+			n++
+		}
+		err := s.c.Begin(ctx, s.cfg.Group, s.cfg.MemberID, recs[0].tp, recs[0].Offset, recs[n-1].Offset)
+		if err != nil && n > 1 { // other members may hold some of them
+			n = 1
+			err = s.c.Begin(ctx, s.cfg.Group, s.cfg.MemberID, recs[0].tp, recs[0].Offset, recs[0].Offset)
+		}
+		switch {
+		case err == nil:
+			begun = append(begun, recs[:n]...)
+		case !errors.Is(err, ErrNotAcquired):
+			failed = err
+		}
+		recs = recs[n:]
+	}
+	if len(begun) == 0 {
+		return nil, failed
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range begun {
+		s.given[shareOffset{r.tp, r.Offset}] = r
+	}
+	return begun, nil
+}
+
+// offsetSpec returns the offset that r selects.
 func (r Reset) offsetSpec() partition.OffsetSpec {
 	switch r.kind {
 	case resetLatest:
@@ -217,7 +262,7 @@ func (r Reset) offsetSpec() partition.OffsetSpec {
 	return partition.Earliest
 }
 
-// partitions returns those of all topics that there are, and why there are not others.
+// partitions returns the existing partitions of all topics, and the reason why others are missing.
 func (s *Share) partitions(ctx context.Context) (all []share.TopicPartition, missing, err error) {
 	md, err := s.b.Metadata(ctx, s.cfg.Topics...)
 	if err != nil {
@@ -236,14 +281,14 @@ func (s *Share) partitions(ctx context.Context) (all []share.TopicPartition, mis
 	return all, missing, nil
 }
 
-// shareRecords decodes what was acquired. Offsets without a record, as compaction leaves, are gaps.
+// shareRecords decodes acquired records. Offsets without a record, as compaction leaves, are gaps.
 func shareRecords(f share.Fetched) (recs []ShareRecord, gaps []share.Ack, err error) {
 	deliveries := f.Deliveries
-	next := int64(0) // offset of the first delivery that was not looked at
+	next := int64(0) // offset of the first delivery not processed yet
 	if len(deliveries) > 0 {
 		next = deliveries[0].First
 	}
-	until := func(offset int64) { // what is acquired below offset has no record
+	until := func(offset int64) { // acquired offsets below offset have no record
 		for len(deliveries) > 0 && next < offset {
 			last := min(deliveries[0].Last, offset-1)
 			if next <= last {

@@ -5,68 +5,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
 	"github.com/stratalog/strata/share"
 )
 
-// Records yields records for this member until ctx is done, without an error, or Close is called.
-// Unless Config.Explicit, a record is accepted when the loop has gone on to the next one, in groups
-// of what one Poll returned; the one at which the loop ends, and those of its group behind it, are
-// released. An error of Poll is yielded with a zero record, and the loop may go on.
-func (s *Share) Records(ctx context.Context) iter.Seq2[ShareRecord, error] {
-	return func(yield func(ShareRecord, error) bool) {
-		for {
-			recs, err := s.Poll(ctx)
-			switch {
-			case err != nil && ctx.Err() != nil, errors.Is(err, ErrClosed):
-				return
-			case err != nil:
-				if !yield(ShareRecord{}, err) {
-					return
-				}
-			}
-			for i, r := range recs {
-				if ctx.Err() == nil && yield(r, nil) {
-					continue
-				}
-				if !s.cfg.Explicit {
-					s.finish(recs[:i], recs[i:])
-				}
-				return
-			}
-			if ctx.Err() != nil && !s.cfg.Explicit {
-				s.finish(recs, nil)
-				return
-			}
-		}
-	}
-}
-
-// finish accepts what a loop is through with, and gives back what it has not begun or has ended at.
-// What cannot be said any more is given back when its lock passes.
-func (s *Share) finish(done, left []ShareRecord) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), shareCloseTimeout)
-	defer cancel()
-	_ = s.acknowledge(ctx, share.Accept, s.unsaid(done))
-	_ = s.acknowledge(ctx, share.Release, s.unsaid(left))
-}
-
-// unsaid returns those of recs that the application has said nothing of.
-func (s *Share) unsaid(recs []ShareRecord) (unsaid []ShareRecord) {
+// unacked returns the records of recs that the application has not acknowledged.
+func (s *Share) unacked(recs []ShareRecord) (unacked []ShareRecord) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range recs {
 		if _, ok := s.given[shareOffset{r.tp, r.Offset}]; ok {
-			unsaid = append(unsaid, r)
+			unacked = append(unacked, r)
 		}
 	}
-	return unsaid
+	return unacked
 }
 
-// outstanding returns what the application was given and has said nothing of.
+// outstanding returns the records handed to the application that it has not acknowledged.
 func (s *Share) outstanding() (all []ShareRecord) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,33 +33,33 @@ func (s *Share) outstanding() (all []ShareRecord) {
 	return all
 }
 
-// Accept says that records are done: they are handed out to nobody any more. It returns when that
-// is durable. The error matches ErrNotAcquired if one of them is not this member's any more; the
-// others are accepted all the same. With other errors, or when ctx ends, some may be accepted.
+// Accept marks records as done: they are not delivered again. It returns when that is durable. The
+// error matches ErrNotAcquired if this member no longer holds one of them; the others are still
+// accepted. After other errors, or when ctx ends, some may be accepted.
 func (s *Share) Accept(ctx context.Context, recs ...ShareRecord) error {
 	return s.acknowledge(ctx, share.Accept, recs)
 }
 
-// Release gives records back, to be handed out to anybody, unless it was their last delivery. It
-// returns, and fails, as Accept does.
+// Release returns records to the group for delivery to any member, unless this was their last
+// delivery. It returns, and fails, as Accept does.
 func (s *Share) Release(ctx context.Context, recs ...ShareRecord) error {
 	return s.acknowledge(ctx, share.Release, recs)
 }
 
-// Reject says that records are not to be handed out again, although they were not done. It returns,
-// and fails, as Accept does.
+// Reject marks records as not processable: they are not delivered again. It returns, and fails, as
+// Accept does.
 func (s *Share) Reject(ctx context.Context, recs ...ShareRecord) error {
 	return s.acknowledge(ctx, share.Reject, recs)
 }
 
-// Renew locks records that this member has for another share.Config.LockDuration from now: it goes
-// on with them. It fails as Accept does, and with share.ErrRenewalDisabled if the group does not
-// renew.
+// Renew locks records of this member for another share.Config.LockDuration from now, so that it can
+// continue to process them. It fails as Accept does, and with share.ErrRenewalDisabled if the group
+// does not permit renewal.
 func (s *Share) Renew(ctx context.Context, recs ...ShareRecord) error {
 	return s.acknowledge(ctx, share.Renew, recs)
 }
 
-// acknowledge says the same of records, in ranges of their partitions.
+// acknowledge sends the same acknowledgement for records, in ranges of their partitions.
 func (s *Share) acknowledge(ctx context.Context, t share.AckType, recs []ShareRecord) error {
 	recs = slices.Clone(recs)
 	slices.SortFunc(recs, func(a, b ShareRecord) int {
@@ -131,50 +88,64 @@ func (s *Share) acknowledge(ctx context.Context, t share.AckType, recs []ShareRe
 			}
 			s.mu.Unlock()
 		}
-		errs = append(errs, s.say(ctx, tp, acks))
+		errs = append(errs, s.sendAcks(ctx, tp, acks))
 		recs = recs[n:]
 	}
 	return errors.Join(errs...)
 }
 
-// say acknowledges ranges of a partition. If some of it is not this member's, it is tried again in
-// smaller parts, so that the rest counts.
-func (s *Share) say(ctx context.Context, tp share.TopicPartition, acks []share.Ack) error {
+// sendAcks acknowledges ranges of a partition. If this member does not hold some of the records, it
+// retries in smaller parts, so that the rest is acknowledged.
+func (s *Share) sendAcks(ctx context.Context, tp share.TopicPartition, acks []share.Ack) error {
 	err := s.c.Acknowledge(ctx, s.cfg.Group, s.cfg.MemberID, tp, acks)
 	if !errors.Is(err, ErrNotAcquired) || errors.Is(err, share.ErrRenewalDisabled) {
 		return err
 	}
 	if k := len(acks) / 2; k > 0 {
-		return errors.Join(s.say(ctx, tp, acks[:k]), s.say(ctx, tp, acks[k:]))
+		return errors.Join(s.sendAcks(ctx, tp, acks[:k]), s.sendAcks(ctx, tp, acks[k:]))
 	}
 	a := acks[0]
 	if a.First == a.Last {
 		return err
 	}
 	middle := a.First + (a.Last-a.First)/2
-	return errors.Join(s.say(ctx, tp, []share.Ack{{First: a.First, Last: middle, Types: a.Types}}), s.say(ctx, tp, []share.Ack{{First: middle + 1, Last: a.Last, Types: a.Types}}))
+	return errors.Join(s.sendAcks(ctx, tp, []share.Ack{{First: a.First, Last: middle, Types: a.Types}}), s.sendAcks(ctx, tp, []share.Ack{{First: middle + 1, Last: a.Last, Types: a.Types}}))
 }
 
-// shareCloseTimeout bounds how long Close takes.
+// shareCloseTimeout bounds the duration of Close.
 const shareCloseTimeout = 10 * time.Second
 
-// Close gives back what this member has, so that others get it at once, and returns when that is
-// durable, within ten seconds: what is then left is given back when its locks pass. What the last
-// Poll has returned, and nothing was said of, is given back, too. It is idempotent.
+// Close releases the records that this member holds, so that other members get them immediately. It
+// returns when that is durable, within ten seconds; any remaining locks time out. Records of the
+// last Poll that were not acknowledged are released, too.
+//
+// A loop of Records on another goroutine ends. Close waits for its body within the same ten
+// seconds, and its current record is accepted. Called from inside that loop, Close does not wait
+// for it, and the current record is released. Close is idempotent.
 func (s *Share) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), shareCloseTimeout)
+	defer cancel()
 	s.mu.Lock()
-	again := s.once
+	again, loop := s.once, s.loop
 	s.once = true
-	clear(s.given)
 	s.mu.Unlock()
 	s.end()
 	if again {
 		return nil
 	}
+	if loop != nil && loop.goroutine != goroutineID() {
+		select {
+		case <-loop.ended:
+		case <-ctx.Done():
+		}
+	}
+	s.mu.Lock()
+	clear(s.given)
+	s.mu.Unlock()
 	return s.leave()
 }
 
-// leave gives back what this member has.
+// leave releases all records that this member holds.
 func (s *Share) leave() error {
 	ctx, cancel := context.WithTimeout(context.Background(), shareCloseTimeout)
 	defer cancel()

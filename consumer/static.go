@@ -10,25 +10,26 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A static member that comes back is taken back without a rebalance: its group goes on with the
-// assignment that it has. That was made for the topics, and for the subscription of this member, as
-// they were then. Kafka's client does not notice what changed meanwhile; this one does, whether it
-// leads the group or not: a partition that nobody has stays unread until somebody asks for a
+// A returning static member is accepted without a rebalance: its group continues with its present
+// assignment. That was made for the topics, and for the subscription of this member, at an earlier
+// time. Kafka's client does not notice changes in between; this one does, whether or not it is the
+// group's leader. Otherwise an unassigned partition would stay unread until a member requests a
 // rebalance.
 
-// noteReturn notes whether the group took a static member back in the generation that it was in. A
-// member that was in no generation may also have come to a rebalance; inspect does no harm then.
+// noteReturn records whether the group accepted a static member again in its present generation. A
+// member without a generation may also have joined a rebalance; inspect is harmless then.
 func (m *classicMember) noteReturn(before memberState, join group.JoinResponse) {
 	switch {
 	case join.SkipAssignment, m.c.cfg.InstanceID != "" && before.generation < 0:
 		m.unsure = true
 	case before.generation >= 0 && join.Generation > before.generation:
-		m.unsure = false // this generation's leader knows of this member's subscription
+		m.unsure = false // this generation's leader has this member's subscription
 	}
 }
 
-// reviewReturn has the assignment inspected again if the topics have changed since it was found to
-// fit: the group's leader may not watch what this member subscribes to since it came back.
+// reviewReturn requests another inspection of the assignment if the topics have changed since it
+// was found to fit: the group's leader may not watch the topics that this member subscribes to
+// since its return.
 func (m *classicMember) reviewReturn(ctx context.Context) error {
 	if m.reviewed == nil || m.unsure {
 		return nil
@@ -41,8 +42,8 @@ func (m *classicMember) reviewReturn(ctx context.Context) error {
 	return nil
 }
 
-// inspect asks for a rebalance if this member is unsure of its group's assignment, and it does not
-// fit. It is called after a heartbeat: where a rebalance is under way already, that has told.
+// inspect requests a rebalance if the group's assignment is in doubt and does not fit. It is called
+// after a heartbeat, which returns an error if a rebalance is already in progress.
 func (m *classicMember) inspect(ctx context.Context) error {
 	if !m.unsure {
 		return nil
@@ -56,7 +57,7 @@ func (m *classicMember) inspect(ctx context.Context) error {
 		return nil
 	}
 	if info.State != group.Stable || info.Generation != c.state().generation {
-		return nil // the next heartbeat tells
+		return nil // the next heartbeat returns the change
 	}
 	topics := map[string]bool{}
 	for _, member := range info.Members {
@@ -78,8 +79,9 @@ func (m *classicMember) inspect(ctx context.Context) error {
 	return nil
 }
 
-// misfit says why an assignment does not fit topics with so many partitions: each partition has an
-// owner that subscribes to it, and nobody has one that does not exist. "": it fits.
+// misfit returns the reason why an assignment does not fit topics with these partition counts, ""
+// if it fits. It fits if each partition has an owner that subscribes to it, and only existing
+// partitions are assigned.
 func misfit(members []group.MemberInfo, counts map[string]int32) string {
 	owned := map[record.TopicPartition]bool{}
 	for _, member := range members {

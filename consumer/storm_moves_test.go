@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -17,6 +16,7 @@ import (
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/internal/sample"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
@@ -277,7 +277,7 @@ func (s *moveStorm) end() {
 func TestStormOfRewindsSubscriptionsAndBrokersLosesNoRecord(t *testing.T) {
 	seeds := uint64(12)
 	if sample.Hurried() {
-		seeds = 4
+		seeds = 2
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

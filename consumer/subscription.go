@@ -8,21 +8,21 @@ import (
 	"slices"
 )
 
-// subscription is what a consumer wants to read. Guarded by Consumer.mu.
+// subscription holds the topics that a consumer is to read. Guarded by Consumer.mu.
 type subscription struct {
 	topics        []string // sorted; see subscribed
 	pattern       *regexp.Regexp
 	topicsVersion int64 // counts changes of the two
-	// topics as they were when they were subscribed to; what comes later is new
+	// topics when they were subscribed to; partitions that appear later are new
 	first map[string]topicView
 }
 
-// wholeName returns pattern so that it matches whole names only.
+// wholeName returns a pattern that matches whole names only.
 func wholeName(pattern *regexp.Regexp) (*regexp.Regexp, error) {
 	return regexp.Compile("^(?:" + pattern.String() + ")$")
 }
 
-// subscribed returns the topics subscribed to, sorted: with a TopicPattern those that exist now.
+// subscribed returns the subscribed topics, sorted: with a TopicPattern those that exist now.
 func (c *Consumer) subscribed(ctx context.Context) ([]string, error) {
 	c.mu.Lock()
 	topics, pattern := c.topics, c.pattern
@@ -44,10 +44,10 @@ func (c *Consumer) subscribed(ctx context.Context) ([]string, error) {
 	return topics, nil
 }
 
-// Subscribe replaces the topics of a consumer of topics, also those of a TopicPattern; of none: it
-// reads nothing. The partitions of topics that stay go on where they are, those of others are given
+// Subscribe replaces the topics of a consumer, and its TopicPattern. Without topics
+// the consumer reads nothing. Partitions of topics that stay keep their positions, others are given
 // up. It does not wait for the change. It returns ErrUnknownTopic unless AllowUnknownTopics is set,
-// ErrClosed, or a *ConfigError for a consumer of Assign.
+// ErrClosed, or a *ConfigError for a consumer with Assign.
 func (c *Consumer) Subscribe(ctx context.Context, topics ...string) error {
 	if len(c.cfg.Assign) > 0 {
 		return &ConfigError{"Assign", "a consumer of given partitions has no topics to change"}
@@ -78,8 +78,8 @@ func (c *Consumer) Subscribe(ctx context.Context, topics ...string) error {
 	return nil
 }
 
-// existing returns the topics as they are now. It returns the error of one that does not exist,
-// unless that is allowed.
+// existing returns the present metadata of topics. It returns an error for a topic that does not
+// exist, unless that is permitted.
 func (c *Consumer) existing(ctx context.Context, topics []string) (map[string]topicView, error) {
 	views := make(map[string]topicView, len(topics))
 	if len(topics) == 0 {

@@ -2,21 +2,21 @@ package consumer
 
 import "context"
 
-// A track follows the records of one delivery that are with workers: a ring of done flags whose
+// A track follows the records of one delivery that workers have: a ring of done flags whose
 // contiguous prefix may be committed. Guarded by runner.mu.
 type track struct {
 	p         *part
-	d         *delivery       // of p, that the records are of
-	ctx       context.Context // of the handlers; ends when the partition is taken away
+	d         *delivery       // delivery of p that the records belong to
+	ctx       context.Context // of the handlers; ends when the partition is revoked or lost
 	cancel    context.CancelCauseFunc
 	idle      chan struct{} // closed when closing and no call is running any more
 	first     int64         // sequence number of entries[0]
 	entries   []trackEntry  // in offset order, the first one not done
-	running   int           // calls
+	running   int           // active calls
 	throttled bool          // at MaxInFlight
-	paused    bool          // no call begins
+	paused    bool          // no new calls begin
 	closing   bool          // waiting jobs are dropped; set once
-	// outcomes count for nothing: its partition is gone, or was sought; set once, with closing
+	// outcomes are ignored: its partition was lost or sought; set once, with closing
 	obsolete bool
 }
 
@@ -26,13 +26,14 @@ type trackEntry struct {
 	done   bool
 }
 
-// add enters a record and returns its sequence number.
+// add adds a record and returns its sequence number.
 func (t *track) add(offset int64, epoch int32) int64 {
 	t.entries = append(t.entries, trackEntry{offset: offset, epoch: epoch})
 	return t.first + int64(len(t.entries)) - 1
 }
 
-// done marks a record. It returns the new end of the contiguous prefix of done ones, if that moved.
+// done marks a record. It returns the new end of the contiguous prefix of done records, if that
+// moved.
 func (t *track) done(seq int64) (end trackEntry, moved bool) {
 	t.entries[seq-t.first].done = true
 	n := 0
@@ -48,7 +49,7 @@ func (t *track) done(seq int64) (end trackEntry, moved bool) {
 	return end, true
 }
 
-// inFlight counts the records handed to workers, from the first one that is not done on.
+// inFlight returns the number of records from the first one that is not done.
 func (t *track) inFlight() int { return len(t.entries) }
 
 // firstOpen returns the offset of the first record that is not done.
@@ -59,7 +60,7 @@ func (t *track) firstOpen() (int64, bool) {
 	return t.entries[0].offset, true
 }
 
-// close lets nothing new begin. idle is closed when the last call has returned.
+// close prevents new calls. idle is closed when the last call has returned.
 func (t *track) close() {
 	if t.closing {
 		return
@@ -79,5 +80,5 @@ func (t *track) callDone() {
 	}
 }
 
-// drops reports whether jobs that wait are dropped.
+// drops reports whether waiting jobs are dropped.
 func (t *track) drops() bool { return t.closing }

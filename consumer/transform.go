@@ -7,18 +7,20 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/transaction"
 )
 
-// Transform reads records, has fn make others of them, and writes these and how far it has read in
-// one transaction for each batch of a Poll: each record of the input counts exactly once in the
-// output that readers of committed records see, whoever dies, is replaced or loses a partition
-// meanwhile. fn sends with emit, which borrows the record until it returns. What fn does otherwise,
-// outside of the transaction, may be done again.
+// Transform reads records, calls fn to turn each into output records, and commits both the output
+// and the input offsets in one transaction per Poll. Readers of committed records see the output of
+// each input record exactly once, even if processes crash, are replaced or lose a partition. fn
+// sends with emit, which borrows the record until it returns. Side effects of fn outside the
+// transaction may be repeated.
 //
-// See TransformBatches for the rest.
+// TransformBatches documents requirements and errors.
 func Transform(ctx context.Context, c *Consumer, p *producer.Producer, fn func(r record.Record, emit func(record.Record)) error) error {
 	return TransformBatches(ctx, c, p, func(ctx context.Context, b *Batch, tx *producer.Txn) error {
 		var failed error
@@ -40,31 +42,34 @@ func Transform(ctx context.Context, c *Consumer, p *producer.Producer, fn func(r
 	})
 }
 
-// TransformBatches is Transform for a function that takes a batch and sends in the transaction by
-// itself; it must not end it, and not poll c. Offsets of other groups may be committed in it, too.
+// TransformBatches is Transform for a function that takes a batch and sends in the transaction
+// itself. fn must not end the transaction and must not poll c. It may commit offsets of other
+// groups in it.
 //
-// c is a member of a group with ReadCommitted, and with any Commit but CommitBeforeDelivery:
-// nothing of what Transform reads is committed otherwise, and what no reader sees behind the last
-// batch, markers and aborted transactions, only when Transform has returned. The application does
-// not commit offsets of c meanwhile: they could come behind those of the transaction. p has a
-// TransactionalID of its own, which nobody else uses at the same time; a process that begins again
-// uses that of its predecessor, and so need not wait for the end of what that has left open.
-// Neither is closed.
+// c is a member of a group with ReadCommitted, and with any Commit except CommitBeforeDelivery. The
+// offsets of its input are committed only in these transactions. Offsets of control batches and
+// aborted transactions after the last batch are committed when Transform has returned. The
+// application must not commit offsets of c meanwhile, since they could overwrite those of the
+// transaction.
 //
-// It returns nil when ctx is done, after Wakeup and when c is being closed: the batch in hand is
-// finished first, for which there are 30 seconds (DefaultDrainTimeout), after which the context of
-// fn ends, too. Else it returns
+// p needs a TransactionalID that no other producer uses at the same time. A restarted process uses
+// the same one as its predecessor, so that it need not wait for a transaction left open. Transform
+// closes neither c nor p.
+//
+// It returns nil when ctx is done, after Wakeup and when c is being closed. It first finishes the
+// current batch, for at most 30 seconds (DefaultDrainTimeout), after which the context of fn ends,
+// too. Otherwise it returns
 //
 //   - the error of fn;
-//   - an error of the transaction that cannot be expected to pass: see producer.ErrFatal,
-//     ErrAbortable;
-//   - what a Poll returns: that of a partition (*PartitionError), if it does not pass by itself,
-//     one of the group, ErrClosed for a consumer that was closed before.
+//   - an error of the transaction that a retry cannot resolve: see producer.ErrFatal, ErrAbortable;
+//   - an error of Poll: a permanent error of a partition (*PartitionError), one of the group,
+//     or ErrClosed for a consumer that was already closed.
 //
-// In all cases the transaction was aborted and the positions are where the group's offsets are, so
-// that it may be called again; with producer.ErrOutcomeUnknown, which ctx's end can bring after the
-// 30 seconds, as soon as the outcome is known. If the group has given a partition to somebody else,
-// or refuses the member, the transaction is aborted, too, and Transform goes on with what is left.
+// In all cases the transaction was aborted and the positions equal the group's committed offsets,
+// so that Transform may be called again. After producer.ErrOutcomeUnknown, which can follow when
+// ctx ends and the 30 seconds pass, this holds once the outcome is known. If the group assigns a
+// partition to another member, or rejects this one, the transaction is also aborted, and Transform
+// continues with the remaining partitions.
 func TransformBatches(ctx context.Context, c *Consumer, p *producer.Producer, fn func(ctx context.Context, b *Batch, tx *producer.Txn) error) error {
 	switch {
 	case c.groups == nil:
@@ -108,9 +113,9 @@ func TransformBatches(ctx context.Context, c *Consumer, p *producer.Producer, fn
 	}
 }
 
-// commitOnlyInTransactions ends the commits of what is processed, until transforming is false
-// again, and waits for the one that is under way: it would undo what a transaction commits if it
-// came later. False: ctx has ended before, and nothing has changed.
+// commitOnlyInTransactions stops the commits of processed offsets until transforming is false
+// again, and waits for an active one: if it came later, it would overwrite a transaction's commit.
+// It returns false if ctx ends first; then nothing has changed.
 func (c *Consumer) commitOnlyInTransactions(ctx context.Context) bool {
 	c.commits.transforming.Store(true)
 	select {
@@ -123,21 +128,21 @@ func (c *Consumer) commitOnlyInTransactions(ctx context.Context) bool {
 	}
 }
 
-// passesLater reports whether err is of one partition, and often passes.
+// passesLater reports whether err is of one partition, and usually transient.
 func passesLater(err error) bool {
 	var p *PartitionError
 	return errors.As(err, &p) && passes(p.Err)
 }
 
-// transformer is a TransformBatches under way.
+// transformer is one active TransformBatches.
 type transformer struct {
 	c      *Consumer
 	p      *producer.Producer
 	fn     func(ctx context.Context, b *Batch, tx *producer.Txn) error
-	failed bool // the error is one of transform
+	failed bool // the error comes from transform
 }
 
-// transform handles one batch. If that is to be done again by a later poll, there is no error.
+// transform processes one batch. If a later poll has to repeat it, there is no error.
 func (t *transformer) transform(ctx context.Context, b *Batch) error {
 	work, cancel := withGrace(ctx, DefaultDrainTimeout)
 	defer cancel()
@@ -163,11 +168,20 @@ func (t *transformer) transform(ctx context.Context, b *Batch) error {
 		t.c.awaitMove(ctx)
 		return nil
 	}
+	if !mine && !errors.Is(err, producer.ErrFatal) && idExpired(err) {
+		t.c.cfg.Logger.Info("transaction was aborted, as the transactional id had expired", "group", t.c.cfg.Group, "err", err)
+		return nil // the next transaction has a new producer id, unless another producer has the transactional id
+	}
 	t.failed = true
 	if mine {
 		return err
 	}
 	return fmt.Errorf("consumer: transform: %w", err)
+}
+
+// idExpired reports whether the producer id is no longer known to the coordinator.
+func idExpired(err error) bool {
+	return errors.Is(err, transaction.ErrInvalidProducerMapping) || errors.Is(err, partition.ErrProducerIDMapping)
 }
 
 // withGrace returns a context that ends a while after ctx.
@@ -190,8 +204,8 @@ func withGrace(ctx context.Context, grace time.Duration) (context.Context, conte
 	}
 }
 
-// movedOn reports whether err only says that the group has gone on without this member, or with
-// other partitions for it: who reads on is told what is the member's now.
+// movedOn reports whether err only means that the group has continued without this member, or with
+// other partitions for it: the next poll gets the present ones.
 func movedOn(err error) bool {
 	for _, e := range []error{ErrRebalanced, errOverturned, group.ErrUnknownMember, group.ErrRebalanceInProgress, group.ErrUnknownTopicOrPartition} {
 		if errors.Is(err, e) {
@@ -201,10 +215,10 @@ func movedOn(err error) bool {
 	return isOldGeneration(err)
 }
 
-// moveWait bounds awaitMove: a seek is no change of the membership.
+// moveWait bounds awaitMove, since a seek does not change the membership.
 const moveWait = 100 * time.Millisecond
 
-// awaitMove waits a little until the member knows what the group knows.
+// awaitMove waits briefly until the member has the group's present state.
 func (c *Consumer) awaitMove(ctx context.Context) {
 	c.kickMember()
 	c.mu.Lock()
@@ -219,11 +233,11 @@ func (c *Consumer) awaitMove(ctx context.Context) {
 	}
 }
 
-// errOverturned says that a seek came for records that are in hand.
+// errOverturned is returned when a seek came for records in progress.
 var errOverturned = errors.New("consumer: sought elsewhere")
 
-// commitInTransaction puts the ends of what is in hand into a transaction, on behalf of the member
-// that has the partitions now.
+// commitInTransaction adds the ends of the current records to a transaction, for the member that
+// owns their partitions now.
 func (c *Consumer) commitInTransaction(ctx context.Context, tx *producer.Txn) error {
 	offsets := make(record.Offsets, len(c.poller.handed))
 	ids := make(map[string][16]byte, 1)
@@ -250,10 +264,10 @@ func (c *Consumer) commitInTransaction(ctx context.Context, tx *producer.Txn) er
 	return tx.CommitOffsets(ctx, g, offsets)
 }
 
-// batchCommitted notes that what is in hand was committed in a transaction.
+// batchCommitted records that the current records were committed in a transaction.
 func (c *Consumer) batchCommitted() {
 	for _, h := range c.poller.handed {
-		h.d.committed.Store(h.next) // before done: nobody commits it again
+		h.d.committed.Store(h.next) // before done, so that it is not committed again
 		h.d.done(h.next)
 	}
 	c.poller.handed = c.poller.handed[:0]
@@ -262,8 +276,8 @@ func (c *Consumer) batchCommitted() {
 	c.stats.Commits++
 }
 
-// batchUnknown makes a new iteration ask the group where the partitions stand whose records are in
-// hand: their transaction may have been committed.
+// batchUnknown makes a new iteration fetch the committed offsets of the current records' partitions
+// from the group: their transaction may have been committed.
 func (c *Consumer) batchUnknown() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

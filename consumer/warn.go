@@ -2,36 +2,36 @@ package consumer
 
 import "time"
 
-// What goes without a warning.
+// Bounds of settings without a warning.
 const (
 	shortSession = 10 * time.Second
 	longSession  = 2 * time.Minute
-	// mostHeartbeats is how many heartbeats a session may ask for.
+	// mostHeartbeats is the largest number of heartbeats within a session timeout.
 	mostHeartbeats = 100
 )
 
-// warn tells of timeouts of a group's member that are accepted but rarely what was meant.
+// warn logs timeouts of a group member that are accepted but usually a mistake.
 func (c *Config) warn() {
 	if c.Group == "" {
 		return
 	}
-	tell := func(what string) {
+	warn := func(what string) {
 		c.Logger.Warn(what, "heartbeat_interval", c.HeartbeatInterval, "session_timeout", c.SessionTimeout,
 			"max_poll_interval", c.MaxPollInterval, "group", c.Group)
 	}
 	if c.HeartbeatInterval > c.SessionTimeout/3 {
-		tell("heartbeat interval above a third of the session timeout: one lost heartbeat may cost the membership")
+		warn("heartbeat interval above a third of the session timeout: one lost heartbeat may cost the membership")
 	}
 	if c.HeartbeatInterval < c.SessionTimeout/mostHeartbeats {
-		tell("heartbeat interval below a hundredth of the session timeout: load on the coordinator that detects no death earlier")
+		warn("heartbeat interval below a hundredth of the session timeout: load on the coordinator that detects no death earlier")
 	}
 	if c.SessionTimeout > longSession {
-		tell("session timeout above 2 minutes: a member that dies is noticed late, its partitions are not read until then")
+		warn("session timeout above 2 minutes: a member that dies is noticed late, its partitions are not read until then")
 	}
 	if c.SessionTimeout < shortSession {
-		tell("session timeout below 10 seconds: a short pause of the process or the network is taken for a death and rebalances the group")
+		warn("session timeout below 10 seconds: a short pause of the process or the network is taken for a death and rebalances the group")
 	}
 	if c.MaxPollInterval < c.SessionTimeout {
-		tell("max poll interval below the session timeout: slow work is taken for a death sooner than silence, and rebalances the group")
+		warn("max poll interval below the session timeout: slow work is taken for a death sooner than silence, and rebalances the group")
 	}
 }

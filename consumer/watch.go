@@ -12,13 +12,13 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// topicView is a topic as the metadata shows it.
+// topicView is the metadata of a topic.
 type topicView struct {
 	id         topic.ID
 	partitions int32
 }
 
-// view returns those of the topics that exist.
+// view returns the existing ones of the topics.
 func (c *Consumer) view(ctx context.Context, topics []string) (map[string]topicView, error) {
 	if len(topics) == 0 {
 		return nil, nil
@@ -45,7 +45,7 @@ func topicsOf(tps []record.TopicPartition) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// runWatch calls review whenever the metadata has changed, at first too, until ctx is done or the
+// runWatch calls review at first and whenever the metadata has changed, until ctx is done or the
 // backend is closed.
 func (c *Consumer) runWatch(ctx context.Context, review func(context.Context) error) {
 	version := int64(-1)
@@ -105,7 +105,8 @@ func (c *Consumer) reviewFree(ctx context.Context) error {
 	}
 }
 
-// retarget makes what exists of want the target. The channel is closed when the target is adopted.
+// retarget makes the existing partitions of want the target. The channel is closed when the target
+// is adopted.
 func (c *Consumer) retarget(ctx context.Context, membership int64, want wanted) (adopted <-chan struct{}, err error) {
 	views, err := c.viewToo(ctx, topicsOf(want.names))
 	if err != nil {
@@ -116,9 +117,8 @@ func (c *Consumer) retarget(ctx context.Context, membership int64, want wanted) 
 	return c.resolveLocked(membership, want, views), nil
 }
 
-// followTopics ties the present target to the topics that there are now: they may have been
-// deleted, or created again. The membership goroutine may be in the middle of a rebalance
-// meanwhile.
+// followTopics applies the present target to the present topics, which may have been deleted or
+// created again. The membership goroutine may be in the middle of a rebalance at that time.
 func (c *Consumer) followTopics(ctx context.Context) error {
 	for {
 		c.mu.Lock()
@@ -140,7 +140,7 @@ func (c *Consumer) followTopics(ctx context.Context) error {
 	}
 }
 
-// viewToo is view for names and for the topics of what is held, or to be held; all of them have an
+// viewToo is view for names and for the topics of held and target partitions; all of them have an
 // entry.
 func (c *Consumer) viewToo(ctx context.Context, names []string) (map[string]topicView, error) {
 	names = append(slices.Clone(names), c.topicsHeld()...)
@@ -159,7 +159,7 @@ func (c *Consumer) viewToo(ctx context.Context, names []string) (map[string]topi
 	return views, nil
 }
 
-// resolveLocked makes what exists of want the target.
+// resolveLocked makes the existing partitions of want the target.
 func (c *Consumer) resolveLocked(membership int64, want wanted, views map[string]topicView) (adopted <-chan struct{}) {
 	next := target{
 		assignment: assignment{membership, map[record.TopicPartition]topic.ID{}}, wanted: want, gone: map[record.TopicPartition]topic.ID{},
@@ -172,7 +172,7 @@ func (c *Consumer) resolveLocked(membership int64, want wanted, views map[string
 	}
 	for _, had := range []assignment{c.held, c.target.assignment} {
 		for tp, id := range had.partitions {
-			if v, asked := views[tp.Topic]; asked && (v.id != id || tp.Partition >= v.partitions) {
+			if v, viewed := views[tp.Topic]; viewed && (v.id != id || tp.Partition >= v.partitions) {
 				next.gone[tp] = id
 			}
 		}
@@ -187,7 +187,7 @@ func (c *Consumer) resolveLocked(membership int64, want wanted, views map[string
 	return c.assignLocked(next)
 }
 
-// topicsHeld returns the topics of what is held or to be held.
+// topicsHeld returns the topics of held and target partitions.
 func (c *Consumer) topicsHeld() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

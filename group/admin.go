@@ -16,17 +16,17 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Admin is what tools and tests do with groups.
+// Admin is the administration of groups, for tools and tests.
 type Admin interface {
-	Groups(ctx context.Context) ([]Info, error)         // all, by id; without offsets
-	Group(ctx context.Context, id string) (Info, error) // everything about one
-	Lags(ctx context.Context) ([]GroupLag, error)       // of all, with drain times
+	Groups(ctx context.Context) ([]Info, error)         // all groups, sorted by id, without offsets
+	Group(ctx context.Context, id string) (Info, error) // one group with members, offsets and lag
+	Lags(ctx context.Context) ([]GroupLag, error)       // of all groups, with drain times
 
-	// WaitGroup waits until pred holds.
+	// WaitGroup waits until pred returns true for the group.
 	WaitGroup(ctx context.Context, id string, pred func(Info) bool) (Info, error)
 
-	// ResetOffsets and DeleteGroup are for groups without members; RewindGroup does it to a live
-	// one too. DeleteOffsets deletes those of topics that the group does not read.
+	// ResetOffsets and DeleteGroup are for groups without members. RewindGroup also moves groups
+	// with members. DeleteOffsets deletes offsets of topics that the group does not read.
 	ResetOffsets(ctx context.Context, id string, to record.Offsets) error
 	RewindGroup(ctx context.Context, id string, to ResetTarget, tps ...record.TopicPartition) (record.Offsets, error)
 	DeleteGroup(ctx context.Context, id string) error
@@ -40,11 +40,11 @@ type Info struct {
 	ID           string
 	Type         Type
 	State        State
-	ProtocolType string // "": a group of offsets only
-	Protocol     string // the assignor chosen; "": none
+	ProtocolType string // "": a group with offsets only
+	Protocol     string // name of the chosen assignor; "": none
 	Generation   int32
 	Leader       string                               // member id of the group leader; "": none
-	Members      []MemberInfo                         // in the order they joined
+	Members      []MemberInfo                         // in the order in which they joined
 	Offsets      map[record.TopicPartition]OffsetInfo // nil in Groups
 }
 
@@ -52,11 +52,11 @@ type Info struct {
 type MemberInfo struct {
 	ID, InstanceID       string // InstanceID "": dynamic member
 	ClientID, ClientHost string
-	Topics               []string                // what it subscribes to; consumer groups only
-	Assignment           []record.TopicPartition // what it has; consumer groups only, empty unless the group is Stable
+	Topics               []string                // subscribed topics; only in consumer groups
+	Assignment           []record.TopicPartition // assigned partitions; only in consumer groups, empty unless the group is Stable
 
-	// The same as the protocol carries it, for any protocol type; nil unless the group is Stable.
-	// They must not be written to.
+	// The same in the encoding of the protocol, for any protocol type; nil unless the group is
+	// Stable. They must not be written to.
 	SubscriptionData, AssignmentData []byte
 }
 
@@ -65,9 +65,9 @@ func StableWith(n int) func(Info) bool {
 	return func(i Info) bool { return i.State == Stable && len(i.Members) == n }
 }
 
-// Groups describes all groups, sorted by id, without offsets. If some cannot be asked for, since
-// their partition of the offsets topic has no leader or cannot be loaded, it returns the others
-// with an error that says so (ErrCoordinatorNotAvailable).
+// Groups describes all groups, sorted by id, without offsets. If a partition of the offsets topic
+// has no leader or cannot be loaded, its groups are missing, and the error matches
+// ErrCoordinatorNotAvailable.
 func (c *Coordinator) Groups(ctx context.Context) ([]Info, error) {
 	var out []Info
 	err := c.each(ctx, func(_ string, g *kinds.Group) { out = append(out, c.newInfo(g.View())) })
@@ -75,13 +75,13 @@ func (c *Coordinator) Groups(ctx context.Context) ([]Info, error) {
 	return out, err
 }
 
-// each calls f, which must only look, with every group that can be asked for.
+// each calls f, which must only read, with every group that is reachable.
 func (c *Coordinator) each(ctx context.Context, f func(id string, g *kinds.Group)) error {
 	return c.eachShard(ctx, func(s *shard) error { return s.Each(ctx, f) })
 }
 
 // Describe describes a group as Group does, but without its offsets. It returns ErrGroupNotFound if
-// there is none of that id.
+// there is no such group.
 func (c *Coordinator) Describe(ctx context.Context, id string) (Info, error) {
 	v, err := c.read(ctx, id, func(g *kinds.Group) any { return c.newInfo(g.View()) })
 	if err != nil {
@@ -94,9 +94,9 @@ func (c *Coordinator) Describe(ctx context.Context, id string) (Info, error) {
 	return info, nil
 }
 
-// OffsetsPartition returns the partition of the offsets topic that group's state is kept in: who
-// leads it coordinates the group. If there is no offsets topic it is made if create is set;
-// otherwise ErrNotCoordinator is returned, as nobody coordinates anything yet.
+// OffsetsPartition returns the partition of the offsets topic that stores the group's state. Its
+// leader is the group's coordinator. If the offsets topic does not exist, it is created if create
+// is true; otherwise the error is ErrNotCoordinator, since no group has a coordinator yet.
 func (c *Coordinator) OffsetsPartition(ctx context.Context, group string, create bool) (int32, error) {
 	p, err := c.partition(ctx, group, create)
 	if err == nil && p < 0 {
@@ -123,9 +123,9 @@ func (c *Coordinator) newInfo(v classic.View) Info {
 	return i
 }
 
-// WaitGroup returns as soon as pred holds for the group; it looks again whenever the group changes,
-// without polling. A group that does not exist is shown to pred as Dead. pred runs on the caller's
-// goroutine.
+// WaitGroup waits until pred returns true for the group. It calls pred on the caller's goroutine,
+// at first and whenever the group changes, without polling. For a group that does not exist, pred
+// gets an Info with state Dead.
 func (c *Coordinator) WaitGroup(ctx context.Context, id string, pred func(Info) bool) (Info, error) {
 	for {
 		if info, err := c.awaitGroup(ctx, id, pred); !errors.Is(err, errLookAgain) {
@@ -168,8 +168,9 @@ func (c *Coordinator) awaitGroup(ctx context.Context, id string, pred func(Info)
 	}
 }
 
-// DeleteGroup removes a group and its offsets, durably; of a share group also what is known of its
-// records. It returns ErrNonEmptyGroup if it has members, ErrGroupNotFound if there is none.
+// DeleteGroup removes a group and its offsets, durably. For a share group it also removes the
+// states of its records. It returns ErrNonEmptyGroup if the group has members, ErrGroupNotFound if
+// it does not exist.
 func (c *Coordinator) DeleteGroup(ctx context.Context, id string) error {
 	if err := c.deleteStates(ctx, id); err != nil {
 		return err
@@ -178,9 +179,10 @@ func (c *Coordinator) DeleteGroup(ctx context.Context, id string) error {
 	return err
 }
 
-// DeleteOffsets removes offsets of a group, durably. The map says ErrGroupSubscribedToTopic,
-// ErrUnknownTopicOrPartition or nil for each partition; one without an offset is nil. It returns
-// ErrGroupNotFound, or ErrNonEmptyGroup if the group has members that are no consumers.
+// DeleteOffsets removes offsets of a group, durably. The map has an entry for each partition:
+// ErrGroupSubscribedToTopic, ErrUnknownTopicOrPartition, or nil, also for a partition without an
+// offset. The error is ErrGroupNotFound, or ErrNonEmptyGroup if the group has members that are not
+// consumers.
 func (c *Coordinator) DeleteOffsets(ctx context.Context, id string, tps ...record.TopicPartition) (map[record.TopicPartition]error, error) {
 	topics, err := c.lookup(ctx, slices.Values(tps))
 	if err != nil {
@@ -203,5 +205,5 @@ func (c *Coordinator) DeleteOffsets(ctx context.Context, id string, tps ...recor
 	return errs, nil
 }
 
-// GroupConfig returns what the coordinator was made with, its defaults filled in.
+// GroupConfig returns the coordinator's configuration with defaults filled in.
 func (c *Coordinator) GroupConfig() Config { return c.cfg }

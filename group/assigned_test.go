@@ -4,19 +4,19 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/group/internal/classic"
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/record"
 )
 
-// assignedKinds have a member of a group whose coordinator assigns send a heartbeat in an epoch, and
-// return the next one: 0 is its joining, for some topics.
+// assignedKinds have a member of a group whose coordinator assigns send a heartbeat in an epoch,
+// and return the next one: 0 is its joining, for some topics.
 var assignedKinds = map[string]func(t *testing.T, c *Coordinator, member string, epoch int32, topics ...string) int32{
 	"consumer": func(t *testing.T, c *Coordinator, member string, epoch int32, topics ...string) int32 {
 		r := ConsumerHeartbeatRequest{Group: "g", MemberID: member, MemberEpoch: epoch, RebalanceTimeout: -1}

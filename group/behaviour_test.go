@@ -2,13 +2,13 @@ package group
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/group/assignor"
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/record"
 )
 

@@ -5,17 +5,17 @@ import (
 	"fmt"
 )
 
-// On returns the coordinator of one broker, as clients find it at that broker's address. A request
-// for a group that another broker coordinates, or none, is refused with ErrNotCoordinator, where c
-// hands it on; Groups and Lags tell of the groups that this broker coordinates. It never makes the
-// offsets topic: before FindCoordinator has, all groups are coordinated elsewhere.
+// On returns the coordinator of one broker, as clients use it at that broker's address. It rejects
+// a request for a group with another coordinator, or none, with ErrNotCoordinator, while c forwards
+// the request. Its Groups and Lags return only the groups that this broker coordinates. It never
+// creates the offsets topic: before FindCoordinator has created it, every request is rejected.
 //
-// It is a view of c, made at no cost: it lives as long as c does and need not be closed.
+// The result is a view of c and costs nothing: it is valid as long as c, and need not be closed.
 func (c *Coordinator) On(broker int32) *Coordinator { return &Coordinator{c.groups, broker} }
 
-// FindCoordinator returns the broker that coordinates a group, whether or not there is such a
-// group. The offsets topic is made if there is none. It returns ErrCoordinatorNotAvailable while
-// the partition that the group's state is kept in has no leader. Kafka: FindCoordinator.
+// FindCoordinator returns the broker that coordinates a group, whether or not the group exists. It
+// creates the offsets topic if there is none. It returns ErrCoordinatorNotAvailable while the
+// partition with the group's state has no leader. Kafka: FindCoordinator.
 func (c *Coordinator) FindCoordinator(ctx context.Context, group string) (broker int32, err error) {
 	all := &Coordinator{c.groups, anyBroker}
 	p, err := all.partition(ctx, group, true)

@@ -6,13 +6,13 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/group/assignor"
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
@@ -46,6 +46,8 @@ func withClusterUntilClosed(t *testing.T, fs vfs.FS, f func(t *testing.T, broker
 
 var fourPartitions = map[string]int32{"t": 4}
 
+// Membership survives a restart of the broker. Members of a killed process keep their partitions
+// for a whole session, unless they are static or have a short one.
 func TestGroupsAndOffsetsSurviveEveryKindOfRestart(t *testing.T) {
 	for name, restart := range map[string]func(fs *vfs.MemFS) *vfs.MemFS{
 		// the same file system, after Close

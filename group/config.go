@@ -14,133 +14,136 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Unlimited switches a limit off where 0 means a default.
+// Unlimited disables a limit where 0 means a default.
 const Unlimited = -1
 
 // Config describes a Coordinator. The zero Config is valid.
 type Config struct {
-	// InitialRebalanceDelay is how long a new group waits for more members before its first
-	// rebalance. 0: not at all, which suits members in one process; Kafka waits 3 s for its members
-	// to start up. Kafka: group.initial.rebalance.delay.ms.
+	// InitialRebalanceDelay is the time that a new group waits for more members before its first
+	// rebalance. 0 means no wait, which suits members in one process. Kafka's default is 3 s, for
+	// the startup of several processes. Kafka: group.initial.rebalance.delay.ms.
 	InitialRebalanceDelay time.Duration
 
-	// MinSessionTimeout and MaxSessionTimeout bound what members ask for. 0: 6 s and 30 min.
-	// Kafka: group.min.session.timeout.ms, group.max.session.timeout.ms.
+	// MinSessionTimeout and MaxSessionTimeout bound the session timeouts of members. 0 means 6 s
+	// and 30 min. Kafka: group.min.session.timeout.ms, group.max.session.timeout.ms.
 	MinSessionTimeout, MaxSessionTimeout time.Duration
 
-	// MaxSize is the most members a group can have. 0: no limit. Kafka: group.max.size.
+	// MaxSize is the maximum number of members of a group. 0 means no limit. Kafka: group.max.size.
 	MaxSize int
 
-	// OffsetsRetention is how long the offsets of a group without members are kept, and those of
-	// topics it no longer subscribes to: of a group of the classic protocol since the last member
-	// has gone, of one of the newer protocol since each was committed, as in Kafka. 0
-	// (or Unlimited): for ever, a group that comes back after months goes on where it stopped.
-	// Kafka forgets after 7 days. Kafka: offsets.retention.minutes.
+	// OffsetsRetention is the time for which the offsets of a group without members are kept, and
+	// offsets of topics that the group no longer subscribes to. In a group of the classic protocol
+	// it begins when the last member leaves, in one of the newer protocol when the offset is
+	// committed, as in Kafka. 0 or Unlimited keeps offsets for ever, so that a group continues
+	// where it stopped even after months. Kafka's default is 7 days. Kafka:
+	// offsets.retention.minutes.
 	OffsetsRetention time.Duration
 
-	// ExpiryInterval is how often expired offsets and groups that hold nothing are removed. 0: 10
-	// min. Kafka: offsets.retention.check.interval.ms.
+	// ExpiryInterval is the interval between removals of expired offsets and of empty groups. 0
+	// means 10 min. Kafka: offsets.retention.check.interval.ms.
 	ExpiryInterval time.Duration
 
-	// OffsetMetadataMax is the longest metadata of a committed offset, in UTF-16 units. 0: 4096.
-	// Kafka: offset.metadata.max.bytes.
+	// OffsetMetadataMax is the maximum length of the metadata of a committed offset, in UTF-16
+	// units. 0 means 4096. Kafka: offset.metadata.max.bytes.
 	OffsetMetadataMax int
 
-	// OffsetsPartitions is the partition count the offsets topic is created with. 0: 50. Kafka:
+	// OffsetsPartitions is the number of partitions of a new offsets topic. 0 means 50. Kafka:
 	// offsets.topic.num.partitions.
 	OffsetsPartitions int32
 
-	// OffsetsReplicas is how many replicas the partitions of the offsets topic are created with. 0:
-	// 3, or as many as there are brokers. Kafka: offsets.topic.replication.factor.
+	// OffsetsReplicas is the replication factor of a new offsets topic. 0 means 3, or the number of
+	// brokers if that is less. Kafka: offsets.topic.replication.factor.
 	OffsetsReplicas int
 
-	// ConsumerSessionTimeout is how long a member of the newer protocol lives without a heartbeat,
-	// ConsumerHeartbeatInterval how often it is told to send one. 0: 45 s and 5 s. Kafka:
-	// group.consumer.session.timeout.ms, group.consumer.heartbeat.interval.ms.
+	// ConsumerSessionTimeout is the time without a heartbeat after which a member of the newer
+	// protocol is removed. ConsumerHeartbeatInterval is the interval of heartbeats in the
+	// coordinator's responses. 0 means 45 s and 5 s. Kafka: group.consumer.session.timeout.ms,
+	// group.consumer.heartbeat.interval.ms.
 	ConsumerSessionTimeout, ConsumerHeartbeatInterval time.Duration
 
-	// What a single group's consumer.session.timeout.ms and consumer.heartbeat.interval.ms may be,
-	// see Coordinator.AlterGroupConfig. 0: 45 s to 60 s, and 5 s to 15 s, or as far as what all
-	// groups go by, the fields above, if that lies outside. Kafka:
-	// group.consumer.min.session.timeout.ms, group.consumer.max.session.timeout.ms,
-	// group.consumer.min.heartbeat.interval.ms, group.consumer.max.heartbeat.interval.ms.
+	// Bounds of consumer.session.timeout.ms and consumer.heartbeat.interval.ms of a single group,
+	// see Coordinator.AlterGroupConfig. 0 means 45 s to 60 s, and 5 s to 15 s, extended to the
+	// fields above if these lie outside. Kafka: group.consumer.min.session.timeout.ms,
+	// group.consumer.max.session.timeout.ms, group.consumer.min.heartbeat.interval.ms,
+	// group.consumer.max.heartbeat.interval.ms.
 	ConsumerMinSessionTimeout, ConsumerMaxSessionTimeout       time.Duration
 	ConsumerMinHeartbeatInterval, ConsumerMaxHeartbeatInterval time.Duration
 
-	// ConsumerMaxSize is the most members a group of the newer protocol can have. 0: no limit.
-	// Kafka: group.consumer.max.size.
+	// ConsumerMaxSize is the maximum number of members of a group of the newer protocol. 0 means no
+	// limit. Kafka: group.consumer.max.size.
 	ConsumerMaxSize int
 
-	// ConsumerMigration says whether a group with members goes over to the other protocol. 0:
-	// MigrateBoth. Kafka: group.consumer.migration.policy.
+	// ConsumerMigration selects whether a group with members may change to the other protocol. 0
+	// means MigrateBoth. Kafka: group.consumer.migration.policy.
 	ConsumerMigration MigrationPolicy
 
-	// ConsumerAssignmentInterval is how long after a target assignment the next one of a group is
-	// computed at the earliest: who joins sooner gets its share then. 0: 1 s; Unlimited: at once.
-	// Kafka: group.consumer.assignment.interval.ms.
+	// ConsumerAssignmentInterval is the minimum time between two target assignments of a group.
+	// Members that join in between are included in the second. 0 means 1 s, Unlimited means no
+	// minimum. Kafka: group.consumer.assignment.interval.ms.
 	ConsumerAssignmentInterval time.Duration
 
-	// ConsumerMaxAssignmentInterval bounds a single group's consumer.assignment.interval.ms. 0:
-	// 15 s, or ConsumerAssignmentInterval if that is longer. Kafka:
+	// ConsumerMaxAssignmentInterval bounds consumer.assignment.interval.ms of a single group. 0
+	// means 15 s, or ConsumerAssignmentInterval if that is longer. Kafka:
 	// group.consumer.max.assignment.interval.ms.
 	ConsumerMaxAssignmentInterval time.Duration
 
-	// ShareSessionTimeout is how long a member of a share group lives without a heartbeat,
-	// ShareHeartbeatInterval how often it is told to send one. 0: 45 s and 5 s. Kafka:
-	// group.share.session.timeout.ms, group.share.heartbeat.interval.ms.
+	// ShareSessionTimeout is the time without a heartbeat after which a member of a share group is
+	// removed. ShareHeartbeatInterval is the interval of heartbeats in the coordinator's responses.
+	// 0 means 45 s and 5 s. Kafka: group.share.session.timeout.ms,
+	// group.share.heartbeat.interval.ms.
 	ShareSessionTimeout, ShareHeartbeatInterval time.Duration
 
-	// What a single share group's share.session.timeout.ms, share.heartbeat.interval.ms and
-	// share.assignment.interval.ms may be, see Coordinator.AlterGroupConfig. 0: 45 s to 60 s, 5 s
-	// to 15 s, and up to 15 s, or as far as what all share groups go by, if that lies outside.
-	// Kafka: group.share.min.session.timeout.ms, group.share.max.session.timeout.ms,
-	// group.share.min.heartbeat.interval.ms, group.share.max.heartbeat.interval.ms,
-	// group.share.max.assignment.interval.ms.
+	// Bounds of share.session.timeout.ms, share.heartbeat.interval.ms and
+	// share.assignment.interval.ms of a single share group, see Coordinator.AlterGroupConfig. 0
+	// means 45 s to 60 s, 5 s to 15 s, and up to 15 s, extended to the settings for all share
+	// groups if these lie outside. Kafka: group.share.min.session.timeout.ms,
+	// group.share.max.session.timeout.ms, group.share.min.heartbeat.interval.ms,
+	// group.share.max.heartbeat.interval.ms, group.share.max.assignment.interval.ms.
 	ShareMinSessionTimeout, ShareMaxSessionTimeout       time.Duration
 	ShareMinHeartbeatInterval, ShareMaxHeartbeatInterval time.Duration
 	ShareMaxAssignmentInterval                           time.Duration
 
-	// ShareRecords say how records are handed out to share groups of which a single one's
-	// configuration does not say otherwise. strata.Open sets them to what its Config.Shares say.
+	// ShareRecords are the defaults for handing out records to share groups. The configuration of a
+	// single group takes precedence. strata.Open sets them from its Config.Shares.
 	ShareRecords ShareRecords
 
-	// ShareMaxSize is the most members a share group can have. 0: 200. Kafka:
+	// ShareMaxSize is the maximum number of members of a share group. 0 means 200. Kafka:
 	// group.share.max.size.
 	ShareMaxSize int
 
-	// ShareAssignmentInterval is ConsumerAssignmentInterval for share groups. 0: 1 s; Unlimited: at
-	// once. Kafka: group.share.assignment.interval.ms.
+	// ShareAssignmentInterval is ConsumerAssignmentInterval for share groups. 0 means 1 s,
+	// Unlimited means no minimum. Kafka: group.share.assignment.interval.ms.
 	ShareAssignmentInterval time.Duration
 
-	// Streams says how streams groups are run.
+	// Streams configures streams groups.
 	Streams StreamsConfig
 
-	// MaxBatchBytes bounds one batch in the offsets topic, and so one request: ErrTooLarge beyond
-	// it. 0: 1 MiB. Kafka: max.message.bytes.
+	// MaxBatchBytes bounds one batch in the offsets topic, and thus one request: larger ones fail
+	// with ErrTooLarge. 0 means 1 MiB. Kafka: max.message.bytes.
 	MaxBatchBytes int
 
 	// Components. nil means the default.
 	Logger *slog.Logger // discards everything
 
-	// ConsumerAssignors share out the partitions of groups of the newer protocol; members choose
-	// one by name, the first is the default. They must not be cooperative. Members' Owned is what
-	// they were meant to have so far. nil: assignor.Uniform and assignor.Range. Kafka:
-	// group.consumer.assignors.
+	// ConsumerAssignors assign the partitions of groups of the newer protocol. Members choose one
+	// by name; the first is the default. They must not be cooperative. In their input, Owned of a
+	// member is its previous target assignment. nil means assignor.Uniform and assignor.Range.
+	// Kafka: group.consumer.assignors.
 	ConsumerAssignors []assignor.Assignor
 	Hooks             Hooks
 
-	// ShareStates keeps what is known of the records of share groups. nil: nothing is kept. That of
-	// a strata.Cluster is always its own.
+	// ShareStates stores the states of share groups' records. nil stores nothing. A strata.Cluster
+	// always uses its own.
 	ShareStates ShareStates
 }
 
-// A MigrationPolicy says in which directions groups that have members change their protocol. Those
-// without members become what their next member speaks, whatever it is.
+// A MigrationPolicy selects the directions in which groups with members may change their protocol.
+// A group without members takes the protocol of its next member.
 type MigrationPolicy uint8
 
-// The policies. A classic group becomes one of the newer protocol when a member that speaks it
-// joins; it becomes a classic one again when the last such member goes, and some of the classic
-// protocol are left. Kafka: ConsumerGroupMigrationPolicy.
+// The policies. A classic group is upgraded to the newer protocol when a member that uses it joins.
+// It is downgraded when the last such member leaves and classic members remain. Kafka:
+// ConsumerGroupMigrationPolicy.
 const (
 	MigrateBoth      MigrationPolicy = iota // bidirectional
 	MigrateUpgrade                          // upgrade
@@ -158,7 +161,7 @@ func (p MigrationPolicy) String() string {
 	return migrationNames[p]
 }
 
-// ParseMigrationPolicy reads Kafka's name of a policy, in any case.
+// ParseMigrationPolicy parses Kafka's name of a policy, in any case.
 func ParseMigrationPolicy(name string) (MigrationPolicy, error) {
 	i := slices.Index(migrationNames[:], strings.ToLower(strings.TrimSpace(name)))
 	if i < 0 {
@@ -171,27 +174,27 @@ func (p MigrationPolicy) directions() modern.Migration {
 	return modern.Migration{Upgrade: p == MigrateBoth || p == MigrateUpgrade, Downgrade: p == MigrateBoth || p == MigrateDowngrade}
 }
 
-// Hooks tell about events. They are called without locks and must not block.
+// Hooks are called on events. They are called without locks and must not block.
 type Hooks struct {
-	// OnRebalanced tells that a group got a new generation: its members have joined, or the last
-	// one has gone; or that the partitions of one of the newer protocol were shared out anew, by
-	// the assignor that Protocol names, in the epoch Generation.
+	// OnRebalanced is called when a group has a new generation: its members have joined, or the
+	// last one has left. It is also called when a group of the newer protocol has a new target
+	// assignment; then Protocol names the assignor and Generation is the epoch.
 	OnRebalanced func(Rebalanced)
 }
 
-// refused says why a field is.
+// refused returns the error for an invalid field.
 func refused(field string, v any, reason string) error {
 	return &topic.ConfigError{Key: field, Value: fmt.Sprint(v), Reason: reason}
 }
 
-// Validate returns nil if NewCoordinator takes c, as far as the brokers do not matter, else a
-// *topic.ConfigError for each field that makes no sense, joined.
+// Validate returns nil if NewCoordinator accepts c, apart from conditions on the brokers. Otherwise
+// it returns a *topic.ConfigError for each invalid field, joined.
 func (c Config) Validate() error {
 	_, err := c.withDefaults()
 	return err
 }
 
-// withDefaults returns c with every 0 replaced, or what is wrong with it.
+// withDefaults returns c with every 0 replaced, or an error for its invalid fields.
 func (c Config) withDefaults() (Config, error) {
 	var errs []error
 	positive := func(name string, d *time.Duration, def time.Duration) {
@@ -212,7 +215,7 @@ func (c Config) withDefaults() (Config, error) {
 		errs = append(errs, refused("ConsumerHeartbeatInterval", c.ConsumerHeartbeatInterval, fmt.Sprintf("is not below ConsumerSessionTimeout, %v", c.ConsumerSessionTimeout)))
 	}
 	if c.ConsumerAssignmentInterval == Unlimited {
-		c.ConsumerAssignmentInterval = 1 // shorter than what the log can tell
+		c.ConsumerAssignmentInterval = 1 // shorter than the log's resolution
 	}
 	positive("ConsumerAssignmentInterval", &c.ConsumerAssignmentInterval, time.Second)
 	errs = append(errs, c.boundConsumers()...)
@@ -301,11 +304,11 @@ func bound(lowest, highest string, low, high *time.Duration, static, defLow, def
 	return errs
 }
 
-// withShareDefaults replaces what is 0 of the fields about share groups, and returns what is wrong
-// with them.
+// withShareDefaults replaces the zero fields about share groups, and returns errors for the invalid
+// ones.
 func (c *Config) withShareDefaults() (errs []error) {
 	if c.ShareAssignmentInterval == Unlimited {
-		c.ShareAssignmentInterval = 1 // shorter than what the log can tell
+		c.ShareAssignmentInterval = 1 // shorter than the log's resolution
 	}
 	c.ShareSessionTimeout = cmp.Or(c.ShareSessionTimeout, 45*time.Second)
 	c.ShareHeartbeatInterval = cmp.Or(c.ShareHeartbeatInterval, 5*time.Second)
@@ -334,7 +337,7 @@ func (c *Config) withShareDefaults() (errs []error) {
 	return errs
 }
 
-// checkAssignors returns what is wrong with server-side assignors.
+// checkAssignors returns the errors of server-side assignors.
 func checkAssignors(as []assignor.Assignor) (errs []error) {
 	if len(as) == 0 {
 		errs = append(errs, refused("ConsumerAssignors", "", "is empty"))

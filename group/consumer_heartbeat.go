@@ -10,16 +10,16 @@ import (
 	"github.com/stratalog/strata/internal/machine"
 )
 
-// ConsumerHeartbeat is all that members of the newer protocol (KIP-848) say: see
-// ConsumerHeartbeatRequest. A member that joins makes the group if there is none, and makes a group
-// without members one of its protocol; its offsets stay. It waits until what it answers is durable.
+// ConsumerHeartbeat processes the heartbeat of a member of the newer protocol (KIP-848), its only
+// request: see ConsumerHeartbeatRequest. A member that joins creates the group if there is none,
+// and converts a group without members to its protocol; the group's offsets stay. It returns when
+// the changes in its response are durable.
 //
-// It returns ErrInvalidGroupID, ErrInvalidRequest, ErrUnsupportedAssignor,
-// ErrInvalidRegularExpression or ErrGroupMaxSize for a request that makes no sense here;
-// ErrUnknownMember or ErrFencedMemberEpoch: the member abandons all that it has and joins again;
-// ErrGroupNotFound if there is no such group, or one of another kind with members;
-// ErrFencedInstance, ErrUnreleasedInstance: the instance id is another member's; ErrTooLarge; or
-// one to retry. Kafka: ConsumerGroupHeartbeat.
+// Errors: ErrInvalidGroupID, ErrInvalidRequest, ErrUnsupportedAssignor, ErrInvalidRegularExpression
+// or ErrGroupMaxSize for a request that is invalid here; ErrUnknownMember or ErrFencedMemberEpoch
+// if the member must abandon its partitions and join again; ErrGroupNotFound if the group does not
+// exist, or is of another kind and has members; ErrFencedInstance or ErrUnreleasedInstance if
+// another member has the instance id; ErrTooLarge; or one to retry. Kafka: ConsumerGroupHeartbeat.
 func (c *Coordinator) ConsumerHeartbeat(ctx context.Context, r ConsumerHeartbeatRequest) (ConsumerHeartbeatResponse, error) {
 	if err := c.checkHeartbeat(&r); err != nil {
 		return ConsumerHeartbeatResponse{}, err
@@ -33,9 +33,12 @@ func (c *Coordinator) ConsumerHeartbeat(ctx context.Context, r ConsumerHeartbeat
 	if r.MemberEpoch == 0 {
 		ask = c.creating
 	}
-	v, err := c.matching(ctx, r.Describes, func(m *modern.Matches) (any, error) {
+	v, err := c.matching(ctx, r.Owner, r.Describes, func(m *modern.Matches) (any, error) {
+		repeated := false // by ask, when the coordinator moves
 		return ask(ctx, q, func(t machine.Ticket) kinds.Event {
-			return modern.EventHeartbeat{ConsumerHeartbeatRequest: &r, Topics: topics, Matches: m, To: t}
+			ev := modern.EventHeartbeat{ConsumerHeartbeatRequest: &r, Topics: topics, Matches: m, Repeated: repeated, To: t}
+			repeated = true
+			return ev
 		})
 	})
 	if err == nil && r.MemberEpoch < 0 {
@@ -45,7 +48,7 @@ func (c *Coordinator) ConsumerHeartbeat(ctx context.Context, r ConsumerHeartbeat
 	return resp, err
 }
 
-// checkHeartbeat refuses what needs no group to be wrong. Kafka:
+// checkHeartbeat makes the checks that need no group. Kafka:
 // GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid.
 func (c *Coordinator) checkHeartbeat(r *ConsumerHeartbeatRequest) error {
 	if err := checkID(r.Group, true); err != nil {
@@ -107,8 +110,8 @@ func (c *Coordinator) checkAssignor(name string) error {
 	return fmt.Errorf("%w: ServerAssignor %s is not supported. Supported assignors: %s.", ErrUnsupportedAssignor, name, strings.Join(names, ", "))
 }
 
-// snapshotFor returns the topics for a heartbeat: as the watcher last saw them, or newer ones if
-// the member says what it subscribes to, which may have been created just before.
+// snapshotFor returns the topics for a heartbeat: the watcher's, or newer ones if the
+// request has a subscription, whose topics may be new.
 func (c *Coordinator) snapshotFor(ctx context.Context, subscribes bool) (*modern.Topics, error) {
 	now, seen := c.topics.Load(), c.snapshot.Load()
 	switch {
@@ -160,9 +163,9 @@ func (c *Coordinator) DescribeConsumerGroup(ctx context.Context, id string) (Con
 	return d, err
 }
 
-// CheckConsumerMember returns nil if a group of the newer protocol has a member of that id in that
-// epoch, as OffsetFetch wants it; ErrUnknownMember or ErrStaleMemberEpoch if not. Groups of other
-// kinds, and those that do not exist, do not check.
+// CheckConsumerMember returns nil if a group of the newer protocol has this member in this epoch,
+// as OffsetFetch requires. Otherwise it returns ErrUnknownMember or ErrStaleMemberEpoch. For groups
+// of other kinds, and groups that do not exist, it returns nil.
 func (c *Coordinator) CheckConsumerMember(ctx context.Context, id, member string, epoch int32) error {
 	_, err := c.existing(ctx, question{group: id}, func(t machine.Ticket) kinds.Event {
 		return modern.EventCheckMember{MemberID: member, MemberEpoch: epoch, To: t}

@@ -14,20 +14,22 @@ import (
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/kinds"
 	"github.com/stratalog/strata/group/internal/modern"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/group/internal/sharing"
 	"github.com/stratalog/strata/group/internal/streaming"
-	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/internal/coordinator"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/memory"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
-// A Coordinator runs the groups whose partitions of the offsets topic are led by the brokers of its
-// Store: a request goes to the broker that coordinates its group, wherever that is. On returns the
-// coordinator of one broker.
+// A Coordinator coordinates groups. It runs those whose partitions of the offsets topic are led by
+// the brokers of its Store, and sends each request to the broker that coordinates its group. On
+// returns the coordinator of one broker.
 //
-// Every blocking method ends when its ctx does; what was accepted before stays accepted. A
-// Coordinator has one goroutine that watches the topics, and one more for each partition of the
-// offsets topic that is just being written or loaded. It is safe for concurrent use.
+// Every blocking method returns when its ctx is done; work accepted earlier stays accepted. A
+// Coordinator has one goroutine that watches the topics, and one for each partition of the offsets
+// topic that is currently being written or loaded. It is safe for concurrent use.
 type Coordinator struct {
 	*groups
 	broker int32 // answers for this broker only; anyBroker: for all
@@ -36,12 +38,12 @@ type Coordinator struct {
 // anyBroker is the broker of a Coordinator that answers for all.
 const anyBroker = coordinator.AnyBroker
 
-// groups is what the Coordinators of a process share.
+// groups is the shared state of the Coordinators of a process.
 type groups struct {
 	cfg     Config
 	core    kinds.Config
 	store   Store
-	configs configStore // the store, if it keeps configurations of groups; nil: it does not
+	configs configStore // the store, if it keeps configurations of groups, else nil
 	runtime *groupRuntime
 	ctx     context.Context // done when closing
 	cancel  context.CancelFunc
@@ -49,13 +51,17 @@ type groups struct {
 
 	stopMarkers func() // ends writeMarker's calls
 
+	evaluator *evaluator // of the members' regular expressions
+
 	topics   atomic.Pointer[Topics]        // as the watcher last saw them; nil: not yet
 	snapshot atomic.Pointer[modern.Topics] // the same, or newer ones, as groups see them; nil: not yet
 
 	mu      sync.Mutex                          // guards the fields below
 	seen    map[string]seenTopic                // topics that exist as far as is known
 	samples map[string]lagSamples               // by group: what Lags saw before
-	waiting map[string]map[chan<- struct{}]bool // by group: who is told of a new generation
+	waiting map[string]map[chan<- struct{}]bool // by group: channels to notify of a new generation
+
+	memory *memory.Budget // of all coordinators of the cluster
 
 	rebalances, commits atomic.Int64
 }
@@ -66,24 +72,26 @@ type (
 	request      = coordinator.Request[*kinds.Group, kinds.Event, offsets.Record]
 )
 
-// NewCoordinator returns a running Coordinator over store, which must outlive it. What the offsets
-// topic holds is loaded in the background; requests wait for the part they need. Members that lived
-// in an earlier process, or with an earlier Coordinator, are gone; those that came over the wire
-// have a full session to show that they are there. It returns an error only for a cfg that makes no
-// sense: *topic.ConfigError, or replication.ErrInvalidReplicationFactor if there are fewer brokers
-// than OffsetsReplicas and no offsets topic yet.
+// NewCoordinator returns a running Coordinator over store, which must outlive it. The offsets topic
+// is loaded in the background; requests wait for the part they need. Members of an earlier process
+// or Coordinator that were in the same process are removed. Members that joined over the network
+// get a full session timeout to send a heartbeat. It returns an error only for an invalid cfg:
+// *topic.ConfigError, or replication.ErrInvalidReplicationFactor if there are fewer brokers than
+// OffsetsReplicas and no offsets topic yet.
 func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
+	budget := new(memory.Budget)
 	brokers, ofCluster := store.(*clusterStore)
 	if ofCluster {
+		budget = brokers.CoordinatorMemory()
 		if err := brokers.mayCreate(cfg.OffsetsReplicas); err != nil {
 			return nil, err
 		}
 	}
-	c := &Coordinator{broker: anyBroker, groups: &groups{cfg: cfg, store: store, seen: make(map[string]seenTopic), samples: make(map[string]lagSamples), waiting: make(map[string]map[chan<- struct{}]bool)}}
+	c := &Coordinator{broker: anyBroker, groups: &groups{cfg: cfg, store: store, evaluator: newEvaluator(), seen: make(map[string]seenTopic), samples: make(map[string]lagSamples), waiting: make(map[string]map[chan<- struct{}]bool), memory: budget}}
 	c.configs, _ = store.(configStore)
 	limits := classic.Limits{OffsetsRetention: cfg.OffsetsRetention, OffsetMetadataMax: cfg.OffsetMetadataMax, BatchBytes: cfg.MaxBatchBytes}
 	c.core.Classic = classic.Config{InitialRebalanceDelay: cfg.InitialRebalanceDelay, MaxSize: cfg.MaxSize, Limits: limits, Process: newProcess()}
@@ -110,10 +118,14 @@ func newProcess() string {
 	return classic.InProcess + hex.EncodeToString(nonce[:])
 }
 
-// kind tells the runtime of groups.
+// kind returns the runtime's description of groups.
 func (c *Coordinator) kind() coordinator.Kind[*kinds.Group, kinds.Event, offsets.Record] {
 	return coordinator.Kind[*kinds.Group, kinds.Event, offsets.Record]{
-		New:       func(id string) *kinds.Group { return kinds.New(id, &c.core) },
+		New: func(id string) *kinds.Group {
+			g := kinds.New(id, &c.core)
+			g.ChargeTo(c.memory.NewCharge())
+			return g
+		},
 		ID:        func(r offsets.Record) string { return r.Key.Group },
 		Partition: offsets.PartitionFor,
 		Encode: func(r offsets.Record) (key, value []byte) {
@@ -132,8 +144,8 @@ func (c *Coordinator) kind() coordinator.Kind[*kinds.Group, kinds.Event, offsets
 }
 
 // Close ends every waiting call with ErrClosed and returns when the last goroutine has ended.
-// Commits that were under way may or may not be stored. It is idempotent and safe to call
-// concurrently; the Store is not closed.
+// Commits in progress may or may not be stored. It is idempotent and safe to call concurrently; the
+// Store is not closed.
 func (c *Coordinator) Close() error {
 	c.stopMarkers()
 	c.mu.Lock()
@@ -144,8 +156,12 @@ func (c *Coordinator) Close() error {
 	return nil
 }
 
-// rebalanced is told of each new generation.
+// rebalanced gets a notice for each rebalance that begins and for each new generation.
 func (c *Coordinator) rebalanced(_ coordinator.ShardID, notice any) {
+	if begins, ok := notice.(protocol.Rebalancing); ok {
+		c.tellMembers(begins.Group, math.MaxInt)
+		return
+	}
 	r := notice.(Rebalanced)
 	c.rebalances.Add(1)
 	c.tellMembers(r.Group, math.MaxInt)
@@ -155,10 +171,11 @@ func (c *Coordinator) rebalanced(_ coordinator.ShardID, notice any) {
 	}
 }
 
-// NotifyRebalanced has ch sent to whenever the group has got a new generation, or shared its
-// partitions out anew, until stop is called: a member in this process need not wait for its next
-// heartbeat to hear so. When a member leaves one of those who wait is told: somebody has to ask
-// before the partitions are shared out. Nothing waits for ch; it should have room for one.
+// NotifyRebalanced sends to ch, until stop is called, whenever a rebalance of the group begins, or
+// the group has a new generation or a new target assignment. A member in this process thus need not
+// wait for its next heartbeat. When a member of the newer protocol leaves, only one channel is sent
+// to, since one heartbeat is needed to trigger the next assignment. Sends never block: ch should
+// have a capacity of one.
 func (c *Coordinator) NotifyRebalanced(group string, ch chan<- struct{}) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,7 +193,7 @@ func (c *Coordinator) NotifyRebalanced(group string, ch chan<- struct{}) (stop f
 	}
 }
 
-// tellMembers tells at most n of those who wait for news of a group that there are.
+// tellMembers notifies at most n waiting members of a group.
 func (c *Coordinator) tellMembers(group string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,15 +1,18 @@
 package group
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/internal/coordinator"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/record"
 )
 
@@ -120,5 +123,27 @@ func TestGroupsThatCannotBeLoadedAreTriedAgain(t *testing.T) {
 		store.with(func(f *fakeStore) { f.readErr = nil })
 		time.Sleep(coordinator.RetryLoadAfter)
 		require.EqualValues(t, 1, committed(t, c, "g", tp))
+	})
+}
+
+// The log of a full or broken disk takes nothing, and callers ask again at once.
+func TestCoordinatorWhoseLogTakesNothingLoadsAfterPauses(t *testing.T) {
+	store, tp := newFakeStore(map[string]int32{"t": 1}), record.TopicPartition{Topic: "t"}
+	var logged bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelError}))
+	inBubble(t, store, Config{Logger: logger}, func(t *testing.T, c *Coordinator) {
+		commit(t, c, commitOf("g", record.Offsets{tp: 1}))
+		store.with(func(f *fakeStore) { f.appendErr = errors.New("disk full") })
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			_, err := c.CommitOffsets(ctx, commitOf("g", record.Offsets{tp: 2}))
+			require.Error(t, err)
+		}
+		require.LessOrEqual(t, c.Stats().Loads, int64(25))
+		require.Equal(t, 1, strings.Count(logged.String(), "append failed"), "%s", logged.String())
+
+		store.with(func(f *fakeStore) { f.appendErr = nil })
+		time.Sleep(time.Second)
+		commit(t, c, commitOf("g", record.Offsets{tp: 3}))
+		require.EqualValues(t, 3, committed(t, c, "g", tp))
 	})
 }

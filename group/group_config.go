@@ -23,8 +23,8 @@ type configKey struct {
 	topic.Key
 	least            int64 // whatever the bounds are
 	static, min, max func(*Config) int64
-	session          string // of an interval of heartbeats: the key of what must be longer
-	most             string // the broker's name of max; "": as that of the key, with max in it
+	session          string // for a heartbeat interval: the key of the timeout that must be longer
+	most             string // the broker's name of max; "" if it is the key's with max in it
 
 	check func(value string) error // in the place of all that: it is a text
 }
@@ -214,9 +214,8 @@ func (k *configKey) read(cfg *Config, value string) (int64, error) {
 	return n, nil
 }
 
-// effective returns what a group goes by on which props are set. A value that was set under other
-// bounds counts as the nearest within them; one that cannot be read, as if it was not set. Kafka:
-// GroupConfig.evaluate.
+// effective returns the value in effect for a group with props. A value from the time of other
+// bounds is moved within the present ones; a malformed one is ignored. Kafka: GroupConfig.evaluate.
 func (k *configKey) effective(cfg *Config, props map[string]string) int64 {
 	value, set := props[k.Name]
 	n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 32)
@@ -229,13 +228,13 @@ func (k *configKey) effective(cfg *Config, props map[string]string) int64 {
 // A ConfigEntry is one key of a group's configuration.
 type ConfigEntry struct {
 	Key    topic.Key // Synonyms has the broker's name of the key
-	Static string    // what groups go by on which nothing is set
-	Set    string    // what is set on the group
+	Static string    // effective value if nothing is set on the group
+	Set    string    // value set on the group
 	IsSet  bool
 }
 
-// ConfigEntries returns the configuration of one group, every key that there is, by name; whether
-// there is such a group does not matter.
+// ConfigEntries returns all configuration keys of a group, sorted by name, whether or not the group
+// exists.
 func (c *Coordinator) ConfigEntries(id string) []ConfigEntry {
 	props := c.properties(id)
 	entries := make([]ConfigEntry, len(configKeys))
@@ -250,42 +249,43 @@ func (c *Coordinator) ConfigEntries(id string) []ConfigEntry {
 	return entries
 }
 
-// A ConfigAlteration changes the configuration of one group, all of it or nothing.
+// A ConfigAlteration changes the configuration of one group: all changes apply, or none.
 type ConfigAlteration struct {
 	Group   string
 	Changes []replication.ConfigChange
-	Replace bool // keys that Changes do not name return to what the broker says
-	DryRun  bool // only says whether it would be done
+	Replace bool // resets keys that Changes does not name to the broker's value
+	DryRun  bool // only checks the changes
 }
 
-// AlterGroupConfig changes the configuration of a group, whether there is such a group or not. The
-// keys are Kafka's, and what is set counts before the Config of the Coordinator:
+// AlterGroupConfig changes the configuration of a group, whether or not the group exists. The keys
+// are Kafka's. They take precedence over the Config of the Coordinator:
 //
 //   - consumer.heartbeat.interval.ms, within ConsumerMinHeartbeatInterval and
-//     ConsumerMaxHeartbeatInterval, is told with each answer to a heartbeat.
+//     ConsumerMaxHeartbeatInterval, is sent with each heartbeat response.
 //   - consumer.session.timeout.ms, within ConsumerMinSessionTimeout and ConsumerMaxSessionTimeout
-//     and above the interval of heartbeats, counts for a member from its next heartbeat on.
+//     and above the heartbeat interval, applies to a member from its next heartbeat.
 //   - consumer.assignment.interval.ms, from 0 to ConsumerMaxAssignmentInterval.
 //   - share.heartbeat.interval.ms, share.session.timeout.ms and share.assignment.interval.ms are
 //     the same for share groups, within the bounds of their Config.
 //   - share.record.lock.duration.ms, 15 s to 60 s, share.delivery.count.limit, 2 to 10, and
-//     share.partition.max.record.locks, 100 to 4000, count in the place of ShareRecords; what these
-//     say is within the bounds too. They count for what is handed out, and given back, from then
-//     on.
-//   - share.renew.acknowledge.enable, whether members may lock records that they have for longer.
-//   - share.auto.offset.reset, where a share group begins in a partition that is new to it: latest,
-//     earliest, or by_duration: and an ISO 8601 duration before the moment at which it begins.
-//   - share.isolation.level, what of transactions a share group is handed: read_committed, or
-//     read_uncommitted.
+//     share.partition.max.record.locks, 100 to 4000, replace ShareRecords. The values of
+//     ShareRecords are within the bounds, too. They apply to records that are handed out or given
+//     back from then on.
+//   - share.renew.acknowledge.enable permits members to extend the locks of their records.
+//   - share.auto.offset.reset is the start of a share group in a partition that is new to it:
+//     latest, earliest, or by_duration: followed by an ISO 8601 duration before the time of the
+//     start.
+//   - share.isolation.level selects the records of transactions that a share group gets:
+//     read_committed or read_uncommitted.
 //   - streams.heartbeat.interval.ms, streams.session.timeout.ms, streams.assignment.interval.ms,
 //     streams.initial.rebalance.delay.ms and streams.num.standby.replicas are the fields of
-//     StreamsConfig for a streams group, within the bounds there. Another number of standby
-//     replicas shares the tasks out anew.
+//     StreamsConfig for a streams group, within its bounds. A change of the number of standby
+//     replicas reassigns the tasks.
 //
-// When it returns nil the change is on stable storage. Errors: ErrInvalidGroupID for an empty id,
-// or one that no group can have, *topic.ConfigError, errors.ErrUnsupported if the Store keeps no
-// configurations, those of replication.Cluster.AlterGroupProperties. Kafka: IncrementalAlterConfigs
-// of a resource of type GROUP.
+// When it returns nil the change is on stable storage. Errors: ErrInvalidGroupID for an empty or
+// invalid id, *topic.ConfigError, errors.ErrUnsupported if the Store has no configurations, and
+// those of replication.Cluster.AlterGroupProperties. Kafka: IncrementalAlterConfigs of a resource
+// of type GROUP.
 func (c *Coordinator) AlterGroupConfig(ctx context.Context, a ConfigAlteration) error {
 	if err := checkID(a.Group, true); err != nil {
 		return err
@@ -300,7 +300,7 @@ func (c *Coordinator) AlterGroupConfig(ctx context.Context, a ConfigAlteration) 
 	return c.configs.AlterGroupProperties(ctx, a.Group, edit)
 }
 
-// apply returns what is set after the alteration of what was set before.
+// apply returns the properties after the alteration.
 func (a *ConfigAlteration) apply(cfg *Config, before map[string]string) (map[string]string, error) {
 	after := make(map[string]string, len(before)+len(a.Changes))
 	if !a.Replace {
@@ -352,7 +352,7 @@ type configStore interface {
 	DryRun() replication.DryRun
 }
 
-// properties returns what is set on a group.
+// properties returns the properties of a group.
 func (g *groups) properties(id string) map[string]string {
 	if g.configs == nil {
 		return nil
@@ -360,25 +360,25 @@ func (g *groups) properties(id string) map[string]string {
 	return g.configs.GroupProperties(id)
 }
 
-// A valueOf returns what a group goes by, by the name of a number's key.
+// A valueOf returns a group's value in effect of a numeric key.
 type valueOf func(key string) int64
 
-// values returns what a group goes by. It takes no lock.
+// values returns the values in effect for a group. It takes no lock.
 func (g *groups) values(id string) valueOf {
 	props := g.properties(id)
 	return func(key string) int64 { return lookupConfigKey(key).effective(&g.cfg, props) }
 }
 
-// millis returns what is a number of milliseconds.
+// millis returns a value in milliseconds.
 func (of valueOf) millis(key string) time.Duration { return time.Duration(of(key)) * time.Millisecond }
 
-// timeouts returns what a group of consumers goes by.
+// timeouts returns the timeouts of a consumer group.
 func (g *groups) timeouts(id string) modern.Timeouts {
 	of := g.values(id)
 	return modern.Timeouts{Session: of.millis(consumerSessionKey), Heartbeat: of.millis(consumerHeartbeatKey), Assignment: of.millis(consumerAssignmentKey)}
 }
 
-// shareTimeouts returns what a share group goes by.
+// shareTimeouts returns the timeouts of a share group.
 func (g *groups) shareTimeouts(id string) sharing.Timeouts {
 	of := g.values(id)
 	return sharing.Timeouts{Session: of.millis(shareSessionKey), Heartbeat: of.millis(shareHeartbeatKey), Assignment: of.millis(shareAssignmentKey)}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/stratalog/strata/group/internal/kafkatopic"
+	"github.com/stratalog/strata/internal/kafkatopic"
 	"github.com/stratalog/strata/record"
 )
 

@@ -10,24 +10,34 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group/internal/kinds"
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 )
 
-// OffsetInfo is where a group stands in a partition.
+// OffsetInfo is the progress of a group in a partition.
 type OffsetInfo struct {
 	record.Committed       // Offset is -1 if the group has committed none
 	Start            int64 // first offset of the partition; -1: see Err
-	End              int64 // next offset to be written; -1: see Err
-	Lag              int64 // records from the committed offset, or from Start if there is none or it is lower, to End; -1: see Err
+	End              int64 // offset of the next record to be written; -1: see Err
+	Lag              int64 // see PartitionLag; -1: see Err
 
-	CommittedAt time.Time // when the group committed it, in ms; zero: it has committed none
+	CommittedAt time.Time // time of the commit, in ms; zero: none
 
-	// Err is why Start, End and Lag are not known: ErrUnknownTopicOrPartition if there is no such
-	// partition any more, replication.ErrNotLeader if nobody leads it now, or the error of its
-	// leader. nil: they are. Kafka's tools show a "-" for all of these.
+	// Err is the reason why Start, End and Lag are unknown, nil if they are known:
+	// ErrUnknownTopicOrPartition if the partition no longer exists, replication.ErrNotLeader if it
+	// has no leader, or the error of its leader. Kafka's tools show a "-" for all of these.
 	Err error
+}
+
+// PartitionLag returns the number of offsets that a group is behind in a partition: from the
+// committed offset to end, or from start if committed is lower or -1 for none. Deleted records do
+// not count, nor does a commit beyond the end. Offsets of transaction markers count like those of
+// records. The result is never negative.
+//
+// Kafka's tools also count deleted records from the committed offset on.
+func PartitionLag(committed, start, end int64) int64 {
+	return max(end-max(committed, start), 0)
 }
 
 // Lag returns the sum of the known lags.
@@ -38,24 +48,24 @@ func (i Info) Lag() (total int64) {
 	return total
 }
 
-// A GroupLag says how far a group is behind, and how long it will be.
+// A GroupLag is the lag of a group and the time it needs to catch up.
 type GroupLag struct {
 	Group   string
 	State   State
 	Members int
-	Lag     int64 // records that it has not committed, in all partitions where that is known; see OffsetInfo
+	Lag     int64 // uncommitted offsets in all partitions where that is known; see OffsetInfo
 
-	// Drain is how long the group takes to catch up at the rate since an earlier call of Lags (the
-	// last one that is at least a second ago): 0 if there is no lag, DrainNever if the lag does not
-	// shrink, and DrainUnknown if there was no such call, or the lag of a partition is unknown.
+	// Drain is the time that the group needs to catch up at the rate since an earlier call of Lags
+	// (the last one at least a second ago). It is 0 if there is no lag, DrainNever if the lag does
+	// not shrink, and DrainUnknown if there was no such call, or the lag of a partition is unknown.
 	Drain time.Duration
 
-	// Unknown is in how many partitions the lag is not known, because nobody leads them for one.
-	// Those that do not exist any more do not count. LagLimit.Check does not look at it.
+	// Unknown is the number of partitions whose lag is unknown, for example because they have no
+	// leader. Partitions that no longer exist do not count. LagLimit.Check ignores it.
 	Unknown int
 }
 
-// What GroupLag.Drain is when it is no duration.
+// Values of GroupLag.Drain that are not durations.
 const (
 	DrainUnknown time.Duration = -1
 	DrainNever   time.Duration = -2
@@ -87,7 +97,7 @@ func (s lagSamples) drain(now lagSample) time.Duration {
 	return DrainTime(now.lag, s.older.lag, now.at.Sub(s.older.at))
 }
 
-// standing is what a group's lag is computed from.
+// A standing is the input for a group's lag.
 type standing struct {
 	Info
 	offsets map[record.TopicPartition]offsets.OffsetValue
@@ -97,8 +107,8 @@ func (c *Coordinator) standingOf(g *kinds.Group) standing {
 	return standing{c.newInfo(g.View()), maps.Clone(g.Offsets())}
 }
 
-// partitions returns those that the group has committed and all others of its topics: those it has
-// committed offsets in and those its members subscribe to.
+// partitions returns the partitions with committed offsets, and all others of their topics and of
+// the members' topics.
 func (s standing) partitions(topics map[string]TopicInfo) []record.TopicPartition {
 	all := make(map[record.TopicPartition]bool)
 	names := make(map[string]bool)
@@ -118,8 +128,8 @@ func (s standing) partitions(topics map[string]TopicInfo) []record.TopicPartitio
 	return slices.Collect(maps.Keys(all))
 }
 
-// topicsOf is for lookup: it names every topic of the groups, and so that a topic is asked for
-// again if it has grown beyond what is known.
+// topicsOf yields every topic of the groups for lookup, with its highest partition, so that a topic
+// that has grown is read again.
 func topicsOf(groups []standing) func(yield func(record.TopicPartition) bool) {
 	return func(yield func(record.TopicPartition) bool) {
 		for _, s := range groups {
@@ -139,7 +149,7 @@ func topicsOf(groups []standing) func(yield func(record.TopicPartition) bool) {
 	}
 }
 
-// measure fills in the offsets of groups. The logs are asked once for all of them.
+// measure sets the offsets of groups, with one request to the logs for all.
 func (c *Coordinator) measure(ctx context.Context, groups []standing) error {
 	topics, err := c.lookup(ctx, topicsOf(groups))
 	if err != nil {
@@ -205,7 +215,7 @@ func (s standing) offset(tp record.TopicPartition, id [16]byte, b bounds) Offset
 	}
 	if i.Err = b.why(tp); i.Err == nil {
 		start, end := b.starts[tp], b.ends[tp]
-		i.Start, i.End, i.Lag = start, end, max(end-max(i.Offset, start), 0)
+		i.Start, i.End, i.Lag = start, end, PartitionLag(i.Offset, start, end)
 	}
 	return i
 }
@@ -215,10 +225,9 @@ func otherTopic(committed, now [16]byte) bool {
 	return now != [16]byte{} && committed != [16]byte{} && committed != now
 }
 
-// Group describes a group with its offsets and lag, in all partitions of the topics that it has
-// committed offsets in or its members subscribe to, also while it rebalances. What a group without
-// members that has never committed would read is not known: it has no lag. It returns
-// ErrGroupNotFound if there is none of that id.
+// Group describes a group with its offsets and lag, in all partitions of topics in which it has
+// committed offsets or to which its members subscribe, also during a rebalance. A group without
+// members and offsets has no lag. It returns ErrGroupNotFound if there is no such group.
 func (c *Coordinator) Group(ctx context.Context, id string) (Info, error) {
 	v, err := c.read(ctx, id, func(g *kinds.Group) any { return c.standingOf(g) })
 	if err != nil {
@@ -235,10 +244,10 @@ func (c *Coordinator) Group(ctx context.Context, id string) (Info, error) {
 	return groups[0].Info, nil
 }
 
-// Lags returns the lag of every group, sorted by id, and how long each takes to catch up. Whoever
-// calls it every few seconds sees whether a group needs more members: LagLimit.Check says that it
-// is beyond what its application tolerates. If some groups cannot be asked for, the
-// others come with an error, as in Groups.
+// Lags returns the lag of every group, sorted by id, and the time that each needs to catch up. Call
+// it every few seconds to find groups that need more members: LagLimit.Check compares a lag with
+// the limit of an application. If some groups are unavailable, it returns the others with an error,
+// as Groups does.
 func (c *Coordinator) Lags(ctx context.Context) ([]GroupLag, error) {
 	var groups []standing
 	missing := c.each(ctx, func(_ string, g *kinds.Group) { groups = append(groups, c.standingOf(g)) })
@@ -249,8 +258,8 @@ func (c *Coordinator) Lags(ctx context.Context) ([]GroupLag, error) {
 	return c.sample(groups, missing == nil && c.broker == anyBroker), missing
 }
 
-// sample notes where the groups stand and returns how they do. all says that there are no others:
-// nothing is kept of those that are gone.
+// sample records the lags of the groups and returns their trends. If all is set, samples of other
+// groups are dropped.
 func (c *Coordinator) sample(groups []standing, all bool) []GroupLag {
 	now := time.Now()
 	c.mu.Lock()
@@ -267,7 +276,7 @@ func (c *Coordinator) sample(groups []standing, all bool) []GroupLag {
 				l.Unknown++
 			}
 		}
-		if l.Unknown > 0 { // what is known has not shrunk by that
+		if l.Unknown > 0 { // the lag is incomplete
 			samples[s.ID], l.Drain = c.samples[s.ID], DrainUnknown
 		} else {
 			samples[s.ID], l.Drain = c.samples[s.ID].next(lagSample{now, l.Lag})

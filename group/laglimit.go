@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// A LagLimit is how far behind an application may be: a lag is beyond it that is more than Records
-// and takes longer than Drain to catch up with. Every application has its own: seconds for
-// payments, a night for reports. The zero LagLimit tolerates no lag at all.
+// A LagLimit is the largest tolerable lag of an application. A lag exceeds it if it is more than
+// Records and takes longer than Drain to catch up. Each application has its own limit: seconds for
+// payments, a night for reports. The zero LagLimit tolerates no lag.
 type LagLimit struct {
-	// Records is how large a lag is tolerated however long it takes to catch up with, as some
-	// records are always under way. Below 0: as 0.
+	// Records is the lag that is tolerated regardless of the time to catch up, since some records
+	// are always in progress. Negative values count as 0.
 	Records int64
 
-	// Drain is how long catching up may take, however many records it is; see GroupLag.Drain.
-	// DrainNever is longer than any; DrainUnknown is tolerated, as the next call of Lags knows
-	// more. 0 or below: a lag of more than Records is not tolerated however fast it shrinks.
+	// Drain is the tolerated time to catch up, for any number of records; see GroupLag.Drain.
+	// DrainNever exceeds every limit. DrainUnknown is tolerated, since the next call of Lags
+	// returns a better value. With 0 or less, a lag of more than Records is never tolerated.
 	Drain time.Duration
 }
 
-// Check returns nil if l is tolerable, and a *LagError that says why it is not. It does not block.
+// Check returns nil if l is tolerable, otherwise a *LagError with the reason. It does not block.
 //
 //	limits := map[string]group.LagLimit{
 //		"billing": {Records: 1000, Drain: time.Minute},
@@ -40,8 +40,8 @@ func (m LagLimit) Check(l GroupLag) error {
 	return nil
 }
 
-// A LagError says that a group is further behind than its application tolerates: it needs more
-// members, faster ones, or a look at what holds them up.
+// A LagError reports a group whose lag exceeds the limit of its application: it needs more or
+// faster members, or it is being held up.
 type LagError struct {
 	Lag   GroupLag
 	Limit LagLimit
@@ -58,9 +58,9 @@ func (e *LagError) Error() string {
 	return fmt.Sprintf("%s and takes %s to catch up with, longer than %s", s, e.Lag.Drain.Round(time.Millisecond), e.Limit.Drain)
 }
 
-// DrainTime returns how long a group with this lag takes to catch up at the rate since it had
-// another one, the time since ago: 0 if there is no lag, DrainNever if it has not shrunk,
-// DrainUnknown if since is not above 0.
+// DrainTime returns the time that a group with this lag needs to catch up, at the rate since an
+// earlier lag, which was measured the time since ago. It returns 0 if there is no lag, DrainNever
+// if the lag has not shrunk, and DrainUnknown if since is not positive.
 func DrainTime(lag, earlier int64, since time.Duration) time.Duration {
 	switch {
 	case lag <= 0:

@@ -1,11 +1,11 @@
 package group
 
 import (
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
 )
 
-// The requests and responses of the protocol, see package protocol.
+// The requests and responses of the group protocols, and the errors that carry more than a cause.
 type (
 	JoinRequest      = protocol.JoinRequest
 	JoinResponse     = protocol.JoinResponse
@@ -22,30 +22,25 @@ type (
 	ConsumerHeartbeatRequest  = protocol.ConsumerHeartbeatRequest
 	ConsumerHeartbeatResponse = protocol.ConsumerHeartbeatResponse
 	ConsumerDescription       = protocol.ConsumerDescription
-	ConsumerMemberDescription = protocol.ConsumerMemberDescription
 
 	ShareHeartbeatRequest  = protocol.ShareHeartbeatRequest
 	ShareHeartbeatResponse = protocol.ShareHeartbeatResponse
 	ShareDescription       = protocol.ShareDescription
-	ShareMemberDescription = protocol.ShareMemberDescription
 
 	StreamsHeartbeatRequest  = protocol.StreamsHeartbeatRequest
 	StreamsHeartbeatResponse = protocol.StreamsHeartbeatResponse
-	StreamsStatus            = protocol.StreamsStatus
-	StreamsStatusCode        = protocol.StreamsStatusCode
 	StreamsQueryable         = protocol.StreamsQueryable
 	StreamsDescription       = protocol.StreamsDescription
-	StreamsMemberDescription = protocol.StreamsMemberDescription
 
 	MemberIDRequiredError = protocol.MemberIDRequiredError
 	UpgradeError          = protocol.UpgradeError
 	MetadataTooLargeError = protocol.MetadataTooLargeError
 )
 
-// Type is the kind of a group, as Kafka's tools name it.
+// Type is the kind of a group, by its name in Kafka's tools.
 type Type = protocol.GroupType
 
-// The kinds of groups, see package protocol.
+// The kinds of groups.
 const (
 	Classic  = protocol.Classic
 	Consumer = protocol.Consumer
@@ -56,7 +51,7 @@ const (
 // State is the state of a group.
 type State = protocol.State
 
-// The states of a group, see package protocol.
+// The states of a group.
 const (
 	Dead                = protocol.Dead
 	Empty               = protocol.Empty
@@ -68,25 +63,19 @@ const (
 	NotReady            = protocol.NotReady
 )
 
-// What is to be known of a streams group, see package protocol.
-const (
-	StaleTopology                = protocol.StaleTopology
-	MissingSourceTopics          = protocol.MissingSourceTopics
-	IncorrectlyPartitionedTopics = protocol.IncorrectlyPartitionedTopics
-	MissingInternalTopics        = protocol.MissingInternalTopics
-	ShutdownApplication          = protocol.ShutdownApplication
-	AssignmentDelayed            = protocol.AssignmentDelayed
-)
+// MissingInternalTopics is the status code of a streams group whose internal topics are to be made
+// (KIP-1071).
+const MissingInternalTopics = protocol.MissingInternalTopics
 
 // ProtocolTypeConsumer is the protocol type of consumer groups.
 const ProtocolTypeConsumer = protocol.ProtocolTypeConsumer
 
-// What the coordinator answers. The names in brackets are Kafka's error codes.
+// Errors of the coordinator. The comments name Kafka's error codes.
 var (
 	ErrClosed                   = machine.ErrClosed
 	ErrInvalidGroupID           = protocol.ErrInvalidGroupID           // INVALID_GROUP_ID
 	ErrInvalidSessionTimeout    = protocol.ErrInvalidSessionTimeout    // INVALID_SESSION_TIMEOUT
-	ErrUnknownMember            = protocol.ErrUnknownMember            // UNKNOWN_MEMBER_ID: forget the id, join again
+	ErrUnknownMember            = protocol.ErrUnknownMember            // UNKNOWN_MEMBER_ID: discard the id, join again
 	ErrMemberIDRequired         = protocol.ErrMemberIDRequired         // MEMBER_ID_REQUIRED, see MemberIDRequiredError
 	ErrFencedInstance           = protocol.ErrFencedInstance           // FENCED_INSTANCE_ID: fatal
 	ErrIllegalGeneration        = protocol.ErrIllegalGeneration        // ILLEGAL_GENERATION: join again
@@ -94,16 +83,17 @@ var (
 	ErrInconsistentProtocol     = protocol.ErrInconsistentProtocol     // INCONSISTENT_GROUP_PROTOCOL
 	ErrGroupMaxSize             = protocol.ErrGroupMaxSize             // GROUP_MAX_SIZE_REACHED
 	ErrCoordinatorNotAvailable  = machine.ErrNotAvailable              // COORDINATOR_NOT_AVAILABLE: retry
-	ErrNotCoordinator           = machine.ErrNotLeader                 // NOT_COORDINATOR: look the coordinator up again, retry
-	ErrMoving                   = machine.ErrMoving                    // with one of the two above: the group's coordinator changes
-	ErrUncertain                = machine.ErrUncertain                 // with ErrNotCoordinator: the change may be stored or not
+	ErrNotCoordinator           = machine.ErrNotLeader                 // NOT_COORDINATOR: find the coordinator again, retry
+	ErrMoving                   = machine.ErrMoving                    // together with one of the two above: the group's coordinator is changing
+	ErrUncertain                = machine.ErrUncertain                 // together with ErrNotCoordinator: the change may or may not be stored
 	ErrLoading                  = protocol.ErrLoading                  // COORDINATOR_LOAD_IN_PROGRESS: retry; only over a network
 	ErrNonEmptyGroup            = protocol.ErrNonEmptyGroup            // NON_EMPTY_GROUP
 	ErrGroupNotFound            = protocol.ErrGroupNotFound            // GROUP_ID_NOT_FOUND
 	ErrGroupSubscribedToTopic   = protocol.ErrGroupSubscribedToTopic   // GROUP_SUBSCRIBED_TO_TOPIC
 	ErrOffsetMetadataTooLarge   = protocol.ErrOffsetMetadataTooLarge   // OFFSET_METADATA_TOO_LARGE
+	ErrOffsetsFull              = protocol.ErrOffsetsFull              // INVALID_COMMIT_OFFSET_SIZE: see docs/limits.md
 	ErrUnknownTopicOrPartition  = protocol.ErrUnknownTopicOrPartition  // UNKNOWN_TOPIC_OR_PARTITION
-	ErrTooLarge                 = machine.ErrTooLarge                  // UNKNOWN_SERVER_ERROR: does not fit in one batch of the offsets topic
+	ErrTooLarge                 = machine.ErrTooLarge                  // UNKNOWN_SERVER_ERROR: larger than one batch of the offsets topic
 	ErrUnstableOffsetCommit     = protocol.ErrUnstableOffsetCommit     // UNSTABLE_OFFSET_COMMIT: retry
 	ErrInvalidRequest           = protocol.ErrInvalidRequest           // INVALID_REQUEST
 	ErrFencedMemberEpoch        = protocol.ErrFencedMemberEpoch        // FENCED_MEMBER_EPOCH: abandon all partitions, join again
@@ -113,5 +103,5 @@ var (
 	ErrInvalidRegularExpression = protocol.ErrInvalidRegularExpression // INVALID_REGULAR_EXPRESSION
 	ErrUnsupportedVersion       = protocol.ErrUnsupportedVersion       // UNSUPPORTED_VERSION
 	ErrInvalidTopology          = protocol.ErrInvalidTopology          // STREAMS_INVALID_TOPOLOGY
-	ErrInvalidOffset            = protocol.ErrInvalidOffset            // of a reset; commits are not checked, as in Kafka
+	ErrInvalidOffset            = protocol.ErrInvalidOffset            // only from resets; commits are not checked, as in Kafka
 )

@@ -4,12 +4,12 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/record"
 )
 

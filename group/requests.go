@@ -9,27 +9,28 @@ import (
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/kinds"
 	"github.com/stratalog/strata/group/internal/modern"
-	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/memory"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/record"
 )
 
-// Join asks for membership and waits until all members of the group have joined: for as long as the
-// longest rebalance timeout. It returns ErrInvalidGroupID, ErrInvalidSessionTimeout,
-// ErrUnknownMember, ErrFencedInstance, ErrInconsistentProtocol, ErrGroupMaxSize, a
-// *MemberIDRequiredError, or an error to retry: ErrRebalanceInProgress,
-// ErrNotCoordinator, ErrCoordinatorNotAvailable. With an error the response has nothing but the id
-// that Kafka's would have: the request's, or none in a group of the newer protocol.
+// Join requests membership and waits until all members of the group have joined, at most for the
+// longest rebalance timeout. Errors: ErrInvalidGroupID, ErrInvalidSessionTimeout, ErrUnknownMember,
+// ErrFencedInstance, ErrInconsistentProtocol, ErrGroupMaxSize, a *MemberIDRequiredError, or an
+// error to retry: ErrRebalanceInProgress, ErrNotCoordinator, ErrCoordinatorNotAvailable. With an
+// error the response only has the member id that Kafka's would have: the request's, or none in a
+// group of the newer protocol.
 //
-// If ctx ends first, a member that never had an answer is gone again, others stay members until
-// their session ends.
+// If ctx ends first, a member that never got a response is removed. Others stay members until their
+// session times out.
 func (c *Coordinator) Join(ctx context.Context, r JoinRequest) (JoinResponse, error) {
 	refused := JoinResponse{MemberID: r.MemberID}
 	if err := c.checkJoin(&r); err != nil {
 		return refused, err
 	}
 	known := question{group: r.Group, create: r.MemberID == "", absent: ErrUnknownMember}
-	v, err := c.matching(ctx, r.Describes, func(m *modern.Matches) (any, error) {
+	v, err := c.matching(ctx, r.Owner, r.Describes, func(m *modern.Matches) (any, error) {
 		return c.withTopics(ctx, known, func(q *request, topics *modern.Topics) { c.join(q, &r, topics, m) })
 	})
 	if resp, ok := v.(JoinResponse); ok {
@@ -38,8 +39,8 @@ func (c *Coordinator) Join(ctx context.Context, r JoinRequest) (JoinResponse, er
 	return refused, err
 }
 
-// join asks the group, of whichever protocol it is, or makes it. Of the newer protocol it wants to
-// know the topics, and what expressions match; nil: they are not at hand.
+// join steps the group, of any kind, or creates it. A group of the newer protocol uses topics and
+// m, nil if they are not at hand.
 func (c *Coordinator) join(q *request, r *JoinRequest, topics *modern.Topics, m *modern.Matches) {
 	g, ok := q.Get(r.Group)
 	if !ok && r.MemberID != "" {
@@ -76,7 +77,7 @@ func (c *Coordinator) checkJoin(r *JoinRequest) error {
 	if r.SessionTimeout < c.cfg.MinSessionTimeout || r.SessionTimeout > c.cfg.MaxSessionTimeout {
 		return ErrInvalidSessionTimeout
 	}
-	// 100 bytes are left for what goes before or behind a client's name in a member id.
+	// 100 bytes are left for the prefix or suffix of a client's name in a member id.
 	long := tooLong(r.ClientID+longestIDSuffix) || tooLong(r.ClientHost) || tooLong(r.InstanceID+longestIDSuffix) || tooLong(r.ProtocolType)
 	for _, p := range r.Protocols {
 		long = long || tooLong(p.Name)
@@ -93,12 +94,13 @@ func (c *Coordinator) checkJoin(r *JoinRequest) error {
 
 const (
 	longestIDSuffix     = "-00000000-0000-0000-0000-000000000000"
-	maxRebalanceTimeout = (1<<31 - 1) * time.Millisecond // what a record can hold
+	maxRebalanceTimeout = (1<<31 - 1) * time.Millisecond // the largest in a record
 )
 
-// Sync hands in the group leader's assignments or waits for them, and returns the member's own
-// share once it is stored. Errors: ErrUnknownMember, ErrFencedInstance, ErrIllegalGeneration,
-// ErrInconsistentProtocol; ErrRebalanceInProgress: join again; or one to retry.
+// Sync submits the group leader's assignments, or waits for them as another member. It returns the
+// member's own assignment once it is stored. Errors: ErrUnknownMember, ErrFencedInstance,
+// ErrIllegalGeneration, ErrInconsistentProtocol; ErrRebalanceInProgress if the member must join
+// again; or one to retry.
 func (c *Coordinator) Sync(ctx context.Context, r SyncRequest) (SyncResponse, error) {
 	if err := checkID(r.Group, true); err != nil {
 		return SyncResponse{}, err
@@ -120,9 +122,10 @@ func (c *Coordinator) Sync(ctx context.Context, r SyncRequest) (SyncResponse, er
 	return resp, err
 }
 
-// Heartbeat tells that a member is alive. It never waits for a disk, and answers nil while the
+// Heartbeat reports that a member is alive. It never waits for a disk, and returns nil while the
 // groups are being loaded, as Kafka does. Errors: ErrUnknownMember, ErrFencedInstance,
-// ErrIllegalGeneration, ErrRebalanceInProgress (the member is alive, but must join again).
+// ErrIllegalGeneration, and ErrRebalanceInProgress (the session is extended, but the member must
+// join again).
 func (c *Coordinator) Heartbeat(ctx context.Context, r HeartbeatRequest) error {
 	if err := checkID(r.Group, true); err != nil {
 		return err
@@ -150,8 +153,8 @@ func (c *Coordinator) Heartbeat(ctx context.Context, r HeartbeatRequest) error {
 	}
 }
 
-// Leave takes members out of a group, which rebalances. The result has an error or nil for each
-// member named, in order.
+// Leave removes members from a group, which then rebalances. The result has an error or nil for
+// each named member, in order.
 func (c *Coordinator) Leave(ctx context.Context, r LeaveRequest) ([]error, error) {
 	v, err := c.member(ctx, r.Group, func(t machine.Ticket) kinds.Event { return classic.EventLeave{Members: r.Members, To: t} })
 	if errors.Is(err, ErrUnknownMember) { // no such group
@@ -177,8 +180,8 @@ func (c *Coordinator) member(ctx context.Context, group string, event func(machi
 // coordinator must know the topics there are, which groups of the classic protocol do without.
 var errTopicsNeeded = errors.New("group: topics are needed")
 
-// withTopics is ask for begin, which is given the topics if they are at hand, nil if not. If it
-// answers errTopicsNeeded then, they are read, and it is asked again.
+// withTopics is ask for begin, which gets the topics if they are at hand, else nil. If it returns
+// errTopicsNeeded, they are read and it runs again.
 func (c *Coordinator) withTopics(ctx context.Context, q question, begin func(*request, *modern.Topics)) (any, error) {
 	topics := c.snapshot.Load()
 	if topics != nil && !c.current(topics.Version) {
@@ -208,13 +211,14 @@ func (c *Coordinator) existing(ctx context.Context, q question, event func(machi
 }
 
 // CommitOffsets stores offsets durably. The map has an entry for each offset: nil if it is stored,
-// ErrUnknownTopicOrPartition or a
-// *MetadataTooLargeError if not. An error for the whole request stored nothing that is known of:
-// ErrUnknownMember, ErrFencedInstance, ErrIllegalGeneration; ErrRebalanceInProgress between a
-// member's join and sync; ErrTooLarge; or one to retry. The map then tells of the partitions that
-// do not exist, and if none of them does, the group is not asked at all (as in Kafka). A commit
-// with generation -1 by nobody is ErrUnknownMember while the group has members. Offsets are not
-// checked against the log, negative ones neither.
+// otherwise ErrUnknownTopicOrPartition, a *MetadataTooLargeError or ErrOffsetsFull.
+//
+// After an error for the whole request no offset is known to be stored: ErrUnknownMember,
+// ErrFencedInstance, ErrIllegalGeneration; ErrRebalanceInProgress between a member's join and sync;
+// ErrTooLarge; or one to retry. The map then has the partitions that do not exist. If none of the
+// partitions exists, the group is not checked (as in Kafka). A commit with generation -1 and no
+// member id fails with ErrUnknownMember while the group has members. Offsets, even negative ones,
+// are not checked against the log.
 func (c *Coordinator) CommitOffsets(ctx context.Context, r CommitRequest) (map[record.TopicPartition]error, error) {
 	if err := checkID(r.Group, false); err != nil {
 		return nil, err
@@ -224,7 +228,7 @@ func (c *Coordinator) CommitOffsets(ctx context.Context, r CommitRequest) (map[r
 		return unknown, err
 	}
 	v, err := c.creating(ctx, question{group: r.Group}, func(t machine.Ticket) kinds.Event {
-		return classic.EventCommit{CommitRequest: &r, TopicIDs: topicIDs(topics, maps.Keys(r.Offsets)), To: t}
+		return classic.EventCommit{CommitRequest: &r, TopicIDs: topicIDs(topics, maps.Keys(r.Offsets)), Bound: memory.BoundOf(ctx), To: t}
 	})
 	return c.committed(v, unknown, err)
 }
@@ -234,7 +238,7 @@ func (c *Coordinator) CommitOffsets(ctx context.Context, r CommitRequest) (map[r
 func (c *Coordinator) committable(ctx context.Context, r *CommitRequest) (topics map[string]TopicInfo, unknown map[record.TopicPartition]error, err error) {
 	topics, err = c.lookup(ctx, maps.Keys(r.Offsets))
 	if err == nil && otherTopics(r.TopicIDs, topics) {
-		topics, err = c.lookupNow(ctx, maps.Keys(r.Offsets)) // perhaps what the watcher saw is old
+		topics, err = c.lookupNow(ctx, maps.Keys(r.Offsets)) // the watcher's topics may be out of date
 	}
 	if err != nil {
 		return nil, nil, err
@@ -252,7 +256,7 @@ func (c *Coordinator) committable(ctx context.Context, r *CommitRequest) (topics
 	return topics, unknown, nil
 }
 
-// committed counts the offsets that v, the reply to a commit, says are stored, and adds unknown.
+// committed counts the offsets that v, the reply to a commit, reports as stored, and adds unknown.
 func (c *Coordinator) committed(v any, unknown map[record.TopicPartition]error, err error) (map[record.TopicPartition]error, error) {
 	if err != nil {
 		return unknown, err
@@ -283,10 +287,10 @@ func (c *Coordinator) creating(ctx context.Context, q question, event func(machi
 	return c.ask(ctx, q, func(r *request) { r.Step(q.group, event(r.Ticket)) })
 }
 
-// FetchOffsets returns the committed offsets of tps, nil: of all partitions that have one. Offset
-// is -1 where there is none, whether or not group and partition exist. Only what is committed in
-// the offsets topic is returned, and of offsets in a transaction what was before it as long as it
-// is open: FetchStableOffsets tells of those.
+// FetchOffsets returns the committed offsets of tps, or of all partitions with an offset if tps is
+// nil. Offset is -1 for a partition without one, whether or not group and partition exist. Offsets
+// in an open transaction are not included, only the ones committed before: FetchStableOffsets
+// reports such partitions.
 func (c *Coordinator) FetchOffsets(ctx context.Context, group string, tps []record.TopicPartition) (map[record.TopicPartition]record.Committed, error) {
 	stored, err := c.offsets(ctx, group)
 	if err != nil {
@@ -295,7 +299,7 @@ func (c *Coordinator) FetchOffsets(ctx context.Context, group string, tps []reco
 	return c.present(ctx, tps, stored)
 }
 
-// present returns what is stored for tps, nil: for all, as FetchOffsets does.
+// present returns the stored offsets of tps, or all if tps is nil, as FetchOffsets does.
 func (c *Coordinator) present(ctx context.Context, tps []record.TopicPartition, stored map[record.TopicPartition]offsets.OffsetValue) (map[record.TopicPartition]record.Committed, error) {
 	out := make(map[record.TopicPartition]record.Committed, len(tps))
 	for _, tp := range tps {

@@ -10,13 +10,13 @@ import (
 
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/kinds"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 )
 
-// A ResetTarget says where RewindGroup puts a group: ToEarliest, ToLatest, ToTime, ToOffsets or
+// A ResetTarget is a new position for RewindGroup: ToEarliest, ToLatest, ToTime, ToOffsets or
 // ShiftBy.
 type ResetTarget struct {
 	at      partition.OffsetSpec // unless one of the others is set
@@ -34,51 +34,52 @@ const (
 	resetShift
 )
 
-// ToEarliest is the start of the log. Kafka: --to-earliest.
+// ToEarliest selects the start of the log. Kafka: --to-earliest.
 func ToEarliest() ResetTarget { return ResetTarget{kind: resetAt, at: partition.Earliest} }
 
-// ToLatest is the end of the log. Kafka: --to-latest.
+// ToLatest selects the end of the log. Kafka: --to-latest.
 func ToLatest() ResetTarget { return ResetTarget{kind: resetAt, at: partition.Latest} }
 
-// ToTime is the first record whose timestamp is t or later, the end of the log if there is none.
+// ToTime selects the first record with timestamp t or later, the end of the log if there is none.
 // Kafka: --to-datetime.
 func ToTime(t time.Time) ResetTarget { return ResetTarget{kind: resetAt, at: partition.At(t)} }
 
-// ShiftBy is n records behind what is committed, or before it if n is negative. Partitions without
-// a committed offset are left as they are. Kafka: --shift-by.
+// ShiftBy selects the committed offset plus n, which may be negative. Partitions without a
+// committed offset are not moved. Kafka: --shift-by.
 func ShiftBy(n int64) ResetTarget { return ResetTarget{kind: resetShift, shift: n} }
 
-// ToOffsets is an offset per partition. Kafka: --to-offset.
+// ToOffsets selects an offset for each partition. Kafka: --to-offset.
 func ToOffsets(to record.Offsets) ResetTarget {
 	return ResetTarget{kind: resetOffsets, offsets: maps.Clone(to)}
 }
 
-// ResetOffsets stores offsets for a group that has no members, which it creates if there is none;
-// it returns when they are durable. Offsets beyond either end of a log are moved to that end, as
-// Kafka's tool does. It returns ErrNonEmptyGroup if the group has members, and, with nothing
-// stored, ErrUnknownTopicOrPartition if one of the partitions does not exist,
-// replication.ErrNotLeader if nobody leads one of them, and ErrInvalidOffset for a negative offset.
+// ResetOffsets stores offsets for a group without members, and creates the group if it does not
+// exist. It returns when they are durable. Offsets beyond either end of a log are moved to that
+// end, as in Kafka's tool. It returns ErrNonEmptyGroup if the group has members. With nothing
+// stored, it returns ErrUnknownTopicOrPartition if one of the partitions does not exist,
+// replication.ErrNotLeader if one has no leader, and ErrInvalidOffset for a negative offset.
 func (c *Coordinator) ResetOffsets(ctx context.Context, id string, to record.Offsets) error {
 	_, err := c.reset(ctx, id, ToOffsets(to), slices.Collect(maps.Keys(to)), classic.EventReset{})
 	return err
 }
 
-// RewindGroup moves a group, with or without members, and returns where each partition went once
-// that is durable; offsets beyond either end of a log become that end, as Kafka's tool has it. tps
-// are the partitions to move, none: all of the topics that the group has committed offsets in or
-// its members subscribe to (with ToOffsets: those named there).
+// RewindGroup moves the offsets of a group, with or without members. It returns the new offset of
+// each partition once these are durable; offsets beyond either end of a log become that end, as in
+// Kafka's tool. tps are the partitions to move. Without any, RewindGroup moves all partitions of
+// topics in which the group has committed offsets or to which its members subscribe; with
+// ToOffsets, the partitions named there.
 //
-// Members follow: all are put out of the group, together with the move, in one batch. (Of a group of
-// the newer protocol or of streams with more members than a batch can put out, some thousands, those
-// before the last batch go first; who is back by then goes again.) Each hears
+// Members follow: all are removed from the group in the same batch as the move. Each gets
 // ErrUnknownMember at its next heartbeat or commit, gives up its partitions, joins again and reads
-// on from the new offsets. What it commits until then is refused, so the move is not undone by a
-// commit under way. Records that it was working on are not committed.
+// from the new offsets. Its commits until then are rejected, so that a commit in progress cannot
+// undo the move. Records that it was processing are not committed. A group of the newer protocol or
+// of streams may have more members, some thousands, than one batch can remove. The members that do
+// not fit are removed in earlier batches, and again with the last one if they have already
+// rejoined.
 //
-// It returns ErrGroupNotFound if there is no such group and none of the partitions is named,
-// ErrUnknownTopicOrPartition for one that does not exist, replication.ErrNotLeader for one that
-// nobody leads, ErrInvalidOffset for a negative offset or the zero ResetTarget, always with nothing
-// moved.
+// On error nothing has moved. Errors: ErrGroupNotFound if the group does not exist and no partition
+// is named, ErrUnknownTopicOrPartition if a partition does not exist, replication.ErrNotLeader if
+// one has no leader, and ErrInvalidOffset for a negative offset or the zero ResetTarget.
 func (c *Coordinator) RewindGroup(ctx context.Context, id string, to ResetTarget, tps ...record.TopicPartition) (record.Offsets, error) {
 	if to.kind == resetOffsets && len(tps) == 0 {
 		tps = slices.Collect(maps.Keys(to.offsets))
@@ -97,7 +98,7 @@ func (c *Coordinator) RewindGroup(ctx context.Context, id string, to ResetTarget
 	return c.reset(ctx, id, to, tps, classic.EventReset{Expel: true})
 }
 
-// reset moves tps of a group; ev says what becomes of its members.
+// reset moves tps of a group; ev describes the treatment of its members.
 func (c *Coordinator) reset(ctx context.Context, id string, to ResetTarget, tps []record.TopicPartition, ev classic.EventReset) (record.Offsets, error) {
 	if err := checkID(id, true); err != nil {
 		return nil, err
@@ -116,7 +117,7 @@ func (c *Coordinator) reset(ctx context.Context, id string, to ResetTarget, tps 
 	}
 	ev.TopicIDs = topicIDs(topics, slices.Values(tps))
 	v, err := any(nil), error(classic.ErrMoreMembers)
-	for errors.Is(err, classic.ErrMoreMembers) { // some are out, and may come back
+	for errors.Is(err, classic.ErrMoreMembers) { // some are removed, and may return
 		v, err = c.creating(ctx, question{group: id, once: true}, func(t machine.Ticket) kinds.Event {
 			ev.To = t
 			return ev

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/stratalog/strata/group/internal/kinds"
-	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/internal/coordinator"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/partition"
 )
 

@@ -2,51 +2,55 @@ package group
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/stratalog/strata/group/internal/kinds"
+	"github.com/stratalog/strata/group/internal/modern"
 	"github.com/stratalog/strata/group/internal/sharing"
-	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
-// ShareStates keeps the states of share-partitions, which say what of a partition is done. That of
-// a strata.Cluster is its share.Coordinator. Its methods are called concurrently.
+// ShareStates stores the states of share-partitions, which record the acknowledged records of a
+// partition. In a strata.Cluster it is the cluster's share.Coordinator. Its methods are called
+// concurrently.
 type ShareStates interface {
-	// Begin makes the states of partitions that have none for the group; the others stay as they
-	// are.
+	// Begin creates the states of partitions that have none for the group; existing ones are not
+	// changed. ErrGroupMaxSize if there is no memory for them.
 	Begin(ctx context.Context, group string, topics []offsets.ShareStatesTopic) error
 
-	// Reset begins a partition anew for the group, at an offset.
+	// Reset replaces the group's state of a partition by a new one that starts at the given offset.
 	Reset(ctx context.Context, group string, p SharePartition, start int64) error
 
 	// Delete deletes the states of partitions for the group.
 	Delete(ctx context.Context, group string, topics []offsets.ShareStatesTopic) error
 }
 
-// A SharePartition is a partition of a topic that may be deleted and created again.
+// A SharePartition is a partition of one incarnation of a topic, which may be deleted and created
+// again.
 type SharePartition struct {
 	TopicID   [16]byte
 	Topic     string
 	Partition int32
 }
 
-// noShareStates is for coordinators that nobody takes records by.
+// noShareStates is for coordinators without share groups.
 type noShareStates struct{}
 
 func (noShareStates) Begin(context.Context, string, []offsets.ShareStatesTopic) error  { return nil }
 func (noShareStates) Reset(context.Context, string, SharePartition, int64) error       { return nil }
 func (noShareStates) Delete(context.Context, string, []offsets.ShareStatesTopic) error { return nil }
 
-// ShareHeartbeat is all that members of share groups (KIP-932) say to the coordinator of their
-// group: see ShareHeartbeatRequest. A member that joins makes the group if there is none. It waits
-// until what it answers is durable. Partitions that are new to the group get their states in
-// Config.ShareStates first, for one heartbeat interval at most: where that fails they are assigned
-// later.
+// ShareHeartbeat processes the heartbeat of a member of a share group (KIP-932), its only request
+// to the group's coordinator: see ShareHeartbeatRequest. A member that joins creates the group if
+// there is none. It returns when the changes in its response are durable. Partitions that are new
+// to the group first get their states in Config.ShareStates, within one heartbeat interval; if that
+// fails they are assigned later.
 //
-// It returns ErrInvalidRequest or ErrGroupMaxSize for a request that makes no sense here;
-// ErrUnknownMember or ErrFencedMemberEpoch: the member abandons all that it has and joins again;
-// ErrGroupNotFound if there is no such group, or one of another kind; ErrTooLarge; or one to retry.
+// Errors: ErrInvalidRequest or ErrGroupMaxSize for a request that is invalid here; ErrUnknownMember
+// or ErrFencedMemberEpoch if the member must abandon its partitions and join again;
+// ErrGroupNotFound if the group does not exist or is of another kind; ErrTooLarge; or one to retry.
 // Kafka: ShareGroupHeartbeat.
 func (c *Coordinator) ShareHeartbeat(ctx context.Context, r ShareHeartbeatRequest) (ShareHeartbeatResponse, error) {
 	if err := c.checkShareHeartbeat(&r); err != nil {
@@ -56,21 +60,16 @@ func (c *Coordinator) ShareHeartbeat(ctx context.Context, r ShareHeartbeatReques
 	if err != nil {
 		return ShareHeartbeatResponse{}, err
 	}
-	var ready []offsets.ShareStatesTopic
-	if r.SubscribedTopics != nil && r.MemberEpoch >= 0 {
-		v, err := c.read(ctx, r.Group, func(g *kinds.Group) any { return sharing.Missing(shareGroup(g), topics, r.SubscribedTopics) })
-		if err != nil {
-			return ShareHeartbeatResponse{}, err
-		}
-		missing, exists := v.([]offsets.ShareStatesTopic)
-		if !exists {
-			missing = sharing.Missing(nil, topics, r.SubscribedTopics)
-		}
-		ready = c.beginStates(ctx, r.Group, missing)
+	ready, err := c.beginSubscribed(ctx, &r, topics)
+	if err != nil {
+		return ShareHeartbeatResponse{}, err
 	}
 	q := question{group: r.Group, absent: ErrGroupNotFound}
+	repeated := false // by ask, when the coordinator moves
 	event := func(t machine.Ticket) kinds.Event {
-		return sharing.EventHeartbeat{ShareHeartbeatRequest: &r, Topics: topics, Initialized: ready, To: t}
+		ev := sharing.EventHeartbeat{ShareHeartbeatRequest: &r, Topics: topics, Initialized: ready, Repeated: repeated, To: t}
+		repeated = true
+		return ev
 	}
 	ask := c.existing
 	if r.MemberEpoch == 0 {
@@ -84,13 +83,35 @@ func (c *Coordinator) ShareHeartbeat(ctx context.Context, r ShareHeartbeatReques
 	return ans.ShareHeartbeatResponse, err
 }
 
+// beginSubscribed creates the states of partitions that are new to the group of a heartbeat with
+// topics, unless the group would reject the heartbeat. It returns the partitions with a state.
+func (c *Coordinator) beginSubscribed(ctx context.Context, r *ShareHeartbeatRequest, topics *modern.Topics) ([]offsets.ShareStatesTopic, error) {
+	if r.SubscribedTopics == nil || r.MemberEpoch < 0 {
+		return nil, nil
+	}
+	v, err := c.read(ctx, r.Group, func(g *kinds.Group) any {
+		if s := shareGroup(g); s != nil || g.Forgotten() {
+			return sharing.Missing(s, topics, r)
+		}
+		return []offsets.ShareStatesTopic(nil) // of another kind
+	})
+	if err != nil {
+		return nil, err
+	}
+	missing, exists := v.([]offsets.ShareStatesTopic)
+	if !exists {
+		missing = sharing.Missing(nil, topics, r)
+	}
+	return c.beginStates(ctx, r.Group, missing)
+}
+
 // shareGroup returns g as a share group; nil: it is of another kind.
 func shareGroup(g *kinds.Group) *sharing.Group {
 	s, _ := g.Kind().(*sharing.Group)
 	return s
 }
 
-// checkShareHeartbeat refuses what needs no group to be wrong. Kafka:
+// checkShareHeartbeat makes the checks that need no group. Kafka:
 // GroupCoordinatorService.throwIfShareGroupHeartbeatRequestIsInvalid.
 func (c *Coordinator) checkShareHeartbeat(r *ShareHeartbeatRequest) error {
 	invalid := func(why string) error { return fmt.Errorf("%w: %s", ErrInvalidRequest, why) }
@@ -114,23 +135,27 @@ func (c *Coordinator) checkShareHeartbeat(r *ShareHeartbeatRequest) error {
 	return nil
 }
 
-// beginStates makes states of partitions, and returns those that have one then: all or none.
-func (c *Coordinator) beginStates(ctx context.Context, group string, missing []offsets.ShareStatesTopic) []offsets.ShareStatesTopic {
+// beginStates creates states of partitions, and returns the partitions with a state: all or none.
+// The only error is ErrGroupMaxSize.
+func (c *Coordinator) beginStates(ctx context.Context, group string, missing []offsets.ShareStatesTopic) ([]offsets.ShareStatesTopic, error) {
 	if len(missing) == 0 {
-		return nil
+		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.ShareHeartbeatInterval)
 	defer cancel()
 	if err := c.cfg.ShareStates.Begin(ctx, group, missing); err != nil {
 		c.cfg.Logger.Warn("partitions are not assigned yet: they have no state", "group", group, "err", err)
-		return nil
+		if !errors.Is(err, ErrGroupMaxSize) {
+			err = nil
+		}
+		return nil, err
 	}
-	return missing
+	return missing, nil
 }
 
-// initialize makes states of partitions, and has the group know of it.
+// initialize creates states of partitions, and reports them to the group.
 func (c *Coordinator) initialize(ctx context.Context, group string, missing []offsets.ShareStatesTopic) {
-	if ready := c.beginStates(ctx, group, missing); ready != nil {
+	if ready, _ := c.beginStates(ctx, group, missing); ready != nil {
 		_, err := c.existing(ctx, question{group: group, absent: ErrGroupNotFound}, func(t machine.Ticket) kinds.Event {
 			return sharing.EventInitialized{States: ready, To: t}
 		})
@@ -140,8 +165,8 @@ func (c *Coordinator) initialize(ctx context.Context, group string, missing []of
 	}
 }
 
-// DescribeShareGroup describes a share group. It returns ErrGroupNotFound for any other. Kafka:
-// ShareGroupDescribe.
+// DescribeShareGroup describes a share group. It returns ErrGroupNotFound if there is no such share
+// group. Kafka: ShareGroupDescribe.
 func (c *Coordinator) DescribeShareGroup(ctx context.Context, id string) (ShareDescription, error) {
 	v, err := c.read(ctx, id, func(g *kinds.Group) any {
 		if s := shareGroup(g); s != nil {
@@ -156,14 +181,14 @@ func (c *Coordinator) DescribeShareGroup(ctx context.Context, id string) (ShareD
 	return d, err
 }
 
-// ShareStatesOf returns the partitions that a share group has states of, by topic's name. It
-// returns ErrGroupNotFound for a group of another kind, or none.
+// ShareStatesOf returns the partitions for which a share group has states, sorted by topic name. It
+// returns ErrGroupNotFound if there is no such share group.
 func (c *Coordinator) ShareStatesOf(ctx context.Context, id string) ([]offsets.ShareStatesTopic, error) {
 	v, err := c.shareView(ctx, id)
 	return v.states, err
 }
 
-// A shareView is what changes of a share group's states want to know of it.
+// A shareView is the part of a share group that changes of its states depend on.
 type shareView struct {
 	states []offsets.ShareStatesTopic
 	state  State
@@ -192,10 +217,10 @@ func (c *Coordinator) emptyShareGroup(ctx context.Context, id string) (shareView
 	return v, err
 }
 
-// ResetShareOffsets has a share group without members begin anew in partitions, each at an offset;
-// a group that does not exist is made. The map has an error or nil for each. It returns
-// ErrNonEmptyGroup if it has members, ErrGroupNotFound for a group of another kind, with nothing
-// changed. Kafka: AlterShareGroupOffsets.
+// ResetShareOffsets resets a share group without members in partitions, each to an offset. It
+// creates a group that does not exist. The map has an error or nil for each partition. It returns
+// ErrNonEmptyGroup if the group has members, and ErrGroupNotFound for a group of another kind, with
+// nothing changed. Kafka: AlterShareGroupOffsets.
 func (c *Coordinator) ResetShareOffsets(ctx context.Context, id string, to map[SharePartition]int64) (map[SharePartition]error, error) {
 	if err := checkID(id, true); err != nil {
 		return nil, err
@@ -224,10 +249,10 @@ func (c *Coordinator) ResetShareOffsets(ctx context.Context, id string, to map[S
 	return errs, initialized(done)
 }
 
-// DeleteShareOffsets has a share group without members forget a topic: it begins there as one that
-// is new to it. It returns ErrNonEmptyGroup if it has members, ErrGroupNotFound for a group of
-// another kind, or none; ErrUnknownTopicOrPartition if it has no state of the topic. Kafka:
-// DeleteShareGroupOffsets.
+// DeleteShareOffsets removes the states of a topic from a share group without members: the topic is
+// then new to the group. It returns ErrNonEmptyGroup if the group has members, ErrGroupNotFound if
+// there is no such share group, and ErrUnknownTopicOrPartition if the group has no state of the
+// topic. Kafka: DeleteShareGroupOffsets.
 func (c *Coordinator) DeleteShareOffsets(ctx context.Context, id string, topic [16]byte) error {
 	if err := checkID(id, true); err != nil {
 		return err

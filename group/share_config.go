@@ -10,8 +10,8 @@ import (
 	"github.com/stratalog/strata/partition"
 )
 
-// ShareReset returns where a share group begins now in a partition that is new to it: Latest unless
-// something else is set on it. Kafka: share.auto.offset.reset.
+// ShareReset returns the starting point of a share group in a partition that is new to it: Latest
+// unless the group's configuration sets another one. Kafka: share.auto.offset.reset.
 func (c *Coordinator) ShareReset(id string) partition.OffsetSpec {
 	spec, err := parseShareReset(c.properties(id)[shareResetKey], time.Now())
 	if err != nil {
@@ -20,8 +20,8 @@ func (c *Coordinator) ShareReset(id string) partition.OffsetSpec {
 	return spec
 }
 
-// ShareIsolation returns what of transactions a share group is handed: ReadUncommitted unless
-// something else is set on it. Kafka: share.isolation.level.
+// ShareIsolation returns the isolation level of a share group: ReadUncommitted unless the group's
+// configuration sets another one. Kafka: share.isolation.level.
 func (c *Coordinator) ShareIsolation(id string) partition.Isolation {
 	if c.properties(id)[shareIsolationKey] == readCommitted {
 		return partition.ReadCommitted
@@ -42,19 +42,19 @@ func checkIsolation(value string) error {
 	return nil
 }
 
-// ShareRecords say how records are handed out to a share group; see share.Config.
+// ShareRecords are the settings for handing out records to a share group; see share.Config.
 type ShareRecords struct {
 	LockDuration     time.Duration // 0: 30 s. Kafka: share.record.lock.duration.ms
 	MaxDeliveryCount int           // 0: 5. Kafka: share.delivery.count.limit
 	MaxInFlight      int           // 0: 2000. Kafka: share.partition.max.record.locks
 
-	// NoRenewal says that a member may not lock records that it has for longer. Kafka:
+	// NoRenewal forbids members to extend the locks of their records. Kafka:
 	// share.renew.acknowledge.enable=false.
 	NoRenewal bool
 }
 
-// ShareRecords returns how records are handed out to a share group: what is set on it, or what
-// Config.ShareRecords say. It takes no lock.
+// ShareRecords returns the settings of a share group: those of its configuration, else
+// Config.ShareRecords. It takes no lock.
 func (c *Coordinator) ShareRecords(id string) ShareRecords {
 	props := c.properties(id)
 	if len(props) == 0 {
@@ -67,7 +67,7 @@ func (c *Coordinator) ShareRecords(id string) ShareRecords {
 	return r
 }
 
-// checkBool refuses what is neither true nor false, in upper or lower case.
+// checkBool returns an error unless value is true or false, in upper or lower case.
 func checkBool(value string) error {
 	if !strings.EqualFold(value, "true") && !strings.EqualFold(value, "false") {
 		return errors.New("must be true or false")

@@ -4,15 +4,15 @@ import "github.com/stratalog/strata/group/internal/kinds"
 
 // Stats are the counters of a Coordinator.
 type Stats struct {
-	Groups, Members int   // now, in the partitions that are loaded
-	Rebalances      int64 // generations begun since the start
+	Groups, Members int   // at present, in loaded partitions
+	Rebalances      int64 // generations since the start
 	Commits         int64 // offsets stored since the start
 	Appends         int64 // batches written to the offsets topic
-	AppendFailures  int64 // of these, not known to be committed: the partition was loaded again
+	AppendFailures  int64 // appends not known to be committed: the partition was loaded again
 	Loads           int64 // partitions loaded
 }
 
-// Stats returns the present counters. It is safe for concurrent use.
+// Stats returns the current counters. It is safe for concurrent use.
 func (c *Coordinator) Stats() Stats {
 	r := c.runtime.Stats()
 	s := Stats{Rebalances: c.rebalances.Load(), Commits: c.commits.Load(), Appends: r.Appends, AppendFailures: r.AppendFailures, Loads: r.Loads}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/internal/shardtopic"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
@@ -24,8 +24,8 @@ type clusterStore struct {
 	topic shardtopic.Topic
 }
 
-// offsetsTopicProperties are Kafka's for this topic; and a commit is durable when it returns,
-// whatever the cluster's defaults say.
+// offsetsTopicProperties are Kafka's for this topic, and make a commit durable when it returns,
+// independent of the cluster's defaults.
 var offsetsTopicProperties = map[string]string{
 	"cleanup.policy":   "compact",
 	"compression.type": "producer",
@@ -79,7 +79,7 @@ func (s *clusterStore) Topics(ctx context.Context, names ...string) (Topics, err
 	return out, nil
 }
 
-// allTopics is Topics of all: the watcher asks after every change of the metadata.
+// allTopics is Topics for all topics: the watcher calls it after every change of the metadata.
 func (s *clusterStore) allTopics(ctx context.Context) (out Topics, err error) {
 	if err := ctx.Err(); err != nil {
 		return out, err

@@ -9,16 +9,16 @@ import (
 	"github.com/stratalog/strata/internal/machine"
 )
 
-// StreamsHeartbeat is all that members of streams groups (KIP-1071) say: see
-// StreamsHeartbeatRequest. A member that joins makes the group if there is none, and makes a
-// classic group without members one of streams; its offsets stay. It waits until what it answers is
-// durable. It creates no topics: the answer says which the application lacks, and the group goes on
-// when they are there.
+// StreamsHeartbeat processes the heartbeat of a member of a streams group (KIP-1071), its only
+// request: see StreamsHeartbeatRequest. A member that joins creates the group if there is none, and
+// converts a classic group without members; the group's offsets stay. It returns when the changes
+// in its response are durable. It creates no topics: the response names the application's missing
+// topics, and the group continues when they exist.
 //
-// It returns ErrInvalidRequest, ErrInvalidTopology or ErrGroupMaxSize for a
-// request that makes no sense here; ErrUnknownMember or ErrFencedMemberEpoch: the member abandons
-// all that it has and joins again; ErrGroupNotFound if there is no such group, or one of another
-// kind; ErrTooLarge; or one to retry. Kafka: StreamsGroupHeartbeat.
+// Errors: ErrInvalidRequest, ErrInvalidTopology or ErrGroupMaxSize for a request that is invalid
+// here; ErrUnknownMember or ErrFencedMemberEpoch if the member must abandon its tasks and join
+// again; ErrGroupNotFound if the group does not exist or is of another kind; ErrTooLarge; or one to
+// retry. Kafka: StreamsGroupHeartbeat.
 func (c *Coordinator) StreamsHeartbeat(ctx context.Context, r StreamsHeartbeatRequest) (StreamsHeartbeatResponse, error) {
 	if err := checkStreamsHeartbeat(&r); err != nil {
 		return StreamsHeartbeatResponse{}, err
@@ -38,7 +38,7 @@ func (c *Coordinator) StreamsHeartbeat(ctx context.Context, r StreamsHeartbeatRe
 	return resp, err
 }
 
-// checkStreamsHeartbeat refuses what needs no group to be wrong.
+// checkStreamsHeartbeat makes the checks that need no group.
 func checkStreamsHeartbeat(r *StreamsHeartbeatRequest) error {
 	invalid := func(why string) error { return fmt.Errorf("%w: %s", ErrInvalidRequest, why) }
 	joins := r.MemberEpoch == 0
@@ -62,8 +62,8 @@ func checkStreamsHeartbeat(r *StreamsHeartbeatRequest) error {
 	return nil
 }
 
-// DescribeStreamsGroup describes a streams group. It returns ErrGroupNotFound for any other. Kafka:
-// StreamsGroupDescribe.
+// DescribeStreamsGroup describes a streams group. It returns ErrGroupNotFound if there is no such
+// streams group. Kafka: StreamsGroupDescribe.
 func (c *Coordinator) DescribeStreamsGroup(ctx context.Context, id string) (StreamsDescription, error) {
 	v, err := c.read(ctx, id, func(g *kinds.Group) any {
 		if k, ok := g.Kind().(*streaming.Group); ok {

@@ -9,32 +9,33 @@ import (
 	"github.com/stratalog/strata/group/internal/streaming"
 )
 
-// StreamsConfig says how streams groups (KIP-1071) are run. The zero value is valid. What a single
-// group is configured to counts before it, see Coordinator.AlterGroupConfig.
+// StreamsConfig configures streams groups (KIP-1071). The zero value is valid. The configuration of
+// a single group takes precedence, see Coordinator.AlterGroupConfig.
 type StreamsConfig struct {
-	// SessionTimeout is how long a member lives without a heartbeat, HeartbeatInterval how often it
-	// is told to send one. 0: 45 s and 5 s. Kafka: group.streams.session.timeout.ms,
-	// group.streams.heartbeat.interval.ms.
+	// SessionTimeout is the time without a heartbeat after which a member is removed.
+	// HeartbeatInterval is the interval of heartbeats in the coordinator's responses. 0 means 45 s
+	// and 5 s. Kafka: group.streams.session.timeout.ms, group.streams.heartbeat.interval.ms.
 	SessionTimeout, HeartbeatInterval time.Duration
 
-	// AssignmentInterval is how long after a target assignment the next one of a group is computed
-	// at the earliest. 0: 1 s; Unlimited: at once. Kafka: group.streams.assignment.interval.ms.
+	// AssignmentInterval is the minimum time between two target assignments of a group. 0 means 1
+	// s, Unlimited means no minimum. Kafka: group.streams.assignment.interval.ms.
 	AssignmentInterval time.Duration
 
-	// InitialRebalanceDelay is how long a group that had no members waits for more of them before
-	// tasks are assigned. 0: 3 s; Unlimited: not at all. Kafka:
+	// InitialRebalanceDelay is the time that a group that had no members waits for more of them
+	// before tasks are assigned. 0 means 3 s, Unlimited means no wait. Kafka:
 	// group.streams.initial.rebalance.delay.ms.
 	InitialRebalanceDelay time.Duration
 
-	// StandbyReplicas is how many other instances of the application keep a copy of the state of
-	// each task. 0: none does. Kafka: group.streams.num.standby.replicas.
+	// StandbyReplicas is the number of other application instances that keep a copy of each task's
+	// state. 0 means none. Kafka: group.streams.num.standby.replicas.
 	StandbyReplicas int
 
-	// MaxSize is the most members a group can have. 0: no limit. Kafka: group.streams.max.size.
+	// MaxSize is the maximum number of members of a group. 0 means no limit. Kafka:
+	// group.streams.max.size.
 	MaxSize int
 
-	// What a single group may be configured to. 0: 45 s to 60 s, 5 s to 15 s, 0 to 15 s and up to 2
-	// copies, or as far as what all groups go by, the fields above, if that lies outside. Kafka:
+	// Bounds of a single group's configuration. 0 means 45 s to 60 s, 5 s to 15 s, 0 to 15 s and up
+	// to 2 copies, extended to the fields above if these lie outside. Kafka:
 	// group.streams.min.session.timeout.ms, group.streams.max.session.timeout.ms,
 	// group.streams.min.heartbeat.interval.ms, group.streams.max.heartbeat.interval.ms,
 	// group.streams.min.assignment.interval.ms, group.streams.max.assignment.interval.ms,
@@ -45,13 +46,13 @@ type StreamsConfig struct {
 	MaxStandbyReplicas                           int
 }
 
-// withDefaults replaces what is 0, and returns what is wrong with the rest.
+// withDefaults replaces zero fields, and returns errors for invalid ones.
 func (c *StreamsConfig) withDefaults() (errs []error) {
 	if c.AssignmentInterval == Unlimited {
-		c.AssignmentInterval = 1 // shorter than what the log can tell
+		c.AssignmentInterval = 1 // shorter than the log's resolution
 	}
 	if c.InitialRebalanceDelay == Unlimited {
-		c.InitialRebalanceDelay = 1 // shorter than what a configuration can tell
+		c.InitialRebalanceDelay = 1 // shorter than the resolution of a configuration
 	}
 	c.SessionTimeout = cmp.Or(c.SessionTimeout, 45*time.Second)
 	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, 5*time.Second)
@@ -91,7 +92,7 @@ func (c *StreamsConfig) bound() []error {
 	), func(err error) bool { return err == nil })
 }
 
-// streamsSettings returns what a streams group goes by.
+// streamsSettings returns the settings of a streams group.
 func (g *groups) streamsSettings(id string) streaming.Settings {
 	of := g.values(id)
 	return streaming.Settings{Session: of.millis(streamsSessionKey), Heartbeat: of.millis(streamsHeartbeatKey), Assignment: of.millis(streamsAssignmentKey),

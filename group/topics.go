@@ -15,13 +15,13 @@ import (
 // the square of their number.
 const watchRest = 9
 
-// watch follows the metadata: who leads the partitions of the offsets topic, which are loaded and
-// unloaded accordingly, and which topics there are: the offsets of deleted ones are deleted. It
-// waits for no partition. Topics that it has not read yet are looked up by name (lookup), which
-// notes them, so their removal is noticed also if both come between two reads.
+// watch follows the metadata. It loads and unloads the partitions of the offsets topic by their
+// leaders, and deletes the offsets of deleted topics. It waits for no partition. Topics that it has
+// not read yet are looked up by name (lookup), which records them, so that their removal is noticed
+// even between two reads.
 func (c *Coordinator) watch() {
 	if _, err := c.runtime.Partitions(c.ctx, false); err != nil {
-		// a request looks again, and tells
+		// a request looks again, and returns the error
 		c.cfg.Logger.Debug("offsets topic was not found", "err", err)
 	}
 	for c.ctx.Err() == nil {
@@ -58,7 +58,7 @@ func (c *Coordinator) rest(d time.Duration) {
 	}
 }
 
-// A seenTopic says that a topic existed at some version of the topics.
+// A seenTopic is a topic that existed at some version of the topics.
 type seenTopic struct {
 	id      [16]byte
 	version int64
@@ -75,8 +75,8 @@ func (c *Coordinator) noteSeen(t Topics) {
 	}
 }
 
-// deleted compares what was seen so far with all topics as they are now. Only what was seen to go
-// counts: at a start there may be offsets of topics that are yet to be brought in.
+// deleted compares the topics seen so far with all present ones. Only topics that were seen count:
+// at a start there may be offsets of topics that are yet to be imported.
 func (c *Coordinator) deleted(now Topics) (events []classic.Event) {
 	c.mu.Lock()
 	for name, s := range c.seen {
@@ -94,14 +94,14 @@ func (c *Coordinator) deleted(now Topics) (events []classic.Event) {
 // a number.
 type versioned interface{ MetadataVersion() int64 }
 
-// current reports whether nothing has changed since the given version of the topics. A Store that
-// cannot tell counts as unchanged: the watcher sees changes a little later.
+// current reports whether nothing has changed since the given version of the topics. A Store
+// without versions counts as unchanged: the watcher sees changes a little later.
 func (c *Coordinator) current(version int64) bool {
 	v, ok := c.store.(versioned)
 	return !ok || v.MetadataVersion() == version
 }
 
-// lookup returns what is known of the topics of tps; those that do not exist are left out.
+// lookup returns the known topics of partitions, without topics that do not exist.
 func (c *Coordinator) lookup(ctx context.Context, partitions func(yield func(record.TopicPartition) bool)) (map[string]TopicInfo, error) {
 	var seen map[string]TopicInfo
 	if t := c.topics.Load(); t != nil && c.current(t.Version) {
@@ -116,7 +116,7 @@ func (c *Coordinator) lookup(ctx context.Context, partitions func(yield func(rec
 	if len(missing) == 0 {
 		return seen, nil
 	}
-	t, err := c.store.Topics(ctx, missing...) // perhaps they are newer than what the watcher saw
+	t, err := c.store.Topics(ctx, missing...) // perhaps newer than the watcher's
 	if err != nil {
 		return nil, err
 	}
@@ -129,8 +129,8 @@ func (c *Coordinator) lookup(ctx context.Context, partitions func(yield func(rec
 	return seen, nil
 }
 
-// lookupNow is lookup that believes nothing seen before: a topic may have been deleted and created
-// again since.
+// lookupNow is lookup without the watcher's topics: a topic may have been deleted and created again
+// since.
 func (c *Coordinator) lookupNow(ctx context.Context, partitions func(yield func(record.TopicPartition) bool)) (map[string]TopicInfo, error) {
 	var names []string
 	for tp := range partitions {

@@ -8,25 +8,26 @@ import (
 
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/kinds"
-	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/internal/coordinator"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/memory"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 )
 
-// CommitTxnOffsets stores offsets durably in the transaction of a producer: they become the group's
-// when the transaction is committed, see EndTransaction. Until then a later call replaces what an
-// earlier one of the same producer stored. The coordinator of transactions is asked first, unless
-// the group's partition has something of the transaction: it adds the partition for a client of
-// version 2, of an older one (r.TxnVersion) it must be there.
+// CommitTxnOffsets stores offsets durably in a producer's transaction. They become the group's
+// offsets when the transaction is committed, see EndTransaction. Until then a later call of the
+// same producer replaces earlier offsets. Unless the group's partition already belongs to the
+// transaction, the transaction coordinator is called first: for a client of version 2 it adds the
+// partition; for an older one (r.TxnVersion) the partition must have been added.
 //
-// The result is that of CommitOffsets. Errors for the whole request: ErrIllegalGeneration, also for
-// a member of a group that does not exist, ErrUnknownMember, ErrFencedInstance,
+// The map is as for CommitOffsets. Errors for the whole request: ErrIllegalGeneration, also for a
+// member of a group that does not exist, ErrUnknownMember, ErrFencedInstance,
 // partition.ErrInvalidProducerEpoch, ErrProducerIDMapping, ErrTxnAbortable or ErrInvalidTxnState of
-// that package, ErrTooLarge, or one to retry, among them partition.ErrConcurrentTransactions; with
-// ErrUncertain it may be stored. Kafka: TxnOffsetCommit.
+// package partition, ErrTooLarge, or one to retry, among them partition.ErrConcurrentTransactions.
+// With ErrUncertain the offsets may be stored. Kafka: TxnOffsetCommit.
 func (c *Coordinator) CommitTxnOffsets(ctx context.Context, r TxnCommitRequest) (map[record.TopicPartition]error, error) {
 	if err := checkID(r.Group, false); err != nil {
 		return nil, err
@@ -39,17 +40,18 @@ func (c *Coordinator) CommitTxnOffsets(ctx context.Context, r TxnCommitRequest) 
 	v, err := c.creating(ctx, question{group: r.Group, once: true, txn: &partition.TxnWrite{
 		TransactionalID: r.TransactionalID, ProducerID: r.ProducerID, ProducerEpoch: r.ProducerEpoch, Version: r.TxnVersion,
 	}}, func(t machine.Ticket) kinds.Event {
-		return classic.EventTxnCommit{TxnCommitRequest: &r, TopicIDs: topicIDs(topics, maps.Keys(r.Offsets)), To: t}
+		return classic.EventTxnCommit{TxnCommitRequest: &r, TopicIDs: topicIDs(topics, maps.Keys(r.Offsets)), Bound: memory.BoundOf(ctx), To: t}
 	})
 	return c.committed(v, unknown, fenced(err))
 }
 
 // EndTransaction writes the marker of a transaction to a partition of the offsets topic, and
-// returns when it is committed: what the transaction has stored for the partition's groups is
-// theirs then, or is dropped. What was stored otherwise behind it in the log prevails. A producer
-// that has nothing open there gets its marker too. m.Timeout is not looked at.
+// returns when it is committed. The offsets that the transaction stored for the partition's groups
+// then take effect, or are dropped. Offsets stored otherwise at a later position in the log take
+// precedence. A producer without an open transaction there gets its marker, too. m.Timeout is
+// ignored.
 //
-// It asks the present leader once: ErrNotCoordinator and ErrCoordinatorNotAvailable are to be
+// It calls the current leader once: ErrNotCoordinator and ErrCoordinatorNotAvailable are to be
 // retried, in any order with other markers. Further errors: ErrUnknownTopicOrPartition,
 // partition.ErrInvalidProducerEpoch and partition.ErrCoordinatorFenced, with nothing written. If
 // ctx ends first, the marker may be written. Kafka: WriteTxnMarkers.
@@ -70,7 +72,7 @@ func (c *Coordinator) EndTransaction(ctx context.Context, p int32, m partition.T
 	}))
 }
 
-// writeMarker has broker write a marker that the transaction coordinator asks it for.
+// writeMarker makes broker write a marker for the transaction coordinator.
 func (c *Coordinator) writeMarker(broker int32, m replication.TxnMarker, done func(error)) {
 	c.mu.Lock()
 	closed := c.ctx.Err() != nil
@@ -83,7 +85,7 @@ func (c *Coordinator) writeMarker(broker int32, m replication.TxnMarker, done fu
 	}
 }
 
-// fenced makes an error that tells of an epoch the one that other partitions answer.
+// fenced converts an error about an epoch to the one of other partitions.
 func fenced(err error) error {
 	switch {
 	case errors.Is(err, machine.ErrInvalidProducerEpoch):
@@ -94,12 +96,12 @@ func fenced(err error) error {
 	return err
 }
 
-// FetchStableOffsets is FetchOffsets for a consumer that writes in transactions: it must not begin
-// at a committed offset while a transaction that moves it on is still open, or it would do the same
-// work twice. Each such partition has ErrUnstableOffsetCommit in unstable, and is not in committed:
-// ask again. If tps is nil all partitions with a committed offset are asked for, so one whose only
-// offset is in an open transaction is in neither map. Both maps are the caller's. Kafka:
-// require_stable of OffsetFetch.
+// FetchStableOffsets is FetchOffsets for a consumer whose offsets are committed in transactions.
+// Such a consumer must not start at a committed offset while an open transaction holds a newer one,
+// or it would repeat work. Each such partition has ErrUnstableOffsetCommit in unstable, and is not
+// in committed: call again. If tps is nil all partitions with a committed offset are returned, so a
+// partition whose only offset is in an open transaction is in neither map. The caller owns both
+// maps. Kafka: require_stable of OffsetFetch.
 func (c *Coordinator) FetchStableOffsets(ctx context.Context, group string, tps []record.TopicPartition) (committed map[record.TopicPartition]record.Committed, unstable map[record.TopicPartition]error, err error) {
 	type view struct {
 		stored   map[record.TopicPartition]offsets.OffsetValue

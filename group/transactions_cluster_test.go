@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"

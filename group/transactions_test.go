@@ -9,13 +9,13 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/group/assignor"
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 )

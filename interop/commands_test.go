@@ -16,12 +16,10 @@ import (
 	"github.com/stratalog/strata/internal/commandtable"
 )
 
-// TestCommandsOfThePage runs the columns of docs/commands.md, each against a `strata serve` of its
-// own, and looks at what each command has done. rpk is not at hand: its column is not run.
+// TestCommandsOfThePage runs the commands of docs/howto/commands.md, and more, each tool against a
+// `strata serve` of its own, and checks the result of each command.
 func TestCommandsOfThePage(t *testing.T) {
-	page, err := os.ReadFile("../docs/commands.md")
-	require.NoError(t, err)
-	rows, err := commandtable.Parse(string(page))
+	rows, err := commandtable.Parse(commandtable.Jobs)
 	require.NoError(t, err)
 	programs := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", programs, "./cmd/strata")
@@ -42,7 +40,7 @@ func TestCommandsOfThePage(t *testing.T) {
 			dir := t.TempDir()
 			s := commandtable.Session{Column: column, Dir: dir, Path: path}
 			s.Before = func(job string) {
-				if column == "Kafka" && job == "what is in a log file" {
+				if column == "Kafka" && job == "decode a log file" {
 					eventually(t, "no zeros at the end of the log", func() bool {
 						b, err := os.ReadFile(filepath.Join(dir, "data/broker-1/orders-0/00000000000000000000.log"))
 						return err == nil && len(b) > 0 && b[len(b)-1] != 0

@@ -643,7 +643,13 @@ func kafkaSaid(k target) string {
 
 func startKafkaWith(t *testing.T, settings ...string) target {
 	t.Helper()
-	b, err := kafkaKit(t).StartAt(within(t), t.TempDir(), nil, settings...)
+	return startKafkaAt(t, nil, settings...)
+}
+
+// startKafkaAt is startKafkaWith for a broker with features as those of startKafka.
+func startKafkaAt(t *testing.T, features []string, settings ...string) target {
+	t.Helper()
+	b, err := kafkaKit(t).StartAt(within(t), t.TempDir(), features, settings...)
 	require.NoError(t, err)
 	t.Cleanup(b.Stop)
 	return target{kind: "kafka", addr: b.Addr, dir: b.Dir}

@@ -6,14 +6,14 @@ import (
 	"github.com/stratalog/strata/acl"
 )
 
-// What is said of access control entries while everybody may do everything. Kafka: AclApis.
+// Error message of requests about access control entries without authorization. Kafka: AclApis.
 const (
 	noAuthorizer         = "No Authorizer is configured."
 	noAuthorizerOnBroker = "No Authorizer is configured on the broker"
 )
 
-// describeACLs serves DescribeAcls: the entries that a filter means, by resource. Version 1 knows
-// types of patterns; filters of version 0 mean literal ones. Key 29, versions 1 to 3.
+// describeACLs serves DescribeAcls: the entries that match a filter, by resource. Version 1 adds
+// pattern types; filters of version 0 match literal patterns. Key 29, versions 1 to 3.
 func (c *call) describeACLs(req *kmsg.DescribeACLsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeACLsResponse)
 	if c.may == nil {
@@ -31,7 +31,7 @@ func (c *call) describeACLs(req *kmsg.DescribeACLsRequest) kmsg.Response {
 		resp.ErrorCode, resp.ErrorMessage = c.errorCode(err), errorMessage(err)
 		return resp
 	}
-	resp.ErrorMessage = kmsg.StringPtr("") // as in Kafka, where nobody sets it
+	resp.ErrorMessage = kmsg.StringPtr("") // as in Kafka, which does not set it
 	for _, e := range c.may.Set().Matching(f) {
 		if n := len(resp.Resources); n == 0 || !sameResource(&resp.Resources[n-1], e) {
 			r := kmsg.NewDescribeACLsResponseResource()
@@ -50,8 +50,8 @@ func sameResource(r *kmsg.DescribeACLsResponseResource, e acl.Entry) bool {
 	return acl.ResourceType(r.ResourceType) == e.ResourceType && r.ResourceName == e.ResourceName && acl.PatternType(r.ResourcePatternType) == e.PatternType
 }
 
-// createACLs serves CreateAcls: each entry has an error of its own, and what is valid is made in
-// one change. Entries of version 0 are about literal names. Key 30, versions 1 to 3.
+// createACLs serves CreateAcls. Each entry has its own error, and valid entries are created in one
+// change. Entries of version 0 have literal names. Key 30, versions 1 to 3.
 func (c *call) createACLs(req *kmsg.CreateACLsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.CreateACLsResponse)
 	resp.Results = make([]kmsg.CreateACLsResponseResult, len(req.Creations))
@@ -84,8 +84,8 @@ func (c *call) createACLs(req *kmsg.CreateACLsRequest) kmsg.Response {
 	return resp
 }
 
-// deleteACLs serves DeleteAcls: each filter has an error of its own, and what any of the valid ones
-// means goes in one change. Key 31, versions 1 to 3.
+// deleteACLs serves DeleteAcls. Each filter has its own error, and the entries that match valid
+// filters are deleted in one change. Key 31, versions 1 to 3.
 func (c *call) deleteACLs(req *kmsg.DeleteACLsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DeleteACLsResponse)
 	resp.Results = make([]kmsg.DeleteACLsResponseResult, len(req.Filters))

@@ -1,19 +1,25 @@
 package kafka
 
 import (
+	"errors"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/transaction"
 )
 
 // addOffsetsToTxn serves AddOffsetsToTxn: the group's partition of the offsets topic becomes part
-// of the transaction. From version 2 on clients know PRODUCER_FENCED. Clients of
-// transaction.version 2 send none: TxnOffsetCommit adds the partition. Key 25, versions 0 to 4.
+// of the transaction. From version 2 on clients handle PRODUCER_FENCED. Clients with
+// transaction.version 2 do not send this request: TxnOffsetCommit adds the partition. Key 25,
+// versions 0 to 4.
 func (c *call) addOffsetsToTxn(req *kmsg.AddOffsetsToTxnRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.AddOffsetsToTxnResponse)
-	err := c.transactions.AddOffsets(c.ctx, transaction.AddRequest{
+	err := c.transactions.AddOffsets(c.bounded(), transaction.AddRequest{
 		ID: req.TransactionalID, Producer: transaction.Producer{ID: req.ProducerID, Epoch: req.ProducerEpoch},
 	}, req.Group)
 	resp.ErrorCode = c.fencedCode(err, 2)
+	if errors.Is(err, transaction.ErrFull) && c.version >= 4 {
+		resp.ErrorCode = int16(TransactionAbortable) // without it, the producer has to be closed
+	}
 	return resp
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/stratalog/strata/transaction"
 )
 
-// addPartitionsToTxn serves AddPartitionsToTxn. Versions 0 to 3 are a client's, about one
-// transaction; from 2 on it knows PRODUCER_FENCED. Versions 4 and 5 are a broker's, about many,
-// which adds partitions for its clients or asks whether they have been added (KIP-890); 5 says that
-// these clients are of transaction.version 2. Key 24, versions 0 to 5.
+// addPartitionsToTxn serves AddPartitionsToTxn. Clients send versions 0 to 3, for one transaction;
+// from 2 on they handle PRODUCER_FENCED. Brokers send versions 4 and 5, for several transactions,
+// to add partitions for their clients or to verify that they were added (KIP-890). Version 5 means
+// that these clients have transaction.version 2. Key 24, versions 0 to 5.
 func (c *call) addPartitionsToTxn(req *kmsg.AddPartitionsToTxnRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.AddPartitionsToTxnResponse)
 	if c.version >= 4 {
-		for _, t := range req.Transactions {
+		for _, t := range each(c, req.Transactions) {
 			answer := kmsg.NewAddPartitionsToTxnResponseTransaction()
 			answer.TransactionalID = t.TransactionalID
 			c.addToTransaction(&t, func(name string, codes []partitionCode) {
@@ -48,14 +48,14 @@ func (c *call) addPartitionsToTxn(req *kmsg.AddPartitionsToTxnRequest) kmsg.Resp
 	return resp
 }
 
-// A partitionCode is what a request is told of a partition.
+// A partitionCode is the error code of a partition in the response.
 type partitionCode struct {
 	partition int32
 	code      int16
 }
 
-// addToTransaction adds the partitions of one transaction, all or none, or verifies them, and tells
-// of each topic what came of it.
+// addToTransaction adds the partitions of one transaction, all or none, or verifies them. It
+// returns the results by topic.
 func (c *call) addToTransaction(t *kmsg.AddPartitionsToTxnRequestTransaction, tell func(name string, codes []partitionCode)) {
 	r := transaction.AddRequest{ID: t.TransactionalID, Producer: transaction.Producer{ID: t.ProducerID, Epoch: t.ProducerEpoch}}
 	if c.version >= 5 {
@@ -86,7 +86,7 @@ func (c *call) addToTransaction(t *kmsg.AddPartitionsToTxnRequestTransaction, te
 			}
 		}
 	default:
-		err := c.transactions.AddPartitions(c.ctx, r)
+		err := c.transactions.AddPartitions(c.bounded(), r)
 		for i := range refused {
 			refused[i] = err
 		}
@@ -106,7 +106,8 @@ var (
 	errNotWritable  = refuse(TopicAuthorizationFailed, "kafka: internal topics are not written to by clients")
 )
 
-// mayBeAdded says why a partition cannot be part of a transaction. Internal topics are for brokers.
+// mayBeAdded returns an error if a partition cannot be part of a transaction. Internal topics are
+// for brokers.
 func (c *call) mayBeAdded(name string, p int32) error {
 	if c.version < 4 && topic.IsInternal(name) {
 		return errNotWritable

@@ -9,13 +9,13 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// alterClientQuotas sets and removes quotas (KIP-546): of users, client ids and both, or of
-// addresses. Version 1 is flexible, and says the same as version 0. Entities are answered in the
-// order of the request, each once, where Kafka has no order. An entity that comes twice is refused,
-// and its first change is made, as in Kafka. Key 49, versions 0 and 1.
+// alterClientQuotas sets and removes quotas (KIP-546) of users, client ids and both, or of
+// addresses. Version 1 is flexible, with the same fields as version 0. The response has each entity
+// once, in the order of the request; Kafka has no order. An entity that comes twice gets an error,
+// and its first change is applied, as in Kafka. Key 49, versions 0 and 1.
 //
-// Deviations: an address is not looked up, so a host's name is no entity; a value that is not a
-// number is refused, which Kafka stores.
+// Deviations: an address is not looked up, so a host name is not an entity. NaN is an error; Kafka
+// stores it.
 func (c *call) alterClientQuotas(req *kmsg.AlterClientQuotasRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.AlterClientQuotasResponse)
 	var changes []replication.QuotaChange
@@ -56,8 +56,7 @@ func (c *call) alterClientQuotas(req *kmsg.AlterClientQuotasRequest) kmsg.Respon
 	return resp
 }
 
-// quotaEntity returns the entity that a request means. Of a type that comes twice the last name
-// counts.
+// quotaEntity returns the entity of a request. If a type comes twice the last name is used.
 func quotaEntity(parts []kmsg.AlterClientQuotasRequestEntryEntity) (e replication.QuotaEntity, err error) {
 	for _, p := range lastOfEachType(parts) {
 		n := e.Part(clientquota.Part(p.Type))

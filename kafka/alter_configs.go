@@ -10,11 +10,11 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// alterConfigs replaces whole configurations: keys that are not named return to their defaults. Old
-// clients use it; new ones IncrementalAlterConfigs. Key 33, versions 0 to 2.
+// alterConfigs replaces whole configurations: keys that are not named are reset to their defaults.
+// Old clients use it; newer ones use IncrementalAlterConfigs. Key 33, versions 0 to 2.
 func (c *call) alterConfigs(req *kmsg.AlterConfigsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.AlterConfigsResponse)
-	eachOnce(req.Resources, toReplace, func(r *kmsg.AlterConfigsRequestResource, err error) {
+	eachOnce(c, req.Resources, toReplace, func(r *kmsg.AlterConfigsRequestResource, err error) {
 		if err == nil {
 			err = c.replaceResource(*r, req.ValidateOnly)
 		}
@@ -32,9 +32,9 @@ func toReplace(r *kmsg.AlterConfigsRequestResource) configResource {
 
 // eachOnce calls alter for every resource of a request, in order, with an error for each that is
 // named more than once.
-func eachOnce[R any](resources []R, id func(*R) configResource, alter func(*R, error)) {
+func eachOnce[R any](c *call, resources []R, id func(*R) configResource, alter func(*R, error)) {
 	times := timesOf(resources, id)
-	for i := range resources {
+	for i := range each(c, resources) {
 		r := &resources[i]
 		switch n := times[id(r)]; {
 		case n == 1:
@@ -83,7 +83,7 @@ func (c *call) replaceResource(r kmsg.AlterConfigsRequestResource, validateOnly 
 	case resourceClientMetrics:
 		return c.alterClientMetrics(r.ResourceName, changes, true, validateOnly)
 	}
-	if int8(r.ResourceType) == resourceBrokerLogger { // as in Kafka: only the newer request knows them
+	if int8(r.ResourceType) == resourceBrokerLogger { // as in Kafka: only the newer request supports them
 		return refuse(InvalidRequest, fmt.Sprintf("Unknown resource type %d", r.ResourceType))
 	}
 	if err := c.alterable(int8(r.ResourceType), r.ResourceName, len(props)); err != nil || int8(r.ResourceType) != resourceTopic {

@@ -10,13 +10,13 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// alterPartitionReassignments moves partitions to other replicas, or cancels that where no replicas
-// are named. Key 45, versions 0 and 1; version 1 can forbid a change of the replication factor
-// (KIP-860). The answer says that a reassignment has begun.
+// alterPartitionReassignments moves partitions to other replicas, or cancels the move if no
+// replicas are given. Version 1 can forbid a change of the replication factor (KIP-860). The
+// response is sent when a reassignment has begun. Key 45, versions 0 and 1.
 func (c *call) alterPartitionReassignments(req *kmsg.AlterPartitionAssignmentsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.AlterPartitionAssignmentsResponse)
 	resp.AllowReplicationFactorChange = req.AllowReplicationFactorChange
-	if len(req.Topics) == 0 { // as in Kafka, whose answer to that is one that nobody has filled in
+	if len(req.Topics) == 0 { // as in Kafka, whose response is empty then
 		resp.AllowReplicationFactorChange, resp.ErrorMessage = true, kmsg.StringPtr("")
 		return resp
 	}

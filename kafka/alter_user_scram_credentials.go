@@ -8,9 +8,9 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// alterUserScramCredentials sets and removes what the cluster keeps of passwords (KIP-554). Clients
-// send salted passwords, never passwords. A user may come once in a
-// request. Answers are in the order of the request, where Kafka has none. Key 51, version 0.
+// alterUserScramCredentials sets and removes SCRAM credentials (KIP-554). Clients send salted
+// passwords, never passwords. A request may have a user only once. Results are in the order of the
+// request; Kafka has no order. Key 51, version 0.
 func (c *call) alterUserScramCredentials(req *kmsg.AlterUserSCRAMCredentialsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.AlterUserSCRAMCredentialsResponse)
 	var changes []replication.ScramChange

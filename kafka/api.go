@@ -23,6 +23,7 @@ type api struct {
 	min, max int16
 
 	inflation int // see the function of that name; set by served
+	work      int // see workFactor; likewise
 
 	// serve answers a request. It may block, and ends when c.ctx does. nil: there is no answer.
 	serve func(c *call, req kmsg.Request) kmsg.Response
@@ -49,7 +50,7 @@ type call struct {
 	clientID     string
 	principal    *Principal               // who asks; immutable, never nil
 	may          *acl.Authorizer          // nil: everybody may do everything
-	who          acl.Who                  // principal and host as may wants them, if there is one
+	who          acl.Client               // principal and host for may; zero if may is nil
 	after        func(resp kmsg.Response) // set by the guard: completes the answer by what was refused
 	clientHost   string                   // as Kafka shows it: "/127.0.0.1"
 	discards     bool                     // see Action.DiscardRecords
@@ -105,7 +106,7 @@ func served(caps map[int16]int16) map[int16]*api {
 		if limit, ok := caps[int16(a.key)]; ok && limit < a.max {
 			a.max = limit
 		}
-		a.inflation = inflation(int16(a.key))
+		a.inflation, a.work = inflation(int16(a.key)), workFactor(int16(a.key))
 		if a.max >= a.min {
 			m[int16(a.key)] = &a
 		}

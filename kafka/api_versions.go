@@ -13,19 +13,19 @@ import (
 
 var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
 
-// software is what a client says that it is, as far as it is kept for as long as the connection
-// lasts: the client may not be authenticated yet.
+// software is the name and version of a client's software, cut to maxSoftware, because the client
+// may not be authenticated yet.
 type software struct{ name, version string }
 
-// maxSoftware is how many bytes are kept of each. Kafka keeps all.
+// maxSoftware is the number of bytes kept of each. Kafka keeps all.
 const maxSoftware = 256
 
 func newSoftware(name, version string) *software {
 	return &software{strings.Clone(name[:min(len(name), maxSoftware)]), strings.Clone(version[:min(len(version), maxSoftware)])}
 }
 
-// advertise lists what is served. Produce is advertised from version 0 on though 0 to 2 are
-// refused, as Kafka does: old librdkafka takes a broker without them for one that cannot compress.
+// advertise lists the served APIs. As in Kafka, Produce is advertised from version 0 on although 0
+// to 2 are rejected: otherwise old versions of librdkafka do not compress.
 func advertise(apis map[int16]*api) []kmsg.ApiVersionsResponseApiKey {
 	var keys []kmsg.ApiVersionsResponseApiKey
 	for _, key := range slices.Sorted(maps.Keys(apis)) {
@@ -38,7 +38,7 @@ func advertise(apis map[int16]*api) []kmsg.ApiVersionsResponseApiKey {
 	return keys
 }
 
-// apiVersions tells the client what is served. Key 18, versions 0 to 4.
+// apiVersions returns the served APIs and versions. Key 18, versions 0 to 4.
 func (c *call) apiVersions(req *kmsg.ApiVersionsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ApiVersionsResponse)
 	if c.version >= 3 && (!softwareName.MatchString(req.ClientSoftwareName) || !softwareName.MatchString(req.ClientSoftwareVersion)) {
@@ -119,12 +119,12 @@ func (s *Server) featureLevel(level int16) int16 {
 	return level
 }
 
-// futureApiVersions answers a client whose ApiVersions is newer than ours, or of a version below 0:
-// in version 0, with nothing but our range of it.
+// futureApiVersions answers an ApiVersions request of an unknown version, newer or below 0, in
+// version 0, with only the served versions of ApiVersions.
 func (c *conn) futureApiVersions(r *transport.Request) {
 	a := c.s.apis[r.Key()]
 	resp := kmsg.NewPtrApiVersionsResponse()
 	resp.ErrorCode = int16(UnsupportedVersion)
 	resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{{ApiKey: int16(a.key), MinVersion: a.min, MaxVersion: a.max}}
-	r.Answer(transport.Answer{Pieces: framed(r.Correlation(), resp)}, transport.Caller)
+	r.Answer(transport.Answer{Pieces: framed(r.Correlation(), resp, 0)}, transport.Caller)
 }

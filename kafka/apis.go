@@ -77,9 +77,9 @@ var apis = []api{
 	{key: DeleteShareGroupOffsets, min: 0, max: 0, serve: handle((*call).deleteShareGroupOffsets), waits: true},
 }
 
-// ServedVersions returns the versions of an API that a Server serves unless Config.VersionCaps
-// lowers them; false: it does not serve it. GetTelemetrySubscriptions and PushTelemetry are served
-// only with a Config.Telemetry.
+// ServedVersions returns the versions of an API that a Server serves, unless Config.VersionCaps
+// lowers them. served is false if the API is not served. GetTelemetrySubscriptions and
+// PushTelemetry are served only with a Config.Telemetry.
 func ServedVersions(k Key) (lowest, highest int16, served bool) {
 	for i := range apis {
 		if apis[i].key == k {

@@ -11,36 +11,36 @@ import (
 	"github.com/stratalog/strata/kafka/internal/transport"
 )
 
-// Authorization is who may do what over the wire; what the process does with the Cluster itself it
-// does not concern. The entries are the cluster's (strata.Cluster.CreateACLs), and count at once on
-// every broker.
+// Authorization controls the permissions of clients. It does not apply to calls of the Cluster
+// inside the process. The entries belong to the cluster (strata.Cluster.CreateACLs), and apply on
+// every broker at once.
 //
-// Whoever is denied everything by the entries that there are can be helped by a super user, and by
-// the process that has the Cluster.
+// If the entries deny access to all clients, a super user can still change them, and so can the
+// process with the Cluster.
 type Authorization struct {
-	// Enabled has every request authorized, by the rules of Kafka's StandardAuthorizer. Else
-	// everybody may do everything, and requests about entries are SECURITY_DISABLED. Kafka:
-	// authorizer.class.name.
+	// Enabled makes the server authorize every request by the rules of Kafka's StandardAuthorizer.
+	// Otherwise all clients have all permissions, and requests about entries return
+	// SECURITY_DISABLED. Kafka: authorizer.class.name.
 	Enabled bool
 
-	// SuperUsers may do anything, whatever the entries say: principals, as "User:admin". Serve
-	// returns an *acl.InvalidError for what is none. Kafka: super.users.
+	// SuperUsers are principals with all permissions, whatever the entries, as "User:admin". Serve
+	// returns an *acl.InvalidError for a value that is not a principal. Kafka: super.users.
 	SuperUsers []string
 
-	// AllowEveryoneIfNoACL allows everybody what is done to resources that no entry is about.
-	// Kafka: allow.everyone.if.no.acl.found.
+	// AllowEveryoneIfNoACL allows all operations on resources that no entry matches. Kafka:
+	// allow.everyone.if.no.acl.found.
 	AllowEveryoneIfNoACL bool
 }
 
-// Validate returns an *acl.InvalidError for a super user that is no principal.
+// Validate returns an *acl.InvalidError if a super user is not a valid principal.
 func (a Authorization) Validate() error { return a.policy().Validate() }
 
 func (a Authorization) policy() acl.Policy {
 	return acl.Policy{SuperUsers: a.SuperUsers, AllowEveryoneIfNoACL: a.AllowEveryoneIfNoACL}
 }
 
-// authorizer returns who decides now, nil if everybody may do everything. Requests that begin after
-// a change of the entries see it.
+// authorizer returns the present authorizer, nil without authorization. Requests that begin after a
+// change of the entries use the change.
 func (s *Server) authorizer() *acl.Authorizer {
 	if !s.cfg.Authorization.Enabled {
 		return nil
@@ -64,10 +64,10 @@ func guarded[Q kmsg.Request](fn func(*call, Q) kmsg.Response) guard {
 	return func(c *call, r kmsg.Request) kmsg.Response { return fn(c, r.(Q)) }
 }
 
-// free is the guard of what everybody may ask for, or of what its handler authorizes by itself.
+// free is the guard of requests that every client may send, or that their handlers authorize.
 func free(*call, kmsg.Request) kmsg.Response { return nil }
 
-// cluster is the guard of what needs one operation on the cluster.
+// cluster returns the guard of requests that need one operation on the cluster.
 func cluster(o acl.Operation) guard {
 	return func(c *call, req kmsg.Request) kmsg.Response {
 		if c.mayCluster(o) {
@@ -154,12 +154,12 @@ var guards = map[Key]guard{
 	DeleteShareGroupOffsets:      guarded(guardDeleteShareGroupOffsets),
 }
 
-// authorize reports whether the request is to be served; if not it was answered.
+// authorize reports whether the request is to be served. If not, it has answered the request.
 func (e *execution) authorize() bool {
 	if e.may = e.s.authorizer(); e.may == nil {
 		return true
 	}
-	e.who = acl.Who{Principal: e.principal.String(), Host: strings.TrimPrefix(e.clientHost, "/")}
+	e.who = acl.Client{Principal: e.principal.String(), Host: strings.TrimPrefix(e.clientHost, "/")}
 	served := false
 	return e.guard(func() {
 		resp := guards[e.api.key](&e.call, e.req)
@@ -169,7 +169,7 @@ func (e *execution) authorize() bool {
 	}) && served
 }
 
-// allows reports whether the client may do something to a resource.
+// allows reports whether the client has a permission on a resource.
 func (c *call) allows(o acl.Operation, t acl.ResourceType, name string) bool {
 	if c.may == nil || c.may.Allows(c.who, o, acl.Resource{Type: t, Name: name}) {
 		return true
@@ -188,7 +188,7 @@ func (c *call) operations(t acl.ResourceType, name string) int32 {
 	return int32(c.may.Operations(c.who, acl.Resource{Type: t, Name: name}))
 }
 
-// onCluster returns what the client may do to the cluster: nothing unless it may describe it.
+// onCluster returns the client's operations on the cluster, none unless it may describe it.
 func (c *call) onCluster() int32 {
 	if !c.mayCluster(acl.Describe) {
 		return 0
@@ -228,7 +228,7 @@ func then[R kmsg.Response](c *call, fn func(resp R)) kmsg.Response {
 	return nil
 }
 
-// authorizationTexts are Kafka's words for what is refused.
+// authorizationTexts are Kafka's messages for denied requests.
 var authorizationTexts = map[Code]string{
 	TopicAuthorizationFailed:           "Topic authorization failed.",
 	GroupAuthorizationFailed:           "Group authorization failed.",

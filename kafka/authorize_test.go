@@ -330,7 +330,7 @@ func TestACLsAreMadeFoundAndRemovedOverTheWire(t *testing.T) {
 }
 
 func TestSuperUsersAndTheProcessHelpWhoIsLockedOut(t *testing.T) {
-	deny := acl.Entry{ResourceType: acl.Cluster, ResourceName: acl.ClusterName, PatternType: acl.Literal, Principal: acl.Everybody, Host: "*", Operation: acl.All, Permission: acl.Deny}
+	deny := acl.Entry{ResourceType: acl.Cluster, ResourceName: acl.ClusterName, PatternType: acl.Literal, Principal: acl.AnyPrincipal, Host: "*", Operation: acl.All, Permission: acl.Deny}
 	s, addr := authorized(t, deny)
 	c := dial(t, addr)
 	quorum := kmsg.NewPtrDescribeQuorumRequest()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/internal/clientmetrics"
@@ -14,8 +15,8 @@ import (
 	"github.com/stratalog/strata/transaction"
 )
 
-// broker is one broker of the cluster as clients see it: where they find it, which partitions and
-// groups it serves, and the fetch and share sessions that they have with it.
+// broker is one broker of the cluster as served to clients: its listeners and addresses, its
+// partitions and groups, and its fetch and share sessions.
 type broker struct {
 	id           int32
 	view         replication.View
@@ -23,7 +24,7 @@ type broker struct {
 	transactions *transaction.Coordinator // of the transactional ids that it coordinates
 	fetches      *sessionCache
 	shares       shareSessions
-	throttles    throttles // of what clients use of their quotas
+	throttles    throttles // of clients' quotas
 	telemetry    clientmetrics.Manager
 
 	// Guarded by Server.mu. A broker that was closed has another one in its place there.
@@ -31,7 +32,7 @@ type broker struct {
 	addresses map[string]address // by listener's name: of the first of them, or of the last there was
 }
 
-// listener is where a broker is served, from listen to forget.
+// listener is one listener of a broker, from listen to forget.
 type listener struct {
 	net.Listener
 	broker   *broker
@@ -40,14 +41,14 @@ type listener struct {
 	address  address // that clients are told
 }
 
-// address is where clients find a broker.
+// address is the address of a broker for clients.
 type address struct {
 	host string
 	port int32
 }
 
-// listen registers listeners, all of them or none: once a client can reach one broker it learns of
-// the others, too. They are refused if one of them must not be served.
+// listen registers all listeners or none, because a client that reaches one broker gets the
+// addresses of the others. It returns an error if one of them must not be served.
 func (s *Server) listen(lns map[int32]net.Listener) ([]*listener, error) {
 	if err := s.cfg.Authorization.Validate(); err != nil {
 		return nil, fmt.Errorf("kafka: super users: %w", err)
@@ -73,6 +74,13 @@ func (s *Server) listen(lns map[int32]net.Listener) ([]*listener, error) {
 		}
 		if l.address.host, l.address.port = listenAddress(ln.Addr()); s.cfg.Advertise != nil {
 			l.address.host, l.address.port = s.cfg.Advertise(id, ln)
+		}
+		if l.security.revealsSecrets() && isPublic(l.Addr()) {
+			s.log.Warn("clients send passwords or tokens without TLS to an address that other machines reach", "broker", id, "listener", l.name, "address", l.Addr().String())
+		}
+		s.log.Info("listener opened", "broker", id, "listener", l.name, "protocol", string(l.security.Protocol()), "address", ln.Addr().String(), "advertised", net.JoinHostPort(l.address.host, strconv.Itoa(int(l.address.port))))
+		if err := l.security.certificateError(l.address.host, time.Now()); err != nil {
+			s.log.Warn("clients will refuse the certificate at the address that they are told", "broker", id, "listener", l.name, "host", l.address.host, "error", err)
 		}
 		described[id] = l
 	}
@@ -126,10 +134,11 @@ func (b *broker) findAddress(name string) {
 	}
 }
 
-// CloseBroker ends the service of one broker, as if its machine was gone: its listeners and
-// connections are closed, what is under way is not answered, and its fetch sessions are forgotten.
-// Serve and ServeAll return ErrServerClosed for the listeners, and can serve the broker again, also
-// where it was. It does not wait for requests under way: they end with what they do in the cluster.
+// CloseBroker ends the service of one broker as if its machine had failed. Its listeners and
+// connections are closed, requests in progress get no response, and its fetch sessions are dropped.
+// Serve and ServeAll return ErrServerClosed for its listeners. They can serve the broker again,
+// also at the same address. CloseBroker does not wait for requests in progress, which still
+// complete in the cluster.
 func (s *Server) CloseBroker(id int32) {
 	s.mu.Lock()
 	b := s.brokers[id]
@@ -165,7 +174,7 @@ func (s *Server) isServed(b *broker) bool {
 	return s.brokers[b.id] == b
 }
 
-// forget takes a listener that has ended out of its broker: clients are told of the next one.
+// forget removes an ended listener from its broker. Clients get the address of the next one.
 func (s *Server) forget(ln *listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,8 +183,8 @@ func (s *Server) forget(ln *listener) {
 	b.findAddress(ln.name)
 }
 
-// address returns where clients that came in by a listener of a name find a broker. False: it was
-// never served by such a one.
+// address returns the address of a broker for clients of a listener with this name. It returns
+// false if the broker never had such a listener.
 func (s *Server) address(id int32, listener string) (host string, port int32, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +216,7 @@ func (s *Server) endpoints(id int32) string {
 	return strings.Join(all, ",")
 }
 
-// isPublic reports whether others than this machine can reach the address.
+// isPublic reports whether other machines can reach the address.
 func isPublic(a net.Addr) bool {
 	t, ok := a.(*net.TCPAddr)
 	return ok && !t.IP.IsLoopback()

@@ -9,6 +9,7 @@ import (
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/transaction"
 )
 
 const maxLong = "9223372036854775807"
@@ -29,19 +30,21 @@ func (c *call) staticEntries() []configEntry {
 	listener := c.s.endpoints(c.broker)
 	settings := []setting{
 		{"advertised.listeners", topic.TypeList, listener, "", "Where clients find this broker."},
-		{"auto.create.topics.enable", topic.TypeBoolean, strconv.FormatBool(!c.s.cfg.NoAutoCreate), "true", "Whether a topic is created when a client first asks for it."},
+		{"auto.create.topics.enable", topic.TypeBoolean, strconv.FormatBool(!c.s.cfg.NoAutoCreate), "true", "Whether a client's first request about a missing topic creates it."},
 		{"broker.id", topic.TypeInt, id, "-1", "The id of this broker."},
 		{"broker.rack", topic.TypeString, c.rack(), "", "The rack that this broker is in."},
 		{"delete.topic.enable", topic.TypeBoolean, "true", "true", "Whether topics can be deleted."},
 		{"listeners", topic.TypeList, listener, "PLAINTEXT://:9092", "Where this broker is served."},
 		{"log.dirs", topic.TypeList, c.s.cluster.LogDir(c.broker), "", "The directory of this broker's partitions."},
 		{"node.id", topic.TypeInt, id, "", "The id of this broker and controller."},
-		{"process.roles", topic.TypeList, "broker,controller", "", "What this process is."},
+		{"process.roles", topic.TypeList, "broker,controller", "", "The roles of this process."},
 	}
 	settings = append(settings, c.clusterSettings()...)
 	settings = append(settings, c.limitSettings()...)
 	settings = append(settings, groupSettings(c.s.cluster.GroupConfig())...)
+	settings = append(settings, shareSettings(c.s.cluster.GroupConfig())...)
 	settings = append(settings, streamsSettings(c.s.cluster.GroupConfig().Streams)...)
+	settings = append(settings, transactionSettings(c.s.cluster.TransactionCoordinator().Config())...)
 	settings = slices.DeleteFunc(settings, func(s setting) bool { return s.value == "" && s.def == "" })
 	entries := make([]configEntry, len(settings))
 	for i, s := range settings {
@@ -130,7 +133,7 @@ func groupSettings(g group.Config) []setting {
 	}
 	return []setting{
 		{"group.consumer.assignment.interval.ms", topic.TypeInt, millis(g.ConsumerAssignmentInterval), "1000", "How long after a target assignment the next one is computed at the earliest."},
-		{"group.consumer.heartbeat.interval.ms", topic.TypeInt, millis(g.ConsumerHeartbeatInterval), "5000", "How often members of consumer groups are told to send a heartbeat."},
+		{"group.consumer.heartbeat.interval.ms", topic.TypeInt, millis(g.ConsumerHeartbeatInterval), "5000", "The time between two heartbeats of a member of a consumer group."},
 		{"group.consumer.max.assignment.interval.ms", topic.TypeInt, millis(g.ConsumerMaxAssignmentInterval), "15000", "The most that a group's consumer.assignment.interval.ms may be."},
 		{"group.consumer.max.heartbeat.interval.ms", topic.TypeInt, millis(g.ConsumerMaxHeartbeatInterval), "15000", "The most that a group's consumer.heartbeat.interval.ms may be."},
 		{"group.consumer.max.session.timeout.ms", topic.TypeInt, millis(g.ConsumerMaxSessionTimeout), "60000", "The most that a group's consumer.session.timeout.ms may be."},
@@ -140,14 +143,58 @@ func groupSettings(g group.Config) []setting {
 		{"group.consumer.min.session.timeout.ms", topic.TypeInt, millis(g.ConsumerMinSessionTimeout), "45000", "The least that a group's consumer.session.timeout.ms may be."},
 		{"group.consumer.session.timeout.ms", topic.TypeInt, millis(g.ConsumerSessionTimeout), "45000", "How long members of consumer groups live without a heartbeat."},
 		{"group.initial.rebalance.delay.ms", topic.TypeInt, millis(g.InitialRebalanceDelay), "0", "How long a new group waits for more members."},
-		{"group.max.session.timeout.ms", topic.TypeInt, millis(g.MaxSessionTimeout), "1800000", "The longest session timeout that members may ask for."},
+		{"group.max.session.timeout.ms", topic.TypeInt, millis(g.MaxSessionTimeout), "1800000", "The longest session timeout of a member."},
 		{"group.max.size", topic.TypeInt, size, "2147483647", "The most members a group can have."},
-		{"group.min.session.timeout.ms", topic.TypeInt, millis(g.MinSessionTimeout), "6000", "The shortest session timeout that members may ask for."},
+		{"group.min.session.timeout.ms", topic.TypeInt, millis(g.MinSessionTimeout), "6000", "The shortest session timeout of a member."},
 		{"offset.metadata.max.bytes", topic.TypeInt, strconv.Itoa(g.OffsetMetadataMax), "4096", "The longest metadata of a committed offset."},
 		{"offsets.retention.check.interval.ms", topic.TypeLong, millis(g.ExpiryInterval), "600000", "How often expired offsets are looked for."},
 		{"offsets.retention.minutes", topic.TypeInt, retention, "-1", "How long offsets of a group without members are kept; -1: for ever."},
+		{"offsets.topic.replication.factor", typeShort, replicas(g.OffsetsReplicas), "3", "Replicas of the topic of committed offsets; fewer if there are fewer brokers."},
 		{"offsets.topic.num.partitions", topic.TypeInt, strconv.Itoa(int(g.OffsetsPartitions)), "50", "Partitions of the topic of committed offsets."},
 	}
+}
+
+func shareSettings(g group.Config) []setting {
+	r := g.ShareRecords
+	return []setting{
+		{"group.share.assignment.interval.ms", topic.TypeInt, millis(g.ShareAssignmentInterval), "1000", "Shortest time between two target assignments of a share group."},
+		{"group.share.delivery.count.limit", topic.TypeInt, strconv.Itoa(r.MaxDeliveryCount), "5", "Deliveries of a record before it is archived."},
+		{"group.share.heartbeat.interval.ms", topic.TypeInt, millis(g.ShareHeartbeatInterval), "5000", "Interval of heartbeats of members of share groups."},
+		{"group.share.max.assignment.interval.ms", topic.TypeInt, millis(g.ShareMaxAssignmentInterval), "15000", "Upper bound of a group's share.assignment.interval.ms."},
+		{"group.share.max.heartbeat.interval.ms", topic.TypeInt, millis(g.ShareMaxHeartbeatInterval), "15000", "Upper bound of a group's share.heartbeat.interval.ms."},
+		{"group.share.max.session.timeout.ms", topic.TypeInt, millis(g.ShareMaxSessionTimeout), "60000", "Upper bound of a group's share.session.timeout.ms."},
+		{"group.share.max.size", topic.TypeInt, strconv.Itoa(g.ShareMaxSize), "200", "Maximum number of members of a share group."},
+		{"group.share.min.heartbeat.interval.ms", topic.TypeInt, millis(g.ShareMinHeartbeatInterval), "5000", "Lower bound of a group's share.heartbeat.interval.ms."},
+		{"group.share.min.session.timeout.ms", topic.TypeInt, millis(g.ShareMinSessionTimeout), "45000", "Lower bound of a group's share.session.timeout.ms."},
+		{"group.share.partition.max.record.locks", topic.TypeInt, strconv.Itoa(r.MaxInFlight), "2000", "Records of a partition that a share group has in flight at a time."},
+		{"group.share.record.lock.duration.ms", topic.TypeInt, millis(r.LockDuration), "30000", "Time that a member has for a record before it is delivered again."},
+		{"group.share.session.timeout.ms", topic.TypeInt, millis(g.ShareSessionTimeout), "45000", "Time without a heartbeat after which a member of a share group is removed."},
+	}
+}
+
+func transactionSettings(t transaction.Config) []setting {
+	inSync, expiration := "2", "-1"
+	if t.Expiration > 0 {
+		expiration = millis(t.Expiration)
+	}
+	if t.Topic.MinInSync > 0 {
+		inSync = strconv.Itoa(t.Topic.MinInSync)
+	}
+	return []setting{
+		{"transaction.max.timeout.ms", topic.TypeInt, millis(t.MaxTimeout), "900000", "Longest transaction timeout of a producer."},
+		{"transaction.state.log.min.isr", topic.TypeInt, inSync, "2", "In-sync replicas that a change of a transaction's state needs; fewer if there are fewer brokers."},
+		{"transaction.state.log.num.partitions", topic.TypeInt, strconv.Itoa(int(t.Topic.Partitions)), "50", "Partitions of the topic of transactions."},
+		{"transaction.state.log.replication.factor", typeShort, replicas(t.Topic.Replicas), "3", "Replicas of the topic of transactions; fewer if there are fewer brokers."},
+		{"transactional.id.expiration.ms", topic.TypeInt, expiration, "604800000", "Time after its last transaction at which a transactional id expires."},
+	}
+}
+
+// replicas is the text of a replication factor. 0 means 3, or as many as there are brokers.
+func replicas(n int) string {
+	if n == 0 {
+		n = 3
+	}
+	return strconv.Itoa(n)
 }
 
 func streamsSettings(g group.StreamsConfig) []setting {
@@ -157,7 +204,7 @@ func streamsSettings(g group.StreamsConfig) []setting {
 	}
 	return []setting{
 		{"group.streams.assignment.interval.ms", topic.TypeInt, millis(g.AssignmentInterval), "1000", "How long after a target assignment of a streams group the next one is computed at the earliest."},
-		{"group.streams.heartbeat.interval.ms", topic.TypeInt, millis(g.HeartbeatInterval), "5000", "How often members of streams groups are told to send a heartbeat."},
+		{"group.streams.heartbeat.interval.ms", topic.TypeInt, millis(g.HeartbeatInterval), "5000", "The time between two heartbeats of a member of a streams group."},
 		{"group.streams.initial.rebalance.delay.ms", topic.TypeInt, millis(g.InitialRebalanceDelay), "3000", "How long a streams group that had no members waits for more of them."},
 		{"group.streams.max.assignment.interval.ms", topic.TypeInt, millis(g.MaxAssignmentInterval), "15000", "The most that a group's streams.assignment.interval.ms may be."},
 		{"group.streams.max.heartbeat.interval.ms", topic.TypeInt, millis(g.MaxHeartbeatInterval), "15000", "The most that a group's streams.heartbeat.interval.ms may be."},

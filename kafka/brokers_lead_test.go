@@ -73,6 +73,8 @@ func TestProduceWithoutAnswerToTheWrongBrokerCostsTheConnection(t *testing.T) {
 	require.Equal(t, []int64{0, 0}, b.ends())
 }
 
+// A broker without the partition knows no leader epoch: NOT_LEADER_OR_FOLLOWER comes before
+// FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH, as with three brokers of Kafka 4.3.
 func TestFetchIsServedByTheLeaderOnly(t *testing.T) {
 	b := serveBrokers(t, 3, Config{})
 	for id, addr := range b.addrs {
@@ -150,6 +152,9 @@ func TestEachBrokerHasItsOwnFetchSessions(t *testing.T) {
 	require.Zero(t, again(b.addrs[1], 2))
 }
 
+// NOT_LEADER_OR_FOLLOWER comes after UNSUPPORTED_VERSION for an unknown special timestamp, and
+// after INVALID_TOPIC_EXCEPTION for records of an internal topic, as with three brokers of Kafka
+// 4.3.
 func TestOffsetsAndRecordsAreTheBusinessOfTheLeader(t *testing.T) {
 	b := serveBrokers(t, 2, Config{})
 	for id, addr := range b.addrs {

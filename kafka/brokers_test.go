@@ -75,6 +75,8 @@ func (b *brokers) ends() (ends []int64) {
 
 func hostPort(host string, port int32) string { return net.JoinHostPort(host, fmt.Sprint(port)) }
 
+// Metadata and DescribeCluster name the controller. Kafka 4 names any live broker, because each
+// one forwards.
 func TestEveryBrokerNamesAllBrokersAndLeaders(t *testing.T) {
 	b := serveBrokers(t, 3, Config{})
 	for id, addr := range b.addrs {
@@ -131,7 +133,7 @@ func TestServerAdvertisesEachBrokerWhereItIsTold(t *testing.T) {
 	require.NotEqual(t, b.cluster.LogDir(1), b.cluster.LogDir(2))
 }
 
-// A broker that nobody serves is no leader that a client could
+// A broker that no process serves is no leader that a client could
 // reach, and says so from version 6 on.
 func TestLeaderWithoutAListenerCannotBeReached(t *testing.T) {
 	cluster, err := strata.Open(strata.Config{Brokers: 2})

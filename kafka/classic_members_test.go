@@ -30,6 +30,8 @@ func TestClassicMembersOfAConsumerGroupAreAnsweredAsInKafka(t *testing.T) {
 	})
 }
 
+// The coordinator of the newer protocol has no place for an assignor's user data, so the upgrade
+// would lose them. Kafka rejects it too.
 func TestClassicGroupWhoseAssignorTellsMoreThanPartitionsIsNotUpgraded(t *testing.T) {
 	withGroups(t, func(t *testing.T, s *groupServer) {
 		c := newGroupClient(t, s)
@@ -71,6 +73,7 @@ func TestUnknownTopicIDsAreToldAfterTheOthers(t *testing.T) {
 	})
 }
 
+// TxnOffsetCommit has no STALE_MEMBER_EPOCH.
 func TestOffsetsOfAStaleMemberInATransactionAreOfAnIllegalGeneration(t *testing.T) {
 	_, addr := serve(t, Config{})
 	createTopic(t, addr, "orders", 1)

@@ -34,8 +34,8 @@ func (c *call) clientMetricsEntries(name string) []configEntry {
 	return entries
 }
 
-// alterClientMetrics changes what is set on a client-metrics resource: with replace, keys that
-// changes do not name are unset. A resource with nothing set on it is none.
+// alterClientMetrics changes the settings of a client-metrics resource. With replace, keys that are
+// not in changes are unset. A resource without settings does not exist.
 func (c *call) alterClientMetrics(name string, changes []replication.ConfigChange, replace, validateOnly bool) error {
 	for _, ch := range changes {
 		if word, list := listOperations[ch.Op]; list { // as in Kafka, though two of the keys are lists

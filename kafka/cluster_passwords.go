@@ -14,11 +14,11 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// ClusterPasswords checks passwords against the SCRAM credentials of a cluster: one list of users
-// serves PLAIN and SCRAM. A check is a few milliseconds of work; as many as there are processors
-// are done at a time, and the others wait. A user who has logged in is let in again at once,
-// without that work, until its credentials change: guesses under other names do not hold it up. For
-// that a keyed hash of its password is kept in memory.
+// ClusterPasswords returns a check of passwords against the SCRAM credentials of a cluster, so that
+// PLAIN and SCRAM share one list of users. A check takes a few milliseconds of work. At most as
+// many checks run at a time as there are processors; others wait. A user that has logged in is
+// accepted again without that work until its credentials change, so wrong guesses for other names
+// do not delay it. For that a keyed hash of its password is kept in memory.
 func ClusterPasswords(cluster *strata.Cluster) PasswordCheck {
 	return newClusterPasswords(cluster.Backend()).check
 }
@@ -33,10 +33,10 @@ type clusterPasswords struct {
 	verified map[string]verifiedPassword
 }
 
-// maxVerified is how many users are let in without a check at most.
+// maxVerified bounds the users that are accepted without a check.
 const maxVerified = 10_000
 
-// A verifiedPassword is one that was found to be that of a credential.
+// A verifiedPassword is a password that matched a credential.
 type verifiedPassword struct {
 	credential replication.ScramCredential
 	sum        passwordSum
@@ -50,8 +50,8 @@ func newClusterPasswords(cluster strata.Backend) *clusterPasswords {
 	return p
 }
 
-// check is the PasswordCheck. Of a user that is not known a password is hashed as often as of one
-// that is.
+// check is the PasswordCheck. For an unknown user it hashes the password as often as for a known
+// one.
 func (p *clusterPasswords) check(ctx context.Context, user, password string) (bool, error) {
 	cred, known := p.cluster.ScramCredential(scram.SHA512, user)
 	if !known {
@@ -77,7 +77,7 @@ func (p *clusterPasswords) check(ctx context.Context, user, password string) (bo
 	return true, nil
 }
 
-// sum hashes a password in a way that nobody repeats elsewhere.
+// sum returns a hash of a password, keyed with the secret of this process.
 func (p *clusterPasswords) sum(password string) (sum passwordSum) {
 	h := hmac.New(sha256.New, p.secret)
 	h.Write([]byte("password\x00" + password))
@@ -85,7 +85,7 @@ func (p *clusterPasswords) sum(password string) (sum passwordSum) {
 	return sum
 }
 
-// remembers reports whether the password with a sum was found to be that of the user's credential.
+// remembers reports whether the password with a sum has matched the user's present credential.
 func (p *clusterPasswords) remembers(user string, cred replication.ScramCredential, sum passwordSum) bool {
 	p.mu.Lock()
 	v := p.verified[user]
@@ -94,8 +94,8 @@ func (p *clusterPasswords) remembers(user string, cred replication.ScramCredenti
 	return same && v.credential.Mechanism == cred.Mechanism && subtle.ConstantTimeCompare(v.credential.StoredKey, cred.StoredKey) == 1
 }
 
-// remember has a user let in by a password without a check. If they are too many any other one is
-// checked again.
+// remember records a verified password, which is accepted without a check from now on. If there are
+// too many, another one is dropped and checked again.
 func (p *clusterPasswords) remember(user string, v verifiedPassword) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -2,7 +2,7 @@ package kafka
 
 import "strconv"
 
-// A Code is an error code as it goes over the wire. 0 is no error. The names are Kafka's
+// A Code is an error code of Kafka's protocol. 0 means no error. The names are Kafka's
 // (org.apache.kafka.common.protocol.Errors, 4.3).
 type Code int16
 

@@ -11,7 +11,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// configSource says where a value comes from. Kafka: DescribeConfigsResponse.ConfigSource.
+// configSource is the source of a value. Kafka: DescribeConfigsResponse.ConfigSource.
 type configSource int8
 
 const (
@@ -24,7 +24,7 @@ const (
 	sourceGroup         configSource = 8 // set on the group
 )
 
-// configLayer is the value that one source gives, under the name it has there.
+// configLayer is the value of one source, with the key that the source uses.
 type configLayer struct {
 	name, value string
 	source      configSource
@@ -107,9 +107,9 @@ func (c *call) topicEntries(s topic.Settings, broker int32) []configEntry {
 	return entries
 }
 
-// brokerEntries are the settings of the broker that serves the call, by name: the defaults of
-// topics and, where they are set, the rates of throttles, which can be changed live, and what the
-// broker itself goes by, which cannot.
+// brokerEntries returns the settings of the broker that serves the call, by name: the defaults of
+// topics and the throttle rates that are set, which can be changed live, and the broker's own
+// settings, which cannot.
 func (c *call) brokerEntries() []configEntry {
 	entries := c.staticEntries()
 	layers := c.brokerLayers(c.broker)
@@ -156,7 +156,7 @@ func rateEntries(layers brokerLayers) []configEntry {
 	return entries
 }
 
-// allBrokersEntries are the settings that were changed on all brokers.
+// allBrokersEntries returns the settings that were changed on all brokers.
 func (c *call) allBrokersEntries() []configEntry {
 	set := c.s.cluster.BrokerConfig(replication.AllBrokers)
 	var entries []configEntry

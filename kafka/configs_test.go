@@ -121,6 +121,8 @@ func TestDescribeConfigsRefusesAsKafkaDoes(t *testing.T) {
 	}
 }
 
+// Of a broker's keys only the defaults of topics and the throttles change while it runs. Kafka
+// accepts and stores any key that it does not know.
 func TestIncrementalAlterConfigsRefusesAsKafkaDoes(t *testing.T) {
 	s, addr := serve(t, Config{})
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "a", topic.Config{}))
@@ -166,6 +168,7 @@ func TestIncrementalAlterConfigsRefusesAsKafkaDoes(t *testing.T) {
 	}
 }
 
+// A request that names a key twice is INVALID_REQUEST. Kafka 4.3 never answers it.
 func TestAlterConfigsReplacesWholeConfigurations(t *testing.T) {
 	s, addr := serve(t, Config{})
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "a", topic.Config{Properties: map[string]string{"retention.ms": "5"}}))

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"errors"
+	"io"
 	"net"
 	"runtime/debug"
 	"sync"
@@ -11,11 +12,11 @@ import (
 	"github.com/stratalog/strata/kafka/internal/transport"
 )
 
-// errMalformed closes the connection: what comes after cannot be trusted.
+// errMalformed closes the connection, because later bytes cannot be interpreted.
 var errMalformed = transport.ErrMalformed
 
-// conn is one client's connection. Its goroutine, run, reads requests and starts them in order;
-// whoever completes the oldest one writes the answers that are ready.
+// conn is one client's connection. Its goroutine, run, reads requests and starts them in order. The
+// goroutine that completes the oldest request writes the responses that are ready.
 type conn struct {
 	s         *Server
 	id        uint64
@@ -33,6 +34,9 @@ type conn struct {
 	// lastFetch has the bytes of the last fetch that did not wait. Only one fetch runs at a time.
 	lastFetch int
 
+	owner   atomic.Pointer[owner] // see own
+	ownedBy string                // its name; set before the first request that needs it is served
+
 	handlers sync.WaitGroup
 	waits    chan *execution // to the goroutine of serveWaiting, nil before the first; for run
 
@@ -45,7 +49,7 @@ type conn struct {
 }
 
 // newConn returns the connection of a client that l has accepted. It sends and receives nothing
-// before run does.
+// before run is called.
 func newConn(s *Server, l *listener, nc net.Conn) *conn {
 	c := &conn{s: s, id: s.connID.Add(1), broker: l.broker, listener: l.name, security: l.security, host: "/" + remoteHost(nc.RemoteAddr()), port: remotePort(nc.RemoteAddr())}
 	if l.security.SASL != nil {
@@ -56,17 +60,20 @@ func newConn(s *Server, l *listener, nc net.Conn) *conn {
 		nc = c.secure
 	}
 	c.transport = transport.New(s.ctx, nc, s.memory, s.limits.times(), c.largest)
+	if c.sasl != nil {
+		c.transport.AsGuest()
+	}
 	return c
 }
 
-// largest returns how large a request may be.
+// largest returns the largest size of a request, in bytes.
 func (c *conn) largest(key int16) int {
 	most := c.s.limits.RequestBytes
 	if a := c.s.apis[key]; Key(key) != Produce && a != nil {
 		most = min(most, c.s.memory.Budget.Size()/a.inflation)
 	}
 	if a := c.sasl; a != nil && !c.transport.Trusted() {
-		most = min(most, a.cfg.MaxReceiveBytes)
+		most = min(most, a.cfg.MaxReceiveBytes, c.s.memory.Guests.Size())
 	}
 	return most
 }
@@ -89,13 +96,19 @@ func remotePort(a net.Addr) string {
 	return port
 }
 
-// authenticate finds out who the client is, as far as it says so before its first request.
+// authenticate gets the client's identity as far as it is known before the first request.
 func (c *conn) authenticate() error {
 	if c.secure == nil {
 		return nil
 	}
 	if err := c.handshake(c.transport.FirstBy()); err != nil {
-		c.s.log.Info("authentication failed", "remote", c.host, "conn", c.id, "listener", c.listener, "error", err)
+		if errors.Is(err, io.EOF) { // a port check, which sends nothing
+			if dropped, ok := c.s.strangers.next(); ok {
+				c.s.log.Info("connection closed before it authenticated", "remote", c.host, "conn", c.id, "listener", c.listener, "lines left out", dropped)
+			}
+		} else {
+			c.loginFailed(err)
+		}
 		return err
 	}
 	if c.sasl == nil {
@@ -107,17 +120,22 @@ func (c *conn) authenticate() error {
 // run serves the connection until it ends.
 func (c *conn) run() {
 	err := c.authenticate()
+	if c.sasl == nil {
+		c.own()
+	}
 	for err == nil {
 		err = c.serveNext()
 	}
 	t := c.transport
 	t.StopReading()
 	if t.Draining() || errors.Is(err, errMalformed) || errors.Is(err, errRefused) {
-		t.Finish() // what came before is answered
+		t.Finish() // earlier requests are answered
 	}
 	c.farewell()
 	if errors.Is(err, errMalformed) {
-		c.s.log.Info("connection closed", "remote", c.host, "conn", c.id, "error", err)
+		if dropped, ok := c.s.closures.next(); ok {
+			c.s.log.Info("connection closed", "remote", c.host, "conn", c.id, "error", err, "lines left out", dropped)
+		}
 	}
 	t.Close()
 	if c.waits != nil {
@@ -125,7 +143,9 @@ func (c *conn) run() {
 	}
 	c.handlers.Wait()
 	t.Wait()
+	c.disown()
 	c.broker.telemetry.Disconnected(c.id)
+	c.broker.fetches.abandon(c)
 	c.endShareSessions()
 }
 
@@ -147,8 +167,8 @@ func (c *conn) serveNext() error {
 	return c.dispatch(r)
 }
 
-// leaveAlone closes the connection after a time in which it is not served: a client that connects
-// again at once, and at once again, would otherwise use more than one that is. Kafka:
+// leaveAlone closes the connection after a delay in which it is not served. Otherwise a client that
+// connects again at once, many times, would use more resources than a served one. Kafka:
 // Acceptor.DelayedCloseSocket.
 func (c *conn) leaveAlone(d time.Duration) {
 	t := time.NewTimer(d)
@@ -160,7 +180,7 @@ func (c *conn) leaveAlone(d time.Duration) {
 	c.transport.Close()
 }
 
-// logPanic is the last defence: a fault in serving one connection must not take the others with it.
+// logPanic recovers from a panic in serving one connection, so that other connections continue.
 func (c *conn) logPanic(what any) {
 	c.s.log.Error("panic while serving a request: the connection is closed", "conn", c.id, "remote", c.host, "panic", what, "stack", string(debug.Stack()))
 }

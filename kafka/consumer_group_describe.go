@@ -7,7 +7,7 @@ import (
 
 	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/group"
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
 // Types of members. Kafka: ConsumerGroupMember.useClassicProtocol.
@@ -22,7 +22,7 @@ const (
 // has an empty one, as in Kafka.
 func (c *call) consumerGroupDescribe(req *kmsg.ConsumerGroupDescribeRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ConsumerGroupDescribeResponse)
-	for _, id := range req.Groups {
+	for _, id := range each(c, req.Groups) {
 		rg := kmsg.NewConsumerGroupDescribeResponseGroup()
 		rg.Group = id
 		var d group.ConsumerDescription
@@ -64,7 +64,7 @@ func (c *call) describeConsumerGroup(rg *kmsg.ConsumerGroupDescribeResponseGroup
 	}
 }
 
-// named gives partitions the names of their topics.
+// named returns partitions with the names of their topics.
 func (c *call) named(ts []offsets.TopicIDPartitions) (a kmsg.Assignment) {
 	for _, t := range ts {
 		if name, ok := c.s.cluster.TopicName(t.TopicID); ok {

@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/group"
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
 // consumerGroupHeartbeat serves ConsumerGroupHeartbeat (key 68, KIP-848), versions 0 and 1: all
@@ -15,13 +15,23 @@ import (
 // subscribes by, and has members make up their ids themselves; before, a member that joins without
 // one is given it.
 //
-// It differs from Kafka in two things. A regular expression is resolved at once, so a member that
-// joins by one has its share in the first answer, where Kafka's resolves it in the background. One
-// that is very large is refused as none, since it takes long to match.
+// It differs from Kafka in two things. A regular expression that takes less than half a second is
+// resolved during the request, so a member that joins by it has its share in the first response.
+// Kafka resolves all in the background. A very large expression is rejected as invalid.
 func (c *call) consumerGroupHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ConsumerGroupHeartbeatResponse)
 	r, err := c.consumerHeartbeatRequest(req)
 	var answer group.ConsumerHeartbeatResponse
+	if err == nil {
+		names := []*string{&r.MemberID, &r.InstanceID, &r.RackID, &r.ClientID, &r.ClientHost}
+		if r.SubscribedRegex != nil {
+			names = append(names, r.SubscribedRegex)
+		}
+		err = c.groupCharge().member(r.MemberEpoch, &r.Group, names...)
+	}
+	if err == nil {
+		r.SubscribedTopics, err = c.groupCharge().names(r.SubscribedTopics)
+	}
 	if err == nil {
 		answer, err = c.groups.ConsumerHeartbeat(c.ctx, r)
 	}
@@ -47,7 +57,7 @@ func (c *call) consumerHeartbeatRequest(req *kmsg.ConsumerGroupHeartbeatRequest)
 	r := group.ConsumerHeartbeatRequest{
 		Group: req.Group, MemberID: req.MemberID, MemberEpoch: req.MemberEpoch, InstanceID: orEmpty(req.InstanceID), RackID: orEmpty(req.RackID),
 		ClientID: c.clientID, ClientHost: c.clientHost, SubscribedTopics: req.SubscribedTopicNames, SubscribedRegex: req.SubscribedTopicRegex, Assignor: orEmpty(req.ServerAssignor),
-		RebalanceTimeout: -1, Describes: c.describes(),
+		RebalanceTimeout: -1, Describes: c.describesToPresent(), Owner: c.conn.ownedBy,
 	}
 	if req.RebalanceTimeoutMillis != -1 { // other negative ones are over at once, as in Kafka
 		r.RebalanceTimeout = max(0, time.Duration(req.RebalanceTimeoutMillis)*time.Millisecond)
@@ -71,6 +81,16 @@ func (c *call) consumerHeartbeatRequest(req *kmsg.ConsumerGroupHeartbeatRequest)
 		return r, refuse(UnsupportedAssignor, "ServerAssignor  is not supported.")
 	}
 	return r, nil
+}
+
+// describesToPresent is describes for a request on its own goroutine. A call of the result ends the
+// context of the request if the client has closed its connection, or the server has been shutting
+// down for a second (see transport.Conn.Overdue).
+func (c *call) describesToPresent() func(name string) bool {
+	describes, transport := c.describes(), c.conn.transport
+	return func(name string) bool {
+		return !transport.Overdue() && (describes == nil || describes(name))
+	}
 }
 
 // blank reports whether a name is none to Kafka, which trims it as Java does: of spaces and control

@@ -17,7 +17,7 @@ func (c *call) createPartitions(req *kmsg.CreatePartitionsRequest) kmsg.Response
 	for _, t := range req.Topics {
 		times[t.Topic]++
 	}
-	for _, t := range req.Topics {
+	for _, t := range each(c, req.Topics) {
 		var err error
 		switch n := times[t.Topic]; {
 		case n < 0:

@@ -45,7 +45,7 @@ func (c *call) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
 	var wanted []replication.TopicSpec
 	var places []int // of those in the answer
 	var alike configured
-	for _, t := range req.Topics {
+	for _, t := range each(c, req.Topics) {
 		switch n := times[t.Topic]; {
 		case n > 1:
 			times[t.Topic] = -1

@@ -12,22 +12,23 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// DelegationTokens is how clients get tokens that stand for them (KIP-48): who has authenticated,
-// but not by a token, creates one, renews it, and hands its id and password on, to be used as a
-// user by SCRAM (tokenauth=true) until it expires. Whoever comes with a token is its owner, but for
-// tokens themselves. The tokens are the cluster's, and count on every broker.
+// DelegationTokens configures delegation tokens (KIP-48). A client that has authenticated otherwise
+// than by a token can create a token, renew it, and pass its id and password on. They work as user
+// and password of SCRAM (tokenauth=true) until the token expires. The principal of a client with a
+// token is the token's owner, but the client cannot create or renew tokens. Tokens belong to the
+// cluster, and are valid on every broker.
 type DelegationTokens struct {
-	// Secret is what the passwords of tokens follow from: who knows it has every token. It is the
-	// same for all servers of a cluster, and after a restart. Empty: there are no tokens. Kafka:
-	// delegation.token.secret.key.
+	// Secret is the key that the passwords of tokens are derived from: with it anyone can compute
+	// every token's password. It must be the same for all servers of a cluster, and after a
+	// restart. Empty means no tokens. Kafka: delegation.token.secret.key.
 	Secret string
 
-	// MaxLifetime is how long a token lives, however often it is renewed, unless less is asked for.
-	// 0 means 7 days. Kafka: delegation.token.max.lifetime.ms.
+	// MaxLifetime is the longest lifetime of a token, including renewals. A client may request
+	// less. 0 means 7 days. Kafka: delegation.token.max.lifetime.ms.
 	MaxLifetime time.Duration
 
-	// RenewPeriod is after how long a token expires that is not renewed, and for how long one may
-	// be renewed at a time. 0 means a day. Kafka: delegation.token.expiry.time.ms.
+	// RenewPeriod is the time after which a token expires unless it is renewed, and the longest
+	// period of one renewal. 0 means a day. Kafka: delegation.token.expiry.time.ms.
 	RenewPeriod time.Duration
 }
 
@@ -46,7 +47,7 @@ func (d DelegationTokens) withDefaults() DelegationTokens {
 	return d
 }
 
-// check returns why there cannot be such tokens.
+// check returns an error for an invalid configuration of tokens.
 func (d DelegationTokens) check() error {
 	for name, t := range map[string]time.Duration{"MaxLifetime": d.MaxLifetime, "RenewPeriod": d.RenewPeriod} {
 		if t != 0 && t < time.Millisecond {
@@ -56,7 +57,7 @@ func (d DelegationTokens) check() error {
 	return nil
 }
 
-// hmac is what proves that somebody has the token of an id. Kafka:
+// hmac returns the HMAC of a token's id, which is the token's password. Kafka:
 // DelegationTokenManager.createHmac.
 func (d DelegationTokens) hmac(id string) []byte {
 	h := hmac.New(sha512.New, []byte(d.Secret))
@@ -64,10 +65,10 @@ func (d DelegationTokens) hmac(id string) []byte {
 	return h.Sum(nil)
 }
 
-// credential is what SCRAM checks the password of a token against. It takes some milliseconds.
+// credential returns the SCRAM credential of a token. It takes some milliseconds.
 func (d DelegationTokens) credential(m scram.Mechanism, id string) (scram.Credential, error) {
 	password := base64.StdEncoding.EncodeToString(d.hmac(id))
-	salt := m.Decoy([]byte(d.Secret), id, scram.DefaultShape).Salt // always the same, and tells nothing
+	salt := m.Decoy([]byte(d.Secret), id, scram.DefaultShape).Salt // the same for each call, and without information about the secret
 	salted, err := m.Salted(password, salt, scram.MinIterations)
 	if err != nil {
 		return scram.Credential{}, err
@@ -75,13 +76,13 @@ func (d DelegationTokens) credential(m scram.Mechanism, id string) (scram.Creden
 	return m.FromSalted(salted, salt, scram.MinIterations), nil
 }
 
-// A tokenIndex finds the tokens of some metadata by what proves that one has them.
+// A tokenIndex finds tokens by their HMAC, for one version of the metadata.
 type tokenIndex struct {
 	tokens *replication.DelegationTokens
 	ids    map[string]string // by HMAC
 }
 
-// tokenOf returns the id of the token that an HMAC proves; false: there is none.
+// tokenOf returns the id of the token with an HMAC, false if there is none.
 func (s *Server) tokenOf(hmac []byte) (id string, ok bool) {
 	known, tokens := s.tokens.Load(), s.cluster.DelegationTokens()
 	if known == nil || known.tokens != tokens {
@@ -96,8 +97,8 @@ func (s *Server) tokenOf(hmac []byte) (id string, ok bool) {
 	return id, ok
 }
 
-// mayHaveTokens reports whether the client may ask for tokens at all: not if nobody knows who it
-// is, nor with nothing but a token. Kafka: KafkaApis.allowTokenRequests.
+// mayHaveTokens reports whether the client may send requests about tokens. It may not without
+// authentication, nor if it has authenticated with a token. Kafka: KafkaApis.allowTokenRequests.
 func (c *call) mayHaveTokens() bool {
 	switch c.conn.security.Protocol() {
 	case Plaintext:
@@ -108,7 +109,7 @@ func (c *call) mayHaveTokens() bool {
 	return !c.principal.TokenAuthenticated
 }
 
-// changeToken has the token that an HMAC proves expire when decide says, and returns when that is.
+// changeToken sets the expiry of the token with an HMAC to the result of decide, and returns it.
 // Kafka: DelegationTokenControlManager.
 func (c *call) changeToken(hmac []byte, decide func(replication.DelegationToken, time.Time) time.Time) (expires time.Time, err error) {
 	if c.s.cfg.DelegationTokens.Secret == "" {
@@ -135,7 +136,7 @@ func (c *call) changeToken(hmac []byte, decide func(replication.DelegationToken,
 	return expires, err
 }
 
-// renews reports whether a principal may renew a token, or have it expire.
+// renews reports whether a principal may renew a token, or expire it.
 func renews(t replication.DelegationToken, principal string) bool {
 	if t.Owner == principal {
 		return true

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/internal/memnet"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/replication"
 )
 

@@ -9,7 +9,7 @@ import (
 func (c *call) deleteGroups(req *kmsg.DeleteGroupsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DeleteGroupsResponse)
 	done := make(map[string]bool, len(req.Groups))
-	for _, id := range req.Groups {
+	for _, id := range each(c, req.Groups) {
 		if done[id] {
 			continue
 		}

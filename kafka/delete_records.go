@@ -17,10 +17,10 @@ func (c *call) deleteRecords(req *kmsg.DeleteRecordsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DeleteRecordsResponse)
 	ctx, cancel := c.timeout(req.TimeoutMillis)
 	defer cancel()
-	for _, t := range req.Topics {
+	for _, t := range each(c, req.Topics) {
 		answer := kmsg.NewDeleteRecordsResponseTopic()
 		answer.Topic = t.Topic
-		for _, p := range t.Partitions {
+		for _, p := range each(c, t.Partitions) {
 			start, err := c.deleteBefore(ctx, record.TopicPartition{Topic: t.Topic, Partition: p.Partition}, p.Offset)
 			ap := kmsg.NewDeleteRecordsResponseTopicPartition()
 			ap.Partition, ap.LowWatermark, ap.ErrorCode = p.Partition, start, c.errorCode(err)
@@ -44,12 +44,12 @@ func (c *call) deleteBefore(ctx context.Context, tp record.TopicPartition, offse
 	return starts[tp], nil
 }
 
-// minTimeout is what a client that gives no time still gets: a change
-// of metadata takes a sync of the disk.
+// minTimeout is the shortest timeout of a client's change, because a change of metadata takes a
+// sync of the disk.
 const minTimeout = time.Second
 
-// timeout bounds a change by the time that the client gives it. A change that is under way
-// when the time is over may still happen.
+// timeout bounds a change by the client's timeout. A change that is in progress at the timeout may
+// still happen.
 func (c *call) timeout(millis int32) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.ctx, max(time.Duration(millis)*time.Millisecond, minTimeout))
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// deleteTopics deletes topics by name, from version 6 on also by id. A topic is
-// gone for good when it is answered. Unlike Kafka it refuses to delete the topics
-// that coordinators keep their state in. From version 5 on what is beyond the client's quota of
-// changes is refused (KIP-599). Key 20, versions 1 to 6.
+// deleteTopics deletes topics by name, from version 6 on also by id. A topic is permanently deleted
+// when the request is answered. Unlike Kafka it rejects the deletion of the coordinators' internal
+// topics. From version 5 on, changes beyond the client's quota are rejected (KIP-599). Key 20,
+// versions 1 to 6.
 func (c *call) deleteTopics(req *kmsg.DeleteTopicsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DeleteTopicsResponse)
 	ctx, cancel := c.timeout(req.TimeoutMillis)
@@ -31,7 +31,7 @@ func (c *call) deleteTopics(req *kmsg.DeleteTopicsRequest) kmsg.Response {
 			ids[t.TopicID]++
 		}
 	}
-	for _, t := range wanted {
+	for _, t := range each(c, wanted) {
 		rt := kmsg.NewDeleteTopicsResponseTopic()
 		rt.Topic, rt.TopicID = t.Topic, t.TopicID
 		var err error
@@ -94,7 +94,7 @@ func (c *call) mutateTopic(ctx context.Context, name string) error {
 	}
 	md, err := c.s.cluster.Metadata(ctx, name)
 	if err != nil || md.Topics[name].Err != nil {
-		return err // the deletion says what is the matter
+		return err // the deletion returns the error
 	}
 	return c.mutate(len(md.Topics[name].Partitions), 5)
 }

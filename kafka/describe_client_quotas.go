@@ -9,17 +9,17 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// Which names of a part a filter means.
+// Match types of a filter's part.
 const (
 	matchExact   = 0
 	matchDefault = 1
 	matchAny     = 2
 )
 
-// describeClientQuotas tells the quotas of the entities that a filter means (KIP-546): those that
-// have every part that it names, with a name that it means; a strict one means those without other
-// parts. Version 1 is flexible, and says the same as version 0. Entities, and the keys of each,
-// come in order, where Kafka has none. Key 48, versions 0 and 1.
+// describeClientQuotas returns the quotas of the entities that match a filter (KIP-546). An entity
+// matches if it has every part of the filter, with a matching name. A strict filter matches only
+// entities without other parts. Version 1 is flexible, with the same fields as version 0. Entities
+// and their keys are sorted; Kafka has no order. Key 48, versions 0 and 1.
 func (c *call) describeClientQuotas(req *kmsg.DescribeClientQuotasRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeClientQuotasResponse)
 	if err := checkQuotaFilter(req.Components); err != nil {
@@ -57,7 +57,7 @@ func describedQuota(entity replication.QuotaEntity) kmsg.DescribeClientQuotasRes
 	return e
 }
 
-// checkQuotaFilter returns what is wrong with a filter, in Kafka's words. Kafka:
+// checkQuotaFilter returns an error with Kafka's message for an invalid filter. Kafka:
 // ClientQuotasImage.describe.
 func checkQuotaFilter(components []kmsg.DescribeClientQuotasRequestComponent) error {
 	seen := map[clientquota.Part]bool{}
@@ -90,7 +90,7 @@ func checkQuotaFilter(components []kmsg.DescribeClientQuotasRequestComponent) er
 	return nil
 }
 
-// meansQuota reports whether a filter means an entity.
+// meansQuota reports whether an entity matches a filter.
 func meansQuota(req *kmsg.DescribeClientQuotasRequest, e replication.QuotaEntity) bool {
 	given := 0
 	for _, p := range clientquota.Parts {

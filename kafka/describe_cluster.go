@@ -10,16 +10,16 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// Kinds of endpoints that DescribeCluster asks for, from version 1 on.
+// Endpoint types of DescribeCluster, from version 1 on.
 const (
 	endpointBrokers     = 1
 	endpointControllers = 2
 )
 
-// describeCluster names the brokers and the cluster; version 2 also brokers that do not serve, if
-// asked to (KIP-1073). The controller is the broker that decides; Kafka names any broker, since all
-// forward. Controllers have no endpoints of their own: a client
-// that means to talk to one is refused. Key 60, versions 0 to 2.
+// describeCluster returns the brokers and the cluster id; version 2 includes fenced brokers on
+// request (KIP-1073). The controller is the active controller; Kafka returns any broker, because
+// all of them forward. Controllers have no endpoints: a request for them gets an error. Key 60,
+// versions 0 to 2.
 func (c *call) describeCluster(req *kmsg.DescribeClusterRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeClusterResponse)
 	resp.ControllerID, resp.ClusterAuthorizedOperations = -1, noOperations
@@ -54,7 +54,7 @@ func (c *call) describeCluster(req *kmsg.DescribeClusterRequest) kmsg.Response {
 	return resp
 }
 
-// describedBrokers describes those of the brokers that are, or were, served.
+// describedBrokers describes the brokers that are, or were, served.
 func (c *call) describedBrokers(brokers []replication.Broker) (described []kmsg.DescribeClusterResponseBroker) {
 	for _, b := range brokers {
 		if host, port, ok := c.address(b.ID); ok {

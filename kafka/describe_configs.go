@@ -24,8 +24,11 @@ const (
 // configTypes are the numbers of value types, from version 3 on.
 // Kafka: DescribeConfigsResponse.ConfigType.
 var configTypes = map[topic.ValueType]kmsg.ConfigType{
-	topic.TypeBoolean: 1, topic.TypeString: 2, topic.TypeInt: 3, topic.TypeLong: 5, topic.TypeDouble: 6, topic.TypeList: 7,
+	topic.TypeBoolean: 1, topic.TypeString: 2, topic.TypeInt: 3, typeShort: 4, topic.TypeLong: 5, topic.TypeDouble: 6, topic.TypeList: 7,
 }
+
+// typeShort is a type of broker settings that no setting of a topic has.
+const typeShort topic.ValueType = "SHORT"
 
 // describeConfigs shows configurations with where they come from; from version 1 on with synonyms,
 // from 3 on with types and documentation. Key 32, versions 1 to 4.
@@ -38,7 +41,7 @@ func (c *call) describeConfigs(req *kmsg.DescribeConfigsRequest) kmsg.Response {
 		return !slices.Contains(describable, int8(r.ResourceType))
 	})
 	seen := map[configResource]bool{}
-	for _, r := range req.Resources {
+	for _, r := range each(c, req.Resources) {
 		if id := (configResource{int8(r.ResourceType), r.ResourceName}); seen[id] {
 			continue
 		} else {
@@ -47,6 +50,9 @@ func (c *call) describeConfigs(req *kmsg.DescribeConfigsRequest) kmsg.Response {
 		entries, err := []configEntry(nil), refuse(InvalidRequest, textInvalidRequest)
 		if !unknown {
 			entries, err = c.configEntries(int8(r.ResourceType), r.ResourceName)
+		}
+		if e := c.room(c.describedSize(entries, &r, req)); e != nil {
+			entries, err = nil, e
 		}
 		rr := kmsg.NewDescribeConfigsResponseResource()
 		rr.ResourceType, rr.ResourceName = r.ResourceType, r.ResourceName
@@ -61,6 +67,27 @@ func (c *call) describeConfigs(req *kmsg.DescribeConfigsRequest) kmsg.Response {
 		resp.Resources = append(resp.Resources, rr)
 	}
 	return resp
+}
+
+// describedSize returns about how many bytes the answer for a resource has.
+func (c *call) describedSize(entries []configEntry, r *kmsg.DescribeConfigsRequestResource, req *kmsg.DescribeConfigsRequest) int {
+	size := len(r.ResourceName) + 16
+	for i := range entries {
+		e := &entries[i]
+		if len(r.ConfigNames) > 0 && !slices.Contains(r.ConfigNames, e.name) {
+			continue
+		}
+		size += len(e.name) + len(e.value) + 16
+		if req.IncludeDocumentation {
+			size += len(e.doc)
+		}
+		if req.IncludeSynonyms {
+			for _, l := range e.layers {
+				size += len(l.name) + len(l.value) + 8
+			}
+		}
+	}
+	return size
 }
 
 // describable are the types of resources that have a configuration.

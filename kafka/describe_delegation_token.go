@@ -10,11 +10,11 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// describeDelegationToken tells of the tokens that the client has to do with, or may Describe, or
-// of whose owners it may DescribeTokens: all, or those of some owners. Their passwords are in the
-// answer. Version 2 is flexible, 3 has who asked for a token (KIP-373). Tokens come in the order of
-// their ids, where Kafka has none. Those that have expired are gone, which Kafka tells of for up to
-// an hour more. Key 41, versions 1 to 3.
+// describeDelegationToken returns tokens, with their passwords: all, or those of some owners. The
+// client gets tokens that it owns, requested or may renew, tokens that it may Describe, and tokens
+// of users for whom it may DescribeTokens. Version 2 is flexible, 3 adds the requester (KIP-373).
+// Tokens are sorted by id; Kafka has no order. Expired tokens are left out; Kafka returns them for
+// up to an hour more. Key 41, versions 1 to 3.
 func (c *call) describeDelegationToken(req *kmsg.DescribeDelegationTokenRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeDelegationTokenResponse)
 	settings := c.s.cfg.DelegationTokens

@@ -13,7 +13,7 @@ import (
 // adds that this is an error (KIP-1043). Key 15, versions 0 to 6.
 func (c *call) describeGroups(req *kmsg.DescribeGroupsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeGroupsResponse)
-	for _, id := range req.Groups {
+	for _, id := range each(c, req.Groups) {
 		rg := kmsg.NewDescribeGroupsResponseGroup()
 		rg.Group = id
 		info, err := c.groups.Describe(c.ctx, id)
@@ -36,8 +36,8 @@ func (c *call) describeGroups(req *kmsg.DescribeGroupsRequest) kmsg.Response {
 	return resp
 }
 
-// describeGroup fills in a group that exists. Which protocol was chosen and what the
-// members said is told of stable groups only.
+// describeGroup fills in a group that exists. The chosen protocol and the members' metadata are
+// included only for stable groups.
 func describeGroup(rg *kmsg.DescribeGroupsResponseGroup, info group.Info) {
 	rg.State, rg.ProtocolType = info.State.String(), info.ProtocolType
 	if info.State == group.Stable {

@@ -7,14 +7,18 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// describeLogDirs tells how large the replicas of the broker are, and from version 4 on how much
-// room there is. A broker has one directory. Replicas that were never written have size 0; those
-// that are offline, because they are damaged, are left out. Key 35, versions 1 to 5.
+// describeLogDirs returns the sizes of the broker's replicas, and from version 4 on how much room
+// there is. A broker has one directory. Replicas that were never written have size 0; damaged ones
+// are left out. A disk that refuses writes, such as a full one, is a storage error, as
+// Kafka reports a directory that it has taken offline. Key 35, versions 1 to 5.
 func (c *call) describeLogDirs(req *kmsg.DescribeLogDirsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeLogDirsResponse)
 	dir := kmsg.NewDescribeLogDirsResponseDir()
 	dir.Dir = c.s.cluster.LogDir(c.broker)
 	dir.TotalBytes, dir.UsableBytes = c.s.cluster.Space(c.broker)
+	if err := c.s.cluster.TryDisk(c.ctx, c.broker); err != nil && c.ctx.Err() == nil {
+		dir.ErrorCode = int16(KafkaStorageError)
+	}
 	wanted := map[record.TopicPartition]bool{}
 	for _, t := range req.Topics {
 		for _, p := range t.Partitions {
@@ -25,10 +29,10 @@ func (c *call) describeLogDirs(req *kmsg.DescribeLogDirsRequest) kmsg.Response {
 	if err != nil {
 		return c.hangUp()
 	}
-	for _, info := range infos {
+	for _, info := range each(c, infos) {
 		answer := kmsg.NewDescribeLogDirsResponseDirTopic()
 		answer.Topic = info.Name
-		for _, p := range info.Partitions {
+		for _, p := range each(c, info.Partitions) {
 			if req.Topics != nil && !wanted[record.TopicPartition{Topic: info.Name, Partition: p.Partition}] {
 				continue
 			}
@@ -48,8 +52,8 @@ func (c *call) describeLogDirs(req *kmsg.DescribeLogDirsRequest) kmsg.Response {
 	return resp
 }
 
-// replicaSize returns the size of the broker's replica of a partition; false: it has none that can
-// be read.
+// replicaSize returns the size of the broker's replica of a partition, false if it has no readable
+// replica.
 func (c *call) replicaSize(name string, partition int32) (size int64, here bool) {
 	for _, r := range c.s.cluster.Status(name, partition).Copies {
 		if r.Broker == c.broker && r.Err == nil {
@@ -59,14 +63,14 @@ func (c *call) replicaSize(name string, partition int32) (size int64, here bool)
 	return 0, false
 }
 
-// wantedTopics describes the topics of the request that there are.
+// wantedTopics returns the existing topics of the request.
 func (c *call) wantedTopics(req *kmsg.DescribeLogDirsRequest) ([]topic.Info, error) {
 	if req.Topics == nil {
 		return c.s.cluster.Topics(c.ctx)
 	}
 	var infos []topic.Info
 	seen := map[string]bool{}
-	for _, t := range req.Topics {
+	for _, t := range each(c, req.Topics) {
 		if seen[t.Topic] {
 			continue
 		}

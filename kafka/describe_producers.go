@@ -11,14 +11,14 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// describeProducers lists the producer ids that partitions know, for who looks for a hanging
-// transaction or wonders about a sequence (KIP-664). Key 61, version 0.
+// describeProducers returns the producer states of partitions, to find hanging transactions and to
+// inspect sequences (KIP-664). Key 61, version 0.
 func (c *call) describeProducers(req *kmsg.DescribeProducersRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeProducersResponse)
-	for _, t := range req.Topics {
+	for _, t := range each(c, req.Topics) {
 		answer := kmsg.NewDescribeProducersResponseTopic()
 		answer.Topic = t.Topic
-		for _, p := range t.Partitions {
+		for _, p := range each(c, t.Partitions) {
 			ap := kmsg.NewDescribeProducersResponseTopicPartition()
 			err := nameSays(topic.ValidateName(t.Topic), t.Topic)
 			var states []partition.ProducerState

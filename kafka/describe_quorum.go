@@ -8,19 +8,19 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// describeQuorum describes who holds the metadata: every broker that serves is a voter, the
-// controller their leader. A change counts when all have it, so their logs are as far as the
-// metadata's version. There are no observers: brokers read the same memory.
-// Key 55, versions 0 to 2.
+// describeQuorum describes the replicas of the metadata: every serving broker is a voter, and the
+// controller is the leader. A change is committed when all have it, so all logs end at the
+// metadata's version. There are no observers: brokers read the same memory. Key 55, versions 0 to
+// 2.
 func (c *call) describeQuorum(req *kmsg.DescribeQuorumRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeQuorumResponse)
-	resp.ErrorMessage = kmsg.StringPtr("") // as in Kafka, where nobody sets it
+	resp.ErrorMessage = kmsg.StringPtr("") // as in Kafka, which does not set it
 	found := false
 	stats, controller := c.s.cluster.Cluster.Stats(), c.s.cluster.Controller()
-	for _, t := range req.Topics {
+	for _, t := range each(c, req.Topics) {
 		answer := kmsg.NewDescribeQuorumResponseTopic()
 		answer.Topic = t.Topic
-		for _, p := range t.Partitions {
+		for _, p := range each(c, t.Partitions) {
 			ap := kmsg.NewDescribeQuorumResponseTopicPartition()
 			ap.Partition = p.Partition
 			if t.Topic != topic.MetadataTopic || p.Partition != 0 {

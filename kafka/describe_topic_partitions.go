@@ -54,7 +54,7 @@ func (c *call) describeTopicPartitions(req *kmsg.DescribeTopicPartitionsRequest)
 	who := c.brokersSeen(all)
 	who.version = latestMetadata
 	left := max(min(int(req.ResponsePartitionLimit), maxDescribedPartitions), 1)
-	for _, name := range sorted {
+	for _, name := range each(c, sorted) {
 		if left == 0 {
 			resp.NextCursor = &kmsg.DescribeTopicPartitionsResponseNextCursor{Topic: name}
 			break

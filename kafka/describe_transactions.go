@@ -4,11 +4,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// describeTransactions serves DescribeTransactions (KIP-664): what this broker, as their
-// coordinator, knows of transactional ids. Each has an error of its own. Key 65, version 0.
+// describeTransactions serves DescribeTransactions (KIP-664): the transactional ids that this
+// broker coordinates. Each has its own error. Key 65, version 0.
 func (c *call) describeTransactions(req *kmsg.DescribeTransactionsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeTransactionsResponse)
-	for _, id := range req.TransactionalIDs {
+	for _, id := range each(c, req.TransactionalIDs) {
 		s := kmsg.NewDescribeTransactionsResponseTransactionState()
 		s.TransactionalID = id
 		if d, err := c.transactions.Describe(c.ctx, id); err != nil {

@@ -7,12 +7,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// describeUserScramCredentials tells which users have credentials, and with how many iterations
-// (KIP-554), and nothing that helps to guess a password. No users, or a
-// null list, means all. Answers are in the order of names, where Kafka has none. Key 50, version 0.
+// describeUserScramCredentials returns the users with credentials, and their iterations (KIP-554),
+// but nothing that helps to guess a password. No users, or a null list, means all. Results are
+// sorted by name; Kafka has no order. Key 50, version 0.
 func (c *call) describeUserScramCredentials(req *kmsg.DescribeUserSCRAMCredentialsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeUserSCRAMCredentialsResponse)
-	resp.ErrorMessage = kmsg.StringPtr("") // as in Kafka, where nobody sets it
+	resp.ErrorMessage = kmsg.StringPtr("") // as in Kafka, which does not set it
 	all := c.s.cluster.ScramUsers()
 	times := map[string]int{}
 	for _, u := range req.Users {

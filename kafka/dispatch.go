@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -10,8 +11,7 @@ import (
 	"github.com/stratalog/strata/kafka/internal/transport"
 )
 
-// maxPipelined bounds the requests of a connection that are under way at a time: the others stay in
-// the socket.
+// maxPipelined bounds the requests of a connection in progress. Further ones stay in the socket.
 const maxPipelined = 1024
 
 // dispatch starts a request. An error ends the connection.
@@ -33,8 +33,8 @@ func (c *conn) dispatch(r *transport.Request) error {
 	return e.begin()
 }
 
-// prepare decodes a request, and waits until it may be served. An error ends the connection. nil is
-// for an ApiVersions in a version that there is none of.
+// prepare decodes a request, and waits until it may be served. An error ends the connection. It
+// returns nil for an ApiVersions request of an unknown version.
 func (c *conn) prepare(r *transport.Request) (*execution, error) {
 	verdict := sasl.Serve
 	if c.sasl != nil {
@@ -53,43 +53,82 @@ func (c *conn) prepare(r *transport.Request) (*execution, error) {
 		}
 		return nil, c.transport.AwaitPending(0)
 	}
+	e, err := c.read(r, a)
+	if err != nil {
+		return nil, err
+	}
+	if a.start == nil && e.work > 0 && c.transport.Pending() > 0 {
+		// It was read for its errors only: a request that waits is not kept decoded.
+		e.giveWork()
+		if err := c.transport.AwaitPending(0); err != nil {
+			return nil, err
+		}
+		if e, err = c.read(r, a); err != nil {
+			return nil, err
+		}
+	}
+	e.verdict = verdict
+	most := 0 // under way: a request that other parts answer does not wait for earlier ones
+	if a.start != nil {
+		most = maxPipelined - 1
+	}
+	if err := c.transport.AwaitPending(most); err != nil {
+		e.giveWork()
+		return nil, err
+	}
+	return e, nil
+}
+
+// read decodes a request. The result may hold work.
+func (c *conn) read(r *transport.Request, a *api) (*execution, error) {
 	req := kmsg.RequestForKey(r.Key())
-	req.SetVersion(version)
+	req.SetVersion(r.Version())
 	clientID, body, err := r.Header(req.IsFlexible())
+	work := 0
 	if err == nil {
-		err = c.decode(a, req, body)
+		work, err = c.decode(a, req, body)
+	}
+	if errors.Is(err, context.Canceled) { // it waited for work
+		return nil, err
 	}
 	if err != nil {
 		return nil, errors.Join(errMalformed, err)
 	}
 	e := newExecution(c, r, a, req, clientID)
-	e.verdict = verdict
-	most := 0 // under way: one that others answer does not wait for those before it
-	if a.start != nil {
-		most = maxPipelined - 1
-	}
-	return e, c.transport.AwaitPending(most)
+	e.work, e.workBy = work, c.workOwner()
+	return e, nil
 }
 
-// decode parses a request's body. While it does, it holds as many bytes as the request can take
-// in memory; of a budget of its own, since those that wait here have their bytes already.
-func (c *conn) decode(a *api, req kmsg.Request, body []byte) error {
+// decode parses a request's body. It takes as many bytes as the request can take in memory, decoded
+// and with its answer; of a budget of its own, since requests that wait here have their bytes
+// already. The result is how many of them the request holds until its answer is encoded. So few
+// large requests are served at a time: a hundred at once would all be slow, and take a hundred
+// times the memory.
+func (c *conn) decode(a *api, req kmsg.Request, body []byte) (work int, err error) {
 	if a.key == Produce {
 		if err := checkProduce(body, req.GetVersion()); err != nil {
-			return err
+			return 0, err
 		}
-		return req.ReadFrom(body)
+		return 0, req.ReadFrom(body)
 	}
-	more := (a.inflation - 1) * len(body)
-	if err := c.s.decoding.Take(c.transport.Context(), more); err != nil {
-		return err
+	work = min(a.work*len(body), c.s.decoding.Size())
+	by := c.workOwner()
+	if err := c.transport.TakeWork(c.s.decoding, work, by); err != nil {
+		return 0, err
 	}
-	defer c.s.decoding.Give(more)
-	return req.ReadFrom(body)
+	err = req.ReadFrom(body)
+	if err != nil || parks(a.key) {
+		c.s.decoding.Give(work, by)
+		work = 0
+	}
+	if err == nil {
+		dropRepeated(req)
+	}
+	return work, err
 }
 
-// throttle has the requests that come after this one wait for d (Kafka: the channel is muted,
-// KIP-219), or longer if they do already.
+// throttle mutes the connection for d: later requests wait (KIP-219). An earlier longer mute
+// remains.
 func (c *conn) throttle(d time.Duration) {
 	until := time.Now().Add(d).UnixNano()
 	for {

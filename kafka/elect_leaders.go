@@ -62,8 +62,7 @@ func (c *call) electLeaders(req *kmsg.ElectLeadersRequest) kmsg.Response {
 	return resp
 }
 
-// notElectable is the answer to a type of election that there is not: every partition has the
-// error.
+// notElectable returns the response to an unknown election type: every partition has the error.
 func notElectable(req *kmsg.ElectLeadersRequest, resp *kmsg.ElectLeadersResponse) kmsg.Response {
 	if req.Topics == nil || len(req.Topics) > 0 {
 		resp.ErrorCode = int16(InvalidRequest)
@@ -88,7 +87,7 @@ func (c *call) noSuchPartition(name string, p int32) error {
 	return refuse(UnknownTopicOrPartition, fmt.Sprintf("No such partition as %s-%d", name, p))
 }
 
-// electable returns the partitions that are asked for, by topic, each once; nil topics are all.
+// electable returns the requested partitions by topic, each once; nil topics mean all.
 func (c *call) electable(ctx context.Context, topics []kmsg.ElectLeadersRequestTopic) (map[string][]int32, error) {
 	wanted := map[string][]int32{}
 	if topics == nil {
@@ -109,7 +108,7 @@ func (c *call) electable(ctx context.Context, topics []kmsg.ElectLeadersRequestT
 	return wanted, nil
 }
 
-// notElected says in Kafka's words why there was no election.
+// notElected returns the reason why there was no election, with Kafka's message.
 func notElected(err error) error {
 	for _, why := range []struct {
 		err  error

@@ -6,9 +6,9 @@ import (
 	"github.com/stratalog/strata/transaction"
 )
 
-// endTxn serves EndTxn. From version 2 on clients know PRODUCER_FENCED; version 5 is that of
-// clients of transaction.version 2, which go on with the identity in the answer. Key 26, versions 0
-// to 5.
+// endTxn serves EndTxn. From version 2 on clients handle PRODUCER_FENCED. Clients with
+// transaction.version 2 send version 5, and continue with the producer id and epoch in the
+// response. Key 26, versions 0 to 5.
 func (c *call) endTxn(req *kmsg.EndTxnRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.EndTxnResponse)
 	r := transaction.EndRequest{ID: req.TransactionalID, Producer: transaction.Producer{ID: req.ProducerID, Epoch: req.ProducerEpoch}, Commit: req.Commit}

@@ -12,17 +12,17 @@ import (
 	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/internal/clientmetrics"
+	"github.com/stratalog/strata/internal/sharelog"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/share"
-	"github.com/stratalog/strata/share/sharelog"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/transaction"
 )
 
-// A protocolError is an error that arises from the request itself, before any layer below sees it.
+// A protocolError is an error in the request itself, found before any layer below is called.
 type protocolError struct {
 	code Code
 	text string
@@ -40,7 +40,7 @@ type errorRow struct {
 // errorCodes is the one table from the errors of the layers below to those of the
 // protocol. The first that fits counts.
 var errorCodes = []errorRow{
-	// First: what a partition of the offsets topic refuses comes with the partition's own error.
+	// First: an error of a partition of the offsets topic wraps the partition's own error.
 	{group.ErrCoordinatorNotAvailable, CoordinatorNotAvailable},
 	{group.ErrNotCoordinator, NotCoordinator},
 	{partition.ErrOutOfOrderSequence, OutOfOrderSequenceNumber},
@@ -74,13 +74,14 @@ var errorCodes = []errorRow{
 	{partition.ErrInvalidTimestamp, InvalidTimestamp},
 	{partition.ErrOffsetOutOfRange, OffsetOutOfRange},
 	{replication.ErrUnknownTopic, UnknownTopicOrPartition},
+	{replication.ErrRecordsMissing, KafkaStorageError},
 	{replication.ErrTopicExists, TopicAlreadyExists},
 	{replication.ErrInvalidPartitions, InvalidPartitions},
 	{replication.ErrInvalidReplicationFactor, InvalidReplicationFactor},
 	{replication.ErrInvalidAssignment, InvalidReplicaAssignment},
 	{replication.ErrUnknownBroker, InvalidRequest},
-	// What Kafka says when the quorum of controllers has no majority: it may have happened, ask
-	// again.
+	// Kafka's code when the quorum of controllers has no majority: the change may have happened,
+	// and the client retries.
 	{replication.ErrMetadataReadOnly, RequestTimedOut},
 	{topic.ErrInvalidName, InvalidTopicException},
 	{acl.ErrInvalid, InvalidRequest},
@@ -98,6 +99,7 @@ var errorCodes = []errorRow{
 	{group.ErrGroupNotFound, GroupIDNotFound},
 	{group.ErrGroupSubscribedToTopic, GroupSubscribedToTopic},
 	{group.ErrOffsetMetadataTooLarge, OffsetMetadataTooLarge},
+	{group.ErrOffsetsFull, InvalidCommitOffsetSize},
 	{group.ErrUnknownTopicOrPartition, UnknownTopicOrPartition},
 	{group.ErrClosed, CoordinatorNotAvailable},
 	{group.ErrUnstableOffsetCommit, UnstableOffsetCommit},
@@ -114,6 +116,7 @@ var errorCodes = []errorRow{
 	{share.ErrFencedLeaderEpoch, FencedLeaderEpoch},
 	{share.ErrFencedStateEpoch, FencedStateEpoch},
 	{share.ErrNotInitialized, InvalidRequest},
+	{share.ErrFull, PolicyViolation},
 	{sharelog.ErrMalformed, InvalidRequest},
 	{transaction.ErrInvalidID, InvalidRequest},
 	{transaction.ErrNotFound, TransactionalIDNotFound},
@@ -123,6 +126,7 @@ var errorCodes = []errorRow{
 	{transaction.ErrConcurrent, ConcurrentTransactions},
 	{transaction.ErrInvalidState, InvalidTxnState},
 	{transaction.ErrAbortable, TransactionAbortable},
+	{transaction.ErrFull, PolicyViolation},
 	{clientmetrics.ErrThrottled, ThrottlingQuotaExceeded},
 	{clientmetrics.ErrTerminated, InvalidRequest},
 	{clientmetrics.ErrUnknownSubscription, UnknownSubscriptionID},
@@ -137,13 +141,15 @@ var errorCodes = []errorRow{
 	{context.Canceled, RequestTimedOut},
 }
 
-// errorCode returns the wire's code for an error of any layer, nil: 0, and logs what an
-// operator should know: errors of files, and those that nobody foresaw. What a handler refused
-// in Kafka's words is neither, whatever its code.
+// errorCode returns the code for an error of any layer, 0 for nil. It logs errors of files and
+// unexpected errors for operators. A handler's error with Kafka's message is neither, whatever its
+// code.
 func (c *call) errorCode(err error) int16 {
 	code := codeOf(err)
 	if refused := (*protocolError)(nil); (code == UnknownServerError || code == KafkaStorageError) && !errors.As(err, &refused) {
-		c.s.log.Error("request failed", slog.Any("error", err), slog.String("client", c.clientID), slog.String("code", code.String()))
+		if dropped, ok := c.s.failures.next(); ok {
+			c.s.log.Error("request failed", slog.Any("error", err), slog.String("client", c.clientID), slog.String("code", code.String()), slog.Int("lines left out", dropped))
+		}
 	}
 	return int16(code)
 }
@@ -178,8 +184,8 @@ func codeOf(err error) Code {
 	return UnknownServerError
 }
 
-// errorMessage is what a client is told besides the code; nil where Kafka has nothing to say. An
-// error that adds to a sentinel of the table has Kafka's words behind that sentinel's own.
+// errorMessage returns the message for a client, nil if Kafka has none. For an error that wraps a
+// sentinel of the table, Kafka's message is the text after that of the sentinel.
 func errorMessage(err error) *string {
 	if err == nil || errors.Is(err, errMutationQuota) {
 		return nil
@@ -202,16 +208,16 @@ func errorMessage(err error) *string {
 	return &text
 }
 
-// What Kafka says of a code where it has nothing to add (Errors).
+// Kafka's default messages of codes (Errors).
 const (
 	textInvalidRequest = "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. See the broker logs for more details."
 	textUnknownTopic   = "This server does not host this topic-partition."
 )
 
-// noText is the error of a code that Kafka says nothing of.
+// noText is the error of a code without a message in Kafka.
 func noText(code Code) error { return refuse(code, "") }
 
-// nameSays says in Kafka's words what is wrong with a topic's name. Kafka: Topic.validate.
+// nameSays returns Kafka's message for an invalid topic name. Kafka: Topic.validate.
 func nameSays(err error, name string) error {
 	if !errors.Is(err, topic.ErrInvalidName) {
 		return err
@@ -230,7 +236,7 @@ func nameSays(err error, name string) error {
 	return refuse(InvalidTopicException, text)
 }
 
-// notFound says in Kafka's words that there is no group of a type: none at all, or one of another.
+// notFound returns Kafka's message for a group that does not exist, or has another type.
 func (c *call) notFound(id, kind string) *string {
 	text := fmt.Sprintf("Group %s not found.", id)
 	if _, err := c.groups.Describe(c.ctx, id); err == nil {
@@ -239,9 +245,9 @@ func (c *call) notFound(id, kind string) *string {
 	return &text
 }
 
-// heartbeatSays says in Kafka's words why a member of a group of a kind, as Consumer or Share, is
-// refused. Kafka: GroupMetadataManager.getOrMaybeCreateConsumerGroup, consumerGroup, and
-// throwIfStaticMemberIsUnknown. Of who coordinates the group it has nothing to say.
+// heartbeatSays adds Kafka's message to the error of a rejected heartbeat, for a group of a type
+// such as Consumer or Share. Kafka: GroupMetadataManager.getOrMaybeCreateConsumerGroup,
+// consumerGroup, and throwIfStaticMemberIsUnknown. Errors about the coordinator have no message.
 func (c *call) heartbeatSays(err error, kind, id, member string, instance *string, epoch int32) error {
 	switch {
 	case errors.Is(err, group.ErrNotCoordinator), errors.Is(err, group.ErrCoordinatorNotAvailable), errors.Is(err, group.ErrLoading):
@@ -260,7 +266,8 @@ func (c *call) heartbeatSays(err error, kind, id, member string, instance *strin
 	return groupSays(err, id)
 }
 
-// groupSays is says of a group that there is none of. Why one is not upgraded is in Kafka's words.
+// groupSays is says for a group that does not exist. The reason of a rejected upgrade has Kafka's
+// message already.
 func groupSays(err error, id string) error {
 	if no := (*group.UpgradeError)(nil); errors.As(err, &no) {
 		return err
@@ -268,7 +275,7 @@ func groupSays(err error, id string) error {
 	return says(err, group.ErrGroupNotFound, fmt.Sprintf("Group %s not found.", id))
 }
 
-// says gives err the words that Kafka has for it, if it is target.
+// says adds Kafka's message to err if err is target.
 func says(err, target error, text string) error {
 	if !errors.Is(err, target) {
 		return err

@@ -20,6 +20,11 @@ type execution struct {
 	exchange *Exchange // nil: nobody intercepts
 	action   Action
 	ended    atomic.Bool // finish was called
+
+	metadataBytes int // about the size of an answer to Metadata, encoded; 0 for other APIs
+
+	work   int // bytes of Server.decoding, see decode and awaitWork
+	workBy *transport.Owner
 }
 
 func newExecution(c *conn, r *transport.Request, a *api, req kmsg.Request, clientID string) *execution {
@@ -59,6 +64,10 @@ func (e *execution) begin() error {
 			e.req = a.Serve
 		}
 		e.discards = e.action.DiscardRecords
+	}
+	if err := e.awaitAnswerRoom(); err != nil {
+		e.fail()
+		return err
 	}
 	if e.authorize() {
 		e.serve()
@@ -119,10 +128,10 @@ func (e *execution) serve() {
 	}
 }
 
-// serveWaiting serves a request that may wait, on a goroutine of its own, so that requests behind
-// it are read meanwhile. The connection keeps that goroutine: a new one for each fetch of a reader
-// at the end of a log would grow its stack each time. There is one such request at a time (see
-// dispatch): it is taken as soon as the one before has been answered.
+// serveWaiting serves a request that may wait on another goroutine, so that later requests are read
+// in the meantime. The connection keeps that goroutine: a new one for each fetch of a reader at the
+// end of a log would grow its stack each time. There is one such request at a time (see dispatch):
+// it is taken as soon as the previous one has been answered.
 func (c *conn) serveWaiting(e *execution) {
 	if c.waits == nil {
 		c.waits = make(chan *execution, 1)
@@ -148,14 +157,14 @@ func (e *execution) guard(fn func()) (ok bool) {
 	return true
 }
 
-// fail closes the connection instead of an answer.
+// fail closes the connection instead of answering.
 func (e *execution) fail() {
 	e.closing = true
 	e.finish(nil, transport.Caller)
 }
 
-// served answers with what a handler returns. Without an answer, as when the server is closing, the
-// connection ends there: the next answer would be taken for this one's.
+// served sends the response of a handler. Without a response, as when the server is closing, the
+// connection ends: otherwise the client would take the next response for this one's.
 func (e *execution) served(resp kmsg.Response) {
 	if resp == nil {
 		e.fail()
@@ -194,8 +203,10 @@ func (e *execution) finish(resp kmsg.Response, by transport.Writer) {
 		}
 	}
 	if resp != nil {
-		answer.Pieces, answer.Fetched = framed(e.request.Correlation(), resp), e.fetched
+		answer.Pieces, answer.Fetched = framed(e.request.Correlation(), resp, e.metadataBytes), e.fetched
+		e.noteAnswer(&answer)
 	}
+	e.giveWork()
 	if e.exchange != nil {
 		e.exchange.Response, e.exchange.Answered = resp, time.Now()
 		e.s.cfg.Intercept.After(e.exchange)
@@ -203,9 +214,10 @@ func (e *execution) finish(resp kmsg.Response, by transport.Writer) {
 	e.request.Answer(answer, by)
 }
 
-// outcome is what becomes of a request besides its response. Guards and handlers set it.
+// outcome is the result of a request besides its response. Guards and handlers set it.
 type outcome struct {
 	charged  int    // bytes of the server's budget that the answer holds
+	built    int    // bytes that room was called for
 	fetched  []byte // of the server's buffers, holds records of the answer
 	retained bool   // the request's bytes are still in use after the answer
 	last     bool   // the connection is closed after the answer
@@ -213,7 +225,7 @@ type outcome struct {
 	refused  bool   // likewise when the rest is served: a part was refused that has no answer. By guards
 }
 
-// answer returns what the connection has to know of it.
+// answer returns the part of the outcome for the connection.
 func (o *outcome) answer() transport.Answer {
 	a := transport.Answer{Charged: o.charged}
 	switch {
@@ -225,10 +237,15 @@ func (o *outcome) answer() transport.Answer {
 	return a
 }
 
-// framed encodes an answer, in pieces that are to be written one after the other.
-func framed(correlation int32, resp kmsg.Response) [][]byte {
-	out := transport.TakeBuffer(4 << 10)
-	if out == nil {
+// framed encodes an answer of about size bytes, 0 if that is unknown, in pieces that are to be
+// written one after the other.
+func framed(correlation int32, resp kmsg.Response, size int) [][]byte {
+	out := transport.TakeBuffer(max(4<<10, size))
+	switch {
+	case out != nil:
+	case size > 4<<10:
+		out = transport.NewBuffer(size)[:0]
+	default:
 		out = make([]byte, 0, 512)
 	}
 	out = append(out, 0, 0, 0, 0)
@@ -242,10 +259,10 @@ func framed(correlation int32, resp kmsg.Response) [][]byte {
 	} else {
 		pieces = [][]byte{resp.AppendTo(out)}
 	}
-	size := 0
+	length := 0
 	for _, p := range pieces {
-		size += len(p)
+		length += len(p)
 	}
-	binary.BigEndian.PutUint32(pieces[0], uint32(size-4))
+	binary.BigEndian.PutUint32(pieces[0], uint32(length-4))
 	return pieces
 }

@@ -17,17 +17,24 @@ const (
 	readCommitted  = 1
 	followerReads  = 11 // from this version on a follower serves clients, and a leader may name one (KIP-392)
 	noFetchSession = 0
+
+	// damagePause delays an answer without records that has the error of a damaged partition.
+	// Clients repeat the fetch at once: without a pause they and the broker do nothing else.
+	damagePause = 100 * time.Millisecond
 )
 
 // fetching is a fetch request under way.
 type fetching struct {
+	client  fetchClient
 	session *fetchSession // nil: without one
 	full    bool          // the answer has every partition
 	parts   []*fetchPart  // in the order to read them
 	request partition.FetchRequest
 	asked   []int // for each partition of request, its index in parts
 	answers []kmsg.FetchResponseTopicPartition
-	ready   bool // some partition has an error, or diverges: the answer must not wait
+	ready   bool          // some partition has an error, or diverges: the answer must not wait
+	damaged bool          // some partition cannot be read: KAFKA_STORAGE_ERROR
+	pause   time.Duration // of an answer that tryFetch has found; 0: it has found none
 }
 
 // tryFetch answers a fetch that finds enough bytes, or something wrong, or does not want to wait.
@@ -39,7 +46,7 @@ func tryFetch(c *call, r kmsg.Request) (kmsg.Response, bool) {
 	}
 	want := c.mostFetched(min(max(int(req.MaxBytes), 1), maxFetchBytes))
 	atLeast := min(int(req.MinBytes), want)
-	granted, err := c.s.memory.Budget.TakeSome(c.ctx, want, min(want, leastFetch))
+	granted, err := c.conn.transport.TakeSome(c.conn.transport.Waiting(), want, min(want, leastFetch))
 	if err != nil {
 		return nil, true
 	}
@@ -51,15 +58,17 @@ func tryFetch(c *call, r kmsg.Request) (kmsg.Response, bool) {
 	n, ok := f.read(c)
 	c.conn.lastFetch = n
 	c.charged = min(max(n, cap(c.fetched)), granted)
-	c.s.memory.Budget.Give(granted - c.charged)
+	c.conn.transport.Give(granted - c.charged)
 	if !ok {
 		return nil, true
 	}
-	if n >= atLeast || f.ready || req.MaxWaitMillis <= 0 || len(f.parts) == 0 {
+	if n == 0 && f.damaged && req.MaxWaitMillis > 0 {
+		f.pause = min(damagePause, time.Duration(req.MaxWaitMillis)*time.Millisecond)
+	} else if n >= atLeast || f.ready || req.MaxWaitMillis <= 0 || len(f.parts) == 0 {
 		return f.respond(c, req), true
 	}
 	c.s.memory.Fetched.Keep(c.fetched)
-	c.s.memory.Budget.Give(c.charged)
+	c.conn.transport.Give(c.charged)
 	c.charged, c.fetched, f.request.Buf = 0, nil, nil
 	f.request.MinBytes = atLeast
 	f.request.MaxWait = time.Duration(req.MaxWaitMillis) * time.Millisecond
@@ -99,7 +108,20 @@ func (c *call) mayAnswer() bool {
 // fetch waits for what tryFetch did not find. Key 1, versions 4 to 18.
 func (c *call) fetch(req *kmsg.FetchRequest) kmsg.Response {
 	f := c.fetching
-	f.request.Reserve, f.request.Release = c.s.memory.Budget.Take, c.s.memory.Budget.Give
+	if f.pause > 0 {
+		timer := time.NewTimer(f.pause)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return f.respond(c, req)
+		case <-c.ctx.Done():
+		}
+		if !c.mayAnswer() {
+			return nil
+		}
+		return f.respond(c, req)
+	}
+	f.request.Reserve, f.request.Release = c.conn.transport.Take, c.conn.transport.Give
 	n, ok := f.read(c)
 	if !ok && !c.mayAnswer() {
 		return nil
@@ -122,7 +144,7 @@ func (c *call) planFetch(req *kmsg.FetchRequest) (*fetching, Code) {
 	if req.IsolationLevel < 0 || req.IsolationLevel > readCommitted {
 		return nil, UnknownServerError
 	}
-	f := &fetching{}
+	f := &fetching{client: fetchClient{c.conn, c.conn.ownedBy}}
 	var nameOf func(topic.ID) (string, bool)
 	if c.version >= 13 {
 		nameOf = c.s.cluster.TopicName
@@ -138,7 +160,7 @@ func (c *call) planFetch(req *kmsg.FetchRequest) (*fetching, Code) {
 	f.request.Partial = c.s.cfg.PartialBatches
 	f.request.InOrder = true // sessions turn the order, and clients without one do it themselves
 	f.answers = make([]kmsg.FetchResponseTopicPartition, len(f.parts))
-	for i, p := range f.parts {
+	for i, p := range each(c, f.parts) {
 		a := &f.answers[i]
 		*a = kmsg.NewFetchResponseTopicPartition()
 		a.Partition, a.RecordBatches = p.tp.Partition, []byte{}
@@ -229,7 +251,7 @@ func (f *fetching) read(c *call) (int, bool) {
 		a.ErrorCode = c.errorCode(g.Err)
 		a.HighWatermark, a.LastStableOffset, a.LogStartOffset = g.HighWatermark, g.LastStableOffset, g.LogStartOffset
 		if g.Err != nil {
-			f.ready = true
+			f.ready, f.damaged = true, f.damaged || Code(a.ErrorCode) == KafkaStorageError
 			c.hintFetch(g.TopicPartition, a)
 			continue
 		}

@@ -15,6 +15,8 @@ import (
 )
 
 const (
+	maxSessionParts    = 50_000          // partitions of one session
+	maxSessionsParts   = 500_000         // partitions of all sessions of a broker
 	maxFetchSessions   = 1000            // Kafka: max.incremental.fetch.session.cache.slots
 	unusedFetchSession = 2 * time.Minute // after that a session makes room for a new one. Kafka: MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS
 )
@@ -24,8 +26,8 @@ type topicKey struct {
 	id   [16]byte
 }
 
-// fetchPart is what a client wants of one partition and, in a session, what it was
-// told last. Of name and id one is set.
+// fetchPart is a client's request for one partition and, in a session, the state in its last
+// response. Either name or id is set.
 type fetchPart struct {
 	tp record.TopicPartition
 	id [16]byte
@@ -36,7 +38,7 @@ type fetchPart struct {
 	leaderEpoch      int32
 	lastFetchedEpoch int32
 
-	told          bool // the client has seen this partition in an answer
+	told          bool // a response had this partition
 	highWatermark int64
 	logStart      int64
 }
@@ -48,8 +50,8 @@ type partKey struct {
 
 func (p *fetchPart) key() partKey { return partKey{topicKey{p.tp.Topic, p.id}, p.tp.Partition} }
 
-// fetchSession is what a client reads from, remembered between its requests (KIP-227): they say
-// what changed, the answers what is new.
+// fetchSession has the partitions that a client reads, kept between its requests (KIP-227).
+// Requests have only changes, and responses only new data.
 type fetchSession struct {
 	id  int32
 	ids bool // topics are named by id
@@ -57,30 +59,43 @@ type fetchSession struct {
 	mu    sync.Mutex
 	epoch int32 // of the next request
 	parts map[partKey]*fetchPart
-	order []*fetchPart // to read them in: those that had data go to the end
+	order []*fetchPart // to read them in: partitions that had data go to the end
 
+	client  fetchClient   // that used it last; guarded by the cache
 	element *list.Element // guarded by the cache
 	used    time.Time     // guarded by the cache
+	counted int           // its share of sessionCache.parts; guarded by the cache
 }
 
-// sessionCache holds the sessions of all connections: a session
-// is not bound to the one it was made on.
+// A fetchClient is a connection with sessions, and the name of its owner.
+type fetchClient struct {
+	conn  *conn
+	owner string
+}
+
+// sessionsOf counts the sessions of an owner, and their partitions.
+type sessionsOf struct{ sessions, parts int }
+
+// sessionCache has the sessions of all connections. A session is not bound to the connection that
+// created it.
 type sessionCache struct {
 	max int
 
 	mu       sync.Mutex
 	sessions map[int32]*fetchSession
+	parts    int        // of all sessions: the sum of their counted
 	recent   *list.List // of *fetchSession, the one unused for longest in front
+	owners   map[string]sessionsOf
 }
 
 func newSessionCache(n int) *sessionCache {
-	return &sessionCache{max: n, sessions: map[int32]*fetchSession{}, recent: list.New()}
+	return &sessionCache{max: n, sessions: map[int32]*fetchSession{}, recent: list.New(), owners: map[string]sessionsOf{}}
 }
 
 // open finds the partitions that a request is about, and its
 // session. Kafka: FetchManager.newContext.
 //
-// nameOf tells the names of topics that are named by id; nil: they are named by name.
+// nameOf returns the names of topics by id; nil if the request has names.
 func (s *sessionCache) open(f *fetching, req *kmsg.FetchRequest, nameOf func(topic.ID) (string, bool)) Code {
 	ids := nameOf != nil
 	switch {
@@ -91,10 +106,10 @@ func (s *sessionCache) open(f *fetching, req *kmsg.FetchRequest, nameOf func(top
 	case req.SessionEpoch == 0:
 		s.remove(req.SessionID)
 		f.full, f.parts = true, wanted(req, nameOf)
-		f.session = s.create(f.parts, ids)
+		f.session = s.create(f.parts, ids, f.client)
 		return 0
 	}
-	session := s.find(req.SessionID)
+	session := s.find(req.SessionID, f.client)
 	if session == nil {
 		return FetchSessionIDNotFound
 	}
@@ -108,6 +123,9 @@ func (s *sessionCache) open(f *fetching, req *kmsg.FetchRequest, nameOf func(top
 	}
 	session.epoch = nextEpoch(session.epoch)
 	session.update(req, nameOf)
+	if !s.grown(session, len(session.parts)) {
+		return FetchSessionIDNotFound // has clients that have sessions begin another one
+	}
 	f.session, f.parts = session, append(f.parts, session.order...)
 	if len(f.parts) == 0 {
 		f.session, f.full = nil, true
@@ -123,15 +141,54 @@ func nextEpoch(e int32) int32 {
 	return e + 1
 }
 
-func (s *sessionCache) find(id int32) *fetchSession {
+// find returns a session, which is client's from now on; nil if there is none.
+func (s *sessionCache) find(id int32, client fetchClient) *fetchSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	session := s.sessions[id]
 	if session != nil {
-		session.used = time.Now()
+		s.countLocked(session.client.owner, -1, -session.counted)
+		session.used, session.client = time.Now(), client
+		s.countLocked(client.owner, 1, session.counted)
 		s.recent.MoveToBack(session.element)
 	}
 	return session
+}
+
+// countLocked adds to the sessions and partitions of an owner.
+func (s *sessionCache) countLocked(owner string, sessions, parts int) {
+	n := s.owners[owner]
+	n.sessions, n.parts = n.sessions+sessions, n.parts+parts
+	s.owners[owner] = n
+	if n.sessions == 0 {
+		delete(s.owners, owner)
+	}
+}
+
+// abandon notes that a connection has ended. Its sessions stay, for its client to connect again,
+// but they are the first that make room for others.
+func (s *sessionCache) abandon(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, session := range s.sessions {
+		if session.client.conn == c {
+			session.used, session.client.conn = time.Time{}, nil
+			s.recent.MoveToFront(session.element)
+		}
+	}
+}
+
+// greedyLocked returns the session of another owner than this that was unused for longest, if that
+// owner has more than half of all sessions, or of their partitions; nil if there is none.
+func (s *sessionCache) greedyLocked(owner string) *fetchSession {
+	for e := s.recent.Front(); e != nil; e = e.Next() {
+		session := e.Value.(*fetchSession)
+		n := s.owners[session.client.owner]
+		if session.client.owner != owner && (2*n.sessions > s.max || 2*n.parts > maxSessionsParts) {
+			return session
+		}
+	}
+	return nil
 }
 
 func (s *sessionCache) remove(id int32) {
@@ -142,27 +199,51 @@ func (s *sessionCache) remove(id int32) {
 	}
 }
 
+// grown sets the number of partitions of a session to n. If they are too many it ends the session
+// and returns false.
+func (s *sessionCache) grown(session *fetchSession, n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sessions[session.id] != session {
+		return true // it was removed meanwhile, as a request without it may do
+	}
+	if n > maxSessionParts || n > session.counted && s.parts+n-session.counted > maxSessionsParts {
+		s.removeLocked(session)
+		return false
+	}
+	s.parts += n - session.counted
+	s.countLocked(session.client.owner, 0, n-session.counted)
+	session.counted = n
+	return true
+}
+
 func (s *sessionCache) removeLocked(session *fetchSession) {
+	s.parts -= session.counted
+	s.countLocked(session.client.owner, -1, -session.counted)
 	delete(s.sessions, session.id)
 	s.recent.Remove(session.element)
 }
 
-// create makes a session, or returns nil if there are too many that are in use, or nothing to read.
-func (s *sessionCache) create(parts []*fetchPart, ids bool) *fetchSession {
-	if len(parts) == 0 {
+// create creates a session. It returns nil if too many sessions or partitions are in use, or if
+// there is nothing to read. The client continues without a session then. To make room it ends
+// sessions of closed connections, then unused ones, and then those of an owner with more than half.
+func (s *sessionCache) create(parts []*fetchPart, ids bool, client fetchClient) *fetchSession {
+	if len(parts) == 0 || len(parts) > maxSessionParts {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if len(s.sessions) >= s.max {
+	for len(s.sessions) > 0 && (len(s.sessions) >= s.max || s.parts+len(parts) > maxSessionsParts) {
 		oldest := s.recent.Front().Value.(*fetchSession)
 		if now.Sub(oldest.used) <= unusedFetchSession {
-			return nil
+			if oldest = s.greedyLocked(client.owner); oldest == nil {
+				return nil
+			}
 		}
 		s.removeLocked(oldest)
 	}
-	session := &fetchSession{ids: ids, epoch: 1, parts: make(map[partKey]*fetchPart, len(parts)), used: now}
+	session := &fetchSession{ids: ids, epoch: 1, parts: make(map[partKey]*fetchPart, len(parts)), used: now, client: client}
 	for session.id == noFetchSession || s.sessions[session.id] != nil {
 		session.id = rand.Int32()
 	}
@@ -172,6 +253,9 @@ func (s *sessionCache) create(parts []*fetchPart, ids bool) *fetchSession {
 			session.order = append(session.order, p)
 		}
 	}
+	session.counted = len(session.parts)
+	s.parts += session.counted
+	s.countLocked(client.owner, 1, session.counted)
 	s.sessions[session.id] = session
 	session.element = s.recent.PushBack(session)
 	return session
@@ -231,8 +315,8 @@ func (s *fetchSession) update(req *kmsg.FetchRequest, nameOf func(topic.ID) (str
 	s.order = kept
 }
 
-// news picks the answers that tell the client something, and remembers what it was told. Partitions
-// that had data are read last next time.
+// news returns the results that are new to the client, and records them as sent. Partitions with
+// data are read last next time.
 func (s *fetchSession) news(f *fetching) ([]*fetchPart, []kmsg.FetchResponseTopicPartition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

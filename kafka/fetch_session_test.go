@@ -3,12 +3,12 @@ package kafka
 import (
 	"math"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
@@ -134,7 +134,7 @@ func TestFetchSessionEpochsGoOnAtOneAfterTheLast(t *testing.T) {
 	s.mu.Lock()
 	sessions := s.brokers[s.cluster.Controller()].fetches
 	s.mu.Unlock()
-	sessions.find(id).epoch = math.MaxInt32
+	sessions.find(id, fetchClient{}).epoch = math.MaxInt32
 	require.Zero(t, c.fetch(inSession(want(12, "orders"), id, math.MaxInt32)).ErrorCode)
 	require.Zero(t, c.fetch(inSession(want(12, "orders"), id, 1)).ErrorCode)
 }
@@ -143,15 +143,15 @@ func TestFetchSessionsMakeRoomOnlyWhenUnusedForTwoMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newSessionCache(2)
 		parts := wanted(want(12, "orders", 0), nil)
-		a, b := cache.create(parts, false), cache.create(parts, false)
-		require.Nil(t, cache.create(parts, false), "the cache is full")
+		a, b := cache.create(parts, false, fetchClient{}), cache.create(parts, false, fetchClient{})
+		require.Nil(t, cache.create(parts, false, fetchClient{}), "the cache is full")
 		time.Sleep(2*time.Minute + time.Second)
-		require.Same(t, a, cache.find(a.id))
-		c := cache.create(parts, false)
+		require.Same(t, a, cache.find(a.id, fetchClient{}))
+		c := cache.create(parts, false, fetchClient{})
 		require.NotNil(t, c)
-		require.Nil(t, cache.find(b.id), "b was not used")
-		require.NotNil(t, cache.find(a.id))
-		require.Nil(t, cache.create(parts, false))
+		require.Nil(t, cache.find(b.id, fetchClient{}), "b was not used")
+		require.NotNil(t, cache.find(a.id, fetchClient{}))
+		require.Nil(t, cache.create(parts, false, fetchClient{}))
 	})
 }
 
@@ -220,12 +220,12 @@ func TestFetchByIDNeverReadsAnotherTopicOfThatName(t *testing.T) {
 				// there.
 				taken := 0
 				for n := 1; n > 0; taken += n { // all but what the request itself takes
-					n = s.memory.Budget.TryTake(s.limits.InFlightBytes, 1)
+					n = s.memory.Budget.TryTake(s.limits.InFlightBytes, 1, nil)
 				}
 				require.NoError(t, s.cluster.DeleteTopic(t.Context(), "orders"))
 				write(records)
 				require.NoError(t, p.Close())
-				s.memory.Budget.Give(taken)
+				s.memory.Budget.Give(taken, nil)
 				got := (<-answered).Topics[0].Partitions[0]
 				require.Empty(t, got.RecordBatches)
 				require.Equal(t, InconsistentTopicID, Code(got.ErrorCode))
@@ -233,4 +233,73 @@ func TestFetchByIDNeverReadsAnotherTopicOfThatName(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestFetchSessionsHaveBoundedPartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parts := func(n int) (list []*fetchPart) {
+			for i := range n {
+				list = append(list, &fetchPart{tp: record.TopicPartition{Topic: "t", Partition: int32(i)}})
+			}
+			return list
+		}
+		s := newSessionCache(maxFetchSessions)
+		require.Nil(t, s.create(parts(maxSessionParts+1), false, fetchClient{}), "one session")
+		first := s.create(parts(maxSessionParts), false, fetchClient{})
+		require.NotNil(t, first)
+		for range maxSessionsParts/maxSessionParts - 1 {
+			require.NotNil(t, s.create(parts(maxSessionParts), false, fetchClient{}))
+		}
+		require.Nil(t, s.create(parts(1), false, fetchClient{}), "all sessions")
+
+		more := want(12, "t", 0)
+		for i := range 10 {
+			p := kmsg.NewFetchRequestTopicPartition()
+			p.Partition = int32(maxSessionParts + i)
+			more.Topics[0].Partitions = append(more.Topics[0].Partitions, p)
+		}
+		require.Equal(t, FetchSessionIDNotFound, s.open(&fetching{}, inSession(more, first.id, 1), nil), "it grows")
+		require.Nil(t, s.find(first.id, fetchClient{}))
+		require.NotNil(t, s.create(parts(maxSessionParts), false, fetchClient{}), "its partitions are free")
+		time.Sleep(unusedFetchSession + time.Second)
+		require.NotNil(t, s.create(parts(2), false, fetchClient{}), "unused sessions make room")
+		require.Equal(t, maxSessionsParts-maxSessionParts+2, s.parts)
+	})
+}
+
+func TestFetchSessionsOfConnectionsThatHaveEndedMakeRoomFirst(t *testing.T) {
+	parts := func() []*fetchPart { return []*fetchPart{{}} }
+	s := newSessionCache(3)
+	one, two := fetchClient{conn: &conn{}}, fetchClient{conn: &conn{}}
+	first, second, third := s.create(parts(), false, one), s.create(parts(), false, two), s.create(parts(), false, one)
+	require.Nil(t, s.create(parts(), false, one))
+	s.abandon(two.conn)
+	require.Same(t, second, s.find(second.id, two), "its client may connect again")
+	s.abandon(two.conn)
+	require.NotNil(t, s.create(parts(), false, one))
+	require.Nil(t, s.find(second.id, two))
+	require.Same(t, first, s.find(first.id, one))
+	require.Same(t, third, s.find(third.id, one))
+}
+
+func TestOnePrincipalDoesNotKeepAllFetchSessions(t *testing.T) {
+	parts := func() []*fetchPart { return []*fetchPart{{}} }
+	s := newSessionCache(4)
+	greedy, modest, third := fetchClient{owner: "greedy"}, fetchClient{owner: "modest"}, fetchClient{owner: "third"}
+	var all []*fetchSession
+	for range 4 {
+		all = append(all, s.create(parts(), false, greedy))
+	}
+	require.Nil(t, s.create(parts(), false, greedy))
+	require.NotNil(t, s.create(parts(), false, modest))
+	require.NotNil(t, s.create(parts(), false, third))
+	require.Nil(t, s.create(parts(), false, third), "greedy has half, and no more")
+	require.Nil(t, s.find(all[0].id, greedy))
+	require.Nil(t, s.find(all[1].id, greedy))
+	require.NotNil(t, s.find(all[2].id, greedy))
+	for id := range s.sessions {
+		s.remove(id)
+	}
+	require.Empty(t, s.owners)
+	require.Zero(t, s.parts)
 }

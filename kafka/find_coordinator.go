@@ -5,10 +5,10 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/stratalog/strata/share/sharelog"
+	"github.com/stratalog/strata/internal/sharelog"
 )
 
-// Kinds of coordinators that clients ask for. Kafka: FindCoordinatorRequest.CoordinatorType.
+// Coordinator types. Kafka: FindCoordinatorRequest.CoordinatorType.
 const (
 	coordinatorGroup int8 = iota
 	coordinatorTransaction
@@ -21,7 +21,7 @@ func (c *call) findCoordinator(req *kmsg.FindCoordinatorRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
 	kind := req.CoordinatorType
 	if req.Version >= 4 {
-		for _, key := range req.CoordinatorKeys {
+		for _, key := range each(c, req.CoordinatorKeys) {
 			found := c.coordinator(kind, key)
 			if found.ErrorCode == 0 {
 				found.ErrorMessage = kmsg.StringPtr("")
@@ -41,7 +41,8 @@ func (c *call) findCoordinator(req *kmsg.FindCoordinatorRequest) kmsg.Response {
 	return resp
 }
 
-// findShareCoordinator finds that of a share-partition, whose key is group:topicId:partition.
+// findShareCoordinator finds the coordinator of a share-partition, with the key
+// group:topicId:partition.
 func (c *call) findShareCoordinator(ctx context.Context, key string) (int32, error) {
 	k, err := sharelog.ParseID(key)
 	if err != nil || k.ID() != key || k.Group == "" || k.TopicID == [16]byte{} {
@@ -54,8 +55,8 @@ func (c *call) findShareCoordinator(ctx context.Context, key string) (int32, err
 	return shares.FindCoordinator(ctx, k)
 }
 
-// coordinator finds one coordinator. Asking for it makes the topic that it keeps its state in, and
-// waits for that, where Kafka sends the client round.
+// coordinator finds one coordinator. It creates the coordinator's internal topic if needed, and
+// waits for that; in Kafka the client has to retry.
 func (c *call) coordinator(kind int8, key string) kmsg.FindCoordinatorResponseCoordinator {
 	r := kmsg.NewFindCoordinatorResponseCoordinator()
 	r.Key, r.NodeID, r.Port = key, -1, -1

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +13,7 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/internal/memnet"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -34,8 +34,13 @@ func withGroups(t *testing.T, f func(t *testing.T, s *groupServer)) { inBubble(t
 
 // inBubble is withGroups with a configuration.
 func inBubble(t *testing.T, cfg Config, f func(t *testing.T, s *groupServer)) {
+	inBubbleOf(t, strata.Config{}, cfg, f)
+}
+
+// inBubbleOf is inBubble with a configuration of the cluster.
+func inBubbleOf(t *testing.T, of strata.Config, cfg Config, f func(t *testing.T, s *groupServer)) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster, err := strata.Open(strata.Config{})
+		cluster, err := strata.Open(of)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, cluster.Close()) }()
 		require.NoError(t, cluster.CreateTopic(t.Context(), "t", topic.Config{Partitions: 2}))
@@ -167,6 +172,8 @@ func TestCoordinatorsOfOtherKindsAreAnErrorThatClientsDoNotRetry(t *testing.T) {
 	})
 }
 
+// The lookup of a coordinator makes the offsets topic. Kafka makes it in the background and
+// answers COORDINATOR_NOT_AVAILABLE meanwhile; here the lookup waits.
 func TestEverythingIsNotCoordinatorUntilACoordinatorWasLookedUp(t *testing.T) {
 	withGroups(t, func(t *testing.T, s *groupServer) {
 		c := dialGroups(t, s)

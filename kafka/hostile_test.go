@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
 )
@@ -366,7 +365,7 @@ func TestTooManyConnectionsAreRefusedAndOthersGoOn(t *testing.T) {
 
 // W11
 func TestRefusedConnectionsLeaveNothingBehind(t *testing.T) {
-	s := NewServer(new(strata.Cluster), Config{Limits: Limits{Connections: 1}})
+	s := NewServer(openCluster(t), Config{Limits: Limits{Connections: 1}})
 	defer s.Close()
 	b := &broker{id: 1} // not served: all are refused
 	refuse := func(n int) (heap uint64) {

@@ -14,7 +14,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// unknownOperation is what Kafka 4.3 answers to an operation that it does not know.
+// unknownOperation is Kafka 4.3's message for an unknown operation.
 const unknownOperation = UnknownServerError
 
 // incrementalAlterConfigs changes single keys of resources: set, delete, append to and subtract
@@ -22,7 +22,7 @@ const unknownOperation = UnknownServerError
 // Key 44, versions 0 and 1.
 func (c *call) incrementalAlterConfigs(req *kmsg.IncrementalAlterConfigsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.IncrementalAlterConfigsResponse)
-	eachOnce(req.Resources, toAlter, func(r *kmsg.IncrementalAlterConfigsRequestResource, err error) {
+	eachOnce(c, req.Resources, toAlter, func(r *kmsg.IncrementalAlterConfigsRequestResource, err error) {
 		if err == nil {
 			err = c.alterResource(*r, req.ValidateOnly)
 		}
@@ -149,8 +149,8 @@ func (c *call) alterConfig(kind int8, name string, changes []replication.ConfigC
 // listOperations are Kafka's names of operations on lists.
 var listOperations = map[replication.ConfigOp]string{replication.AppendConfig: "APPEND", replication.SubtractConfig: "SUBTRACT"}
 
-// topicConfigRefused says in Kafka's words why a topic's configuration is not changed. Of a topic
-// that is not there Kafka looks at the values first (ControllerConfigurationValidator).
+// topicConfigRefused returns Kafka's message for a rejected change of a topic's configuration. For
+// a missing topic Kafka validates the values first (ControllerConfigurationValidator).
 func (c *call) topicConfigRefused(name string, props map[string]string, err error) error {
 	if !errors.Is(err, replication.ErrUnknownTopic) {
 		return topicRefused(name, err)
@@ -180,8 +180,8 @@ func (c *call) alterGroup(name string, a group.ConfigAlteration) error {
 	return err
 }
 
-// groupValueRefused says in Kafka's words why a value of a group's configuration is not accepted.
-// Kafka: GroupConfig.validate.
+// groupValueRefused returns Kafka's message for an invalid value of a group's configuration. Kafka:
+// GroupConfig.validate.
 func (c *call) groupValueRefused(name string, bad *topic.ConfigError) string {
 	entries := c.groupEntries(name)
 	i := slices.IndexFunc(entries, func(e configEntry) bool { return e.name == bad.Key })
@@ -208,7 +208,7 @@ func (c *call) alterableBroker(name string) (int32, error) {
 	return c.broker, c.own(name, "Node", "Unexpected broker id, expected %d, but received %s")
 }
 
-// alterable refuses resources that have nothing to alter: n keys of them.
+// alterable rejects resources of which nothing can be altered, with an error for n keys.
 func (c *call) alterable(kind int8, name string, n int) error {
 	switch kind {
 	case resourceTopic:

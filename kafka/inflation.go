@@ -29,6 +29,17 @@ func inflation(key int16) int {
 
 var inflations sync.Map // by key: what inflation returns
 
+// namedBytes is how many bytes a name in a request takes at least, where there are many: they
+// differ.
+const namedBytes = 8
+
+// workFactor returns how many bytes of memory a request takes for each of its bytes while it is
+// served: decoded, and with an answer that has an element for each name.
+func workFactor(key int16) int {
+	answer := reflect.TypeOf(kmsg.RequestForKey(key).ResponseKind()).Elem()
+	return inflation(key) - 1 + elementSize(answer)/namedBytes
+}
+
 // elementSize is the largest sum of the sizes of elements of arrays inside
 // each other, among the fields of a struct.
 func elementSize(t reflect.Type) int {

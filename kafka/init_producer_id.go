@@ -39,7 +39,7 @@ func (c *call) newProducer(req *kmsg.InitProducerIDRequest) (got transaction.Pro
 	case req.TransactionalID != nil:
 		timeout := time.Duration(req.TransactionTimeoutMillis) * time.Millisecond
 		before := transaction.Producer{ID: req.ProducerID, Epoch: req.ProducerEpoch}
-		return c.transactions.InitProducerID(c.ctx, *req.TransactionalID, timeout, before)
+		return c.transactions.InitProducerID(c.bounded(), *req.TransactionalID, timeout, before)
 	}
 	got.ID, got.Epoch, err = c.s.cluster.InitProducerID(c.ctx)
 	return got, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"time"
+	"unsafe"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -20,12 +21,12 @@ func (c *call) joinGroup(req *kmsg.JoinGroupRequest) kmsg.Response {
 	if req.Version < 7 { // not nullable before
 		resp.Protocol = kmsg.StringPtr("")
 	}
-	joined, err := c.groups.Join(c.ctx, c.joinRequest(req))
-	resp.MemberID = joined.MemberID
-	var again *group.MemberIDRequiredError
-	if errors.As(err, &again) {
-		resp.MemberID = again.MemberID
+	r, err := c.joinRequest(req)
+	var joined group.JoinResponse
+	if err == nil {
+		joined, err = c.join(r)
 	}
+	resp.MemberID = joined.MemberID
 	if err != nil {
 		resp.ErrorCode = c.errorCode(err)
 		return resp
@@ -41,24 +42,64 @@ func (c *call) joinGroup(req *kmsg.JoinGroupRequest) kmsg.Response {
 	return resp
 }
 
-func (c *call) joinRequest(req *kmsg.JoinGroupRequest) group.JoinRequest {
+// join joins a group. A member that has to come again with the id of the result is charged for that
+// id, which the group keeps until the session of the request ends.
+func (c *call) join(r group.JoinRequest) (group.JoinResponse, error) {
+	if r.MemberID != "" || r.InstanceID != "" || !r.RequireMemberID {
+		return c.groups.Join(c.ctx, r)
+	}
+	k, n := c.groupCharge(), memberBytes+len(r.Group)+len(r.ClientID)
+	if err := k.take(n); err != nil {
+		return group.JoinResponse{}, err
+	}
+	joined, err := c.groups.Join(c.ctx, r)
+	var again *group.MemberIDRequiredError
+	if errors.As(err, &again) {
+		joined.MemberID = again.MemberID
+		until(k, unsafe.StringData(again.MemberID), n)
+	} else {
+		k.give(n)
+	}
+	return joined, err
+}
+
+// joinRequest translates req. The group keeps the protocols for as long as the member lives; the
+// request's buffer ends with the request. It returns group.ErrGroupMaxSize if there is no memory
+// for them.
+func (c *call) joinRequest(req *kmsg.JoinGroupRequest) (group.JoinRequest, error) {
 	r := group.JoinRequest{
 		Group: req.Group, MemberID: req.MemberID, InstanceID: orEmpty(req.InstanceID), ClientID: c.clientID, ClientHost: c.clientHost,
 		ProtocolType:   req.ProtocolType,
 		SessionTimeout: time.Duration(req.SessionTimeoutMillis) * time.Millisecond,
 		// Version 0 had one timeout for both.
 		RequireMemberID: req.Version >= 4, SkipAssignment: req.Version >= 9, Reason: orEmpty(req.Reason),
-		Describes: c.describes(),
+		Describes: c.describes(), Owner: c.conn.ownedBy,
 	}
 	if req.Version >= 1 {
 		r.RebalanceTimeout = time.Duration(req.RebalanceTimeoutMillis) * time.Millisecond
 	}
-	for _, p := range req.Protocols {
-		// The group keeps them for as long as the member lives; the request's
-		// buffer ends with the request.
-		r.Protocols = append(r.Protocols, assignor.Protocol{Name: p.Name, Metadata: bytes.Clone(p.Metadata)})
+	if len(req.Protocols) == 0 {
+		return r, nil
 	}
-	return r
+	k := c.groupCharge()
+	n := memberBytes + len(r.MemberID) + 2*len(r.InstanceID) + 2*len(r.ClientID) + len(r.ProtocolType) // a new id begins with one
+	if r.MemberID == "" {
+		if err := k.texts(groupBytes, &r.Group); err != nil {
+			return r, err
+		}
+	}
+	for _, p := range req.Protocols {
+		n += len(p.Name) + len(p.Metadata) + int(unsafe.Sizeof(assignor.Protocol{}))
+	}
+	if err := k.take(n); err != nil {
+		return r, err
+	}
+	r.Protocols = make([]assignor.Protocol, len(req.Protocols))
+	for i, p := range req.Protocols {
+		r.Protocols[i] = assignor.Protocol{Name: p.Name, Metadata: bytes.Clone(p.Metadata)}
+	}
+	until(k, &r.Protocols[0], n)
+	return r, nil
 }
 
 // orEmpty reads a nullable string whose null means the same as nothing in it.

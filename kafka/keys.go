@@ -2,10 +2,10 @@ package kafka
 
 import "github.com/twmb/franz-go/pkg/kmsg"
 
-// A Key names an API of the protocol: the number that every request begins with.
+// A Key is the number of an API of the protocol, with which every request begins.
 type Key int16
 
-// The keys of the APIs that Server serves.
+// Keys of the APIs that a Server serves.
 const (
 	Produce                      Key = 0
 	Fetch                        Key = 1

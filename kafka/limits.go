@@ -6,19 +6,20 @@ import (
 	"github.com/stratalog/strata/kafka/internal/transport"
 )
 
-// Limits bound what clients can take. A zero field means its default.
+// Limits bound the resources that clients can use. A zero field means its default. docs/limits.md
+// has the table of all bounds, with the error that a client gets at each.
 type Limits struct {
-	// RequestBytes bounds a request; default 100 MiB. Kafka: socket.request.max.bytes. Requests
-	// other than produce may also not be larger decoded than InFlightBytes: their limit is that
-	// divided by the bytes of memory that a byte of the request can take, about 1 to 5 MiB.
+	// RequestBytes bounds a request; default 100 MiB. Kafka: socket.request.max.bytes. A request
+	// other than produce must also not exceed InFlightBytes when it is decoded. So its limit is
+	// InFlightBytes divided by the memory that a byte of the request can take: about 1 to 5 MiB.
 	RequestBytes  int
-	Connections   int // at a time; default 10,000. Kafka: max.connections
-	InFlightBytes int // of requests and responses over all connections; default 256 MiB, and as much again for
-	// what is being decoded. Kafka: queued.max.request.bytes
-	FirstRequest time.Duration // until a new connection has sent a request, and has authenticated; default 10 s
-	WholeRequest time.Duration // from a request's first byte to its last; default 30 s
-	Idle         time.Duration // between requests; default 10 min. Kafka: connections.max.idle.ms
-	SlowReader   time.Duration // a client takes nothing of a response that waits for it; default 30 s
+	Connections   int // connections at a time; default 10,000. Kafka: max.connections
+	InFlightBytes int // bytes of requests and responses of all connections; default 256 MiB, and as much for
+	// decoded requests. Kafka: queued.max.request.bytes
+	FirstRequest time.Duration // time for the first request and the authentication of a new connection; default 10 s
+	WholeRequest time.Duration // time from the first byte of a request to its last; default 30 s
+	Idle         time.Duration // time between requests; default 10 min. Kafka: connections.max.idle.ms
+	SlowReader   time.Duration // time in which a client reads nothing of a pending response; default 30 s
 }
 
 func (l Limits) withDefaults() Limits {

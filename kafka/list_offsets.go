@@ -34,10 +34,10 @@ func (c *call) listOffsets(req *kmsg.ListOffsetsRequest) kmsg.Response {
 	if req.IsolationLevel == 1 {
 		isolation = partition.ReadCommitted
 	}
-	for _, t := range req.Topics {
+	for _, t := range each(c, req.Topics) {
 		answer := kmsg.NewListOffsetsResponseTopic()
 		answer.Topic = t.Topic
-		for _, p := range t.Partitions {
+		for _, p := range each(c, t.Partitions) {
 			tp := record.TopicPartition{Topic: t.Topic, Partition: p.Partition}
 			ap := kmsg.NewListOffsetsResponseTopicPartition()
 			ap.Partition, ap.Offset, ap.Timestamp, ap.LeaderEpoch = p.Partition, -1, -1, -1

@@ -35,9 +35,13 @@ func (c *call) listTransactions(req *kmsg.ListTransactionsRequest) kmsg.Response
 		fits = whole.MatchString
 	}
 	for _, name := range req.StateFilters {
-		if !slices.Contains(transactionStates, name) && !slices.Contains(resp.UnknownStateFilters, name) {
+		if !slices.Contains(transactionStates, name) { // named once, see dropRepeated
 			resp.UnknownStateFilters = append(resp.UnknownStateFilters, name)
 		}
+	}
+	producers := make(map[int64]bool, len(req.ProducerIDFilters))
+	for _, id := range req.ProducerIDFilters {
+		producers[id] = true
 	}
 	all, err := c.transactions.List(c.ctx)
 	if err != nil {
@@ -47,7 +51,7 @@ func (c *call) listTransactions(req *kmsg.ListTransactionsRequest) kmsg.Response
 	now := time.Now()
 	for _, d := range all {
 		if !hasState(req.StateFilters, d) || !fits(d.ID) ||
-			len(req.ProducerIDFilters) > 0 && !slices.Contains(req.ProducerIDFilters, d.Producer.ID) ||
+			len(producers) > 0 && !producers[d.Producer.ID] ||
 			c.version >= 1 && req.DurationFilterMillis >= 0 && !d.Started.IsZero() && now.Sub(d.Started).Milliseconds() <= req.DurationFilterMillis {
 			continue
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/acl"
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 )
@@ -38,19 +38,7 @@ func (c *call) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 			return refusedMetadata(req, resp, UnknownServerError)
 		}
 	}
-	var names []string
-	for _, t := range req.Topics {
-		if topic.ID(t.TopicID).IsZero() {
-			names = append(names, *t.Topic)
-		} else { // also with a name beside it: the Java client sends an empty one
-			name, _ := c.s.cluster.TopicName(t.TopicID)
-			names = append(names, name)
-		}
-	}
-	everything := req.Topics == nil || c.version == 0 && len(req.Topics) == 0
-	if !everything && len(names) == 0 {
-		names = []string{noTopic}
-	}
+	names, everything := c.metadataNames(req)
 	known, err := c.s.cluster.Metadata(c.ctx, names...)
 	if err != nil {
 		return c.hangUp()
@@ -85,6 +73,40 @@ func (c *call) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 	return resp
 }
 
+// metadataNames returns the topics of a request for replication.Cluster.Metadata; none: everything.
+func (c *call) metadataNames(req *kmsg.MetadataRequest) (names []string, everything bool) {
+	if req.Topics == nil || req.Version == 0 && len(req.Topics) == 0 {
+		return nil, true
+	}
+	for _, t := range req.Topics {
+		switch {
+		case !topic.ID(t.TopicID).IsZero(): // also with a name beside it: the Java client sends an empty one
+			name, _ := c.s.cluster.TopicName(t.TopicID)
+			names = append(names, name)
+		case t.Topic != nil:
+			names = append(names, *t.Topic)
+		}
+	}
+	if len(names) == 0 {
+		names = []string{noTopic}
+	}
+	return names, false
+}
+
+// Bytes of a topic and of a partition in an answer to Metadata, and while it is made.
+const (
+	metadataTopicBytes, metadataPartitionBytes           = 64, 50
+	metadataTopicBuildBytes, metadataPartitionBuildBytes = 512, 300
+)
+
+// metadataSize returns about how many bytes the answer to a request has, and how many its handler
+// allocates for it.
+func (c *call) metadataSize(req *kmsg.MetadataRequest) (answer, work int) {
+	names, _ := c.metadataNames(req)
+	topics, partitions := c.s.cluster.MetadataSize(names...)
+	return topics*metadataTopicBytes + partitions*metadataPartitionBytes, topics*metadataTopicBuildBytes + partitions*metadataPartitionBuildBytes
+}
+
 // rack is a broker's rack as the protocol has it: null for none.
 func rack(name string) *string { return nonEmpty(name) }
 
@@ -95,7 +117,7 @@ const maxAutoCreated = 1000
 func (c *call) metadataTopics(req *kmsg.MetadataRequest, resp *kmsg.MetadataResponse, known replication.Metadata, who brokersSeen) {
 	names, ids := map[string]bool{}, map[topic.ID]bool{}
 	create := (c.version < 4 || req.AllowAutoTopicCreation) && !c.s.cfg.NoAutoCreate
-	for _, t := range req.Topics {
+	for _, t := range each(c, req.Topics) {
 		switch id := topic.ID(t.TopicID); {
 		case t.Topic == nil || !id.IsZero():
 			if !ids[id] {

@@ -20,7 +20,7 @@ func (c *call) offsetCommit(req *kmsg.OffsetCommitRequest) kmsg.Response {
 	var errs map[record.TopicPartition]error
 	var failed error
 	if len(r.Offsets) > 0 {
-		errs, failed = c.groups.CommitOffsets(c.ctx, r)
+		errs, failed = c.groups.CommitOffsets(c.bounded(), r)
 	}
 	code := c.errorCode(failed)
 	// no such group: its code is newer than most versions

@@ -23,15 +23,32 @@ func (c *call) offsetFetch(req *kmsg.OffsetFetchRequest) kmsg.Response {
 		c.fetchOneGroup(req, resp)
 		return resp
 	}
-	for _, g := range req.Groups {
+	for _, g := range each(c, req.Groups) {
 		rg := kmsg.NewOffsetFetchResponseGroup()
 		rg.Group = g.Group
-		if err := c.fetchGroup(&g, &rg, req.RequireStable); err != nil {
+		err := c.fetchGroup(&g, &rg, req.RequireStable)
+		if err == nil {
+			err = c.room(fetchedSize(&rg))
+		}
+		if err != nil {
 			rg.Topics, rg.ErrorCode = nil, c.errorCode(err)
 		}
 		resp.Groups = append(resp.Groups, rg)
 	}
 	return resp
+}
+
+// fetchedSize returns about how many bytes the answer for a group has.
+func fetchedSize(rg *kmsg.OffsetFetchResponseGroup) int {
+	size := len(rg.Group) + 16
+	for i := range rg.Topics {
+		t := &rg.Topics[i]
+		size += len(t.Topic) + 24
+		for j := range t.Partitions {
+			size += len(orEmpty(t.Partitions[j].Metadata)) + 24
+		}
+	}
+	return size
 }
 
 // fetchOneGroup answers versions 1 to 7 in the terms of the later ones.
@@ -97,14 +114,14 @@ func (c *call) fetchGroup(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchR
 		return err
 	}
 	var unknown []kmsg.OffsetFetchResponseGroupTopic // Kafka tells of them last
-	for _, t := range g.Topics {
+	for _, t := range each(c, g.Topics) {
 		if c.version >= 10 && t.Topic == "" {
 			unknown = append(unknown, noOffsets(t, int16(UnknownTopicID)))
 			continue
 		}
 		rt := kmsg.NewOffsetFetchResponseGroupTopic()
 		rt.Topic, rt.TopicID = t.Topic, t.TopicID
-		for _, p := range t.Partitions {
+		for _, p := range each(c, t.Partitions) {
 			tp := record.TopicPartition{Topic: t.Topic, Partition: p}
 			rp := fetchedOffset(p, offsets[tp])
 			if err := unstable[tp]; err != nil {
@@ -130,7 +147,7 @@ func (c *call) fetchAll(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchRes
 	slices.SortFunc(tps, func(a, b record.TopicPartition) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
-	for i, tp := range tps {
+	for i, tp := range each(c, tps) {
 		if i == 0 || tps[i-1].Topic != tp.Topic {
 			rt := kmsg.NewOffsetFetchResponseGroupTopic()
 			rt.Topic = tp.Topic

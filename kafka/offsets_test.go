@@ -142,6 +142,8 @@ func TestNullTopicsFetchWhatAGroupHas(t *testing.T) {
 	})
 }
 
+// Kafka's request layer checks topics before it calls the coordinator. A partition that does not
+// exist is reported as such, even if the commit is rejected as a whole.
 func TestCommitsAreCheckedAgainstTheGroup(t *testing.T) {
 	withGroups(t, func(t *testing.T, s *groupServer) {
 		c := newGroupClient(t, s)

@@ -6,33 +6,31 @@ import (
 	"strings"
 )
 
-// PrincipalTypeUser is the type of a principal that is a user, and the only one that Kafka's own
-// authentication makes.
+// PrincipalTypeUser is the type of users. Kafka's own authentication creates no other type.
 const PrincipalTypeUser = "User"
 
-// ErrMalformedPrincipal refuses a principal that is not of the form type:name.
+// ErrMalformedPrincipal is returned for a principal that is not of the form type:name.
 var ErrMalformedPrincipal = errors.New("kafka: principal is not of the form type:name")
 
-// A Principal is who a connection acts for (Kafka: KafkaPrincipal). The zero value is nobody; a
-// connection that has not been authenticated acts for Anonymous.
+// A Principal is the identity of a client (Kafka: KafkaPrincipal). The zero value is not valid. A
+// connection without authentication has the principal Anonymous.
 type Principal struct {
-	// Type is "User", but for principals that an extension makes.
+	// Type is "User", except for principals of an extension.
 	Type string
 
-	// Name is any text, colons too. Authorization compares it byte by byte.
+	// Name is any text, including colons. Authorization compares it byte by byte.
 	Name string
 
-	// TokenAuthenticated says that the principal has proved itself by a delegation token, which
-	// gives fewer rights: with a token none can be had or renewed (KIP-48). It is no part of who
-	// the principal is: see Is.
+	// TokenAuthenticated is set if the client has authenticated with a delegation token. Such a
+	// client cannot create or renew tokens (KIP-48). It is not part of the identity: see Is.
 	TokenAuthenticated bool
 }
 
-// Anonymous is who acts on a connection without authentication, User:ANONYMOUS.
+// Anonymous returns the principal of connections without authentication, User:ANONYMOUS.
 func Anonymous() Principal { return Principal{Type: PrincipalTypeUser, Name: "ANONYMOUS"} }
 
-// ParsePrincipal reads a principal as Principal.String writes it, "User:alice". What comes before
-// the first colon is the type; the name may have more of them. Neither may be empty. The error is
+// ParsePrincipal parses the output of Principal.String, as "User:alice". The type is the text
+// before the first colon; the name may have colons. Neither may be empty. The error is
 // ErrMalformedPrincipal. Kafka: SecurityUtils.parseKafkaPrincipal.
 func ParsePrincipal(s string) (Principal, error) {
 	kind, name, ok := strings.Cut(s, ":")
@@ -42,10 +40,10 @@ func ParsePrincipal(s string) (Principal, error) {
 	return Principal{Type: kind, Name: name}, nil
 }
 
-// String returns the principal as access control entries have it, "User:alice".
+// String returns the form used in access control entries, "User:alice".
 func (p Principal) String() string { return p.Type + ":" + p.Name }
 
-// Is reports whether p and q are the same one, however they proved it.
+// Is reports whether p and q are the same identity. It ignores TokenAuthenticated.
 func (p Principal) Is(q Principal) bool { return p.Type == q.Type && p.Name == q.Name }
 
 // anonymous is what principals of connections begin with; nothing changes it.

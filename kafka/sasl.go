@@ -18,43 +18,43 @@ const (
 	mechanismBearer = "OAUTHBEARER"
 )
 
-// SASL says how the clients of a listener authenticate. At least one mechanism must be offered.
-// Whoever authenticates is User:name. A user that does not exist is told from a wrong password
-// neither by the answers nor by their time.
+// SASL configures the authentication of a listener's clients. At least one mechanism must be
+// offered. The principal of an authenticated client is User:name. Neither the response nor its time
+// shows a client whether the user does not exist or the password is wrong.
 //
-// Who has failed to authenticate as one user from one address ten times is let try one at a time
-// from then on, FailureDelay after the other, until ten minutes without a failure have passed. An
-// attempt whose turn would come in more than ten seconds is refused, and takes none.
+// After ten failures for one user from one address, further attempts for them run one at a time,
+// FailureDelay apart, until ten minutes have passed without a failure. An attempt that would have
+// to wait for more than ten seconds is rejected at once, and does not delay later ones.
 type SASL struct {
-	// Plain checks the passwords of PLAIN, which sends them as they are: without TLS anybody on the
-	// way reads them. nil: PLAIN is not offered. See ClusterPasswords and StaticPasswords.
+	// Plain checks the passwords of PLAIN. PLAIN sends passwords unencrypted, so without TLS they
+	// can be read on the network, and Serve logs a warning (Config.Logger). nil means that PLAIN is
+	// not offered. See ClusterPasswords and StaticPasswords.
 	Plain PasswordCheck
-	// Scram are the mechanisms of SCRAM to offer, against the cluster's users
-	// (strata.Cluster.SetPassword, kafka-configs), and its delegation tokens
-	// (Config.DelegationTokens).
+	// Scram are the SCRAM mechanisms to offer, for the cluster's users (strata.Cluster.SetPassword,
+	// kafka-configs) and its delegation tokens (Config.DelegationTokens).
 	Scram []replication.ScramMechanism
-	// OAuthBearer validates the tokens of OAUTHBEARER (KIP-255). nil: it is not offered.
+	// OAuthBearer validates the tokens of OAUTHBEARER (KIP-255). nil means that it is not offered.
 	OAuthBearer TokenValidator
 
-	// MaxReauth is how long a client is authenticated before it has to do it again (KIP-368): a
-	// later request ends the connection. A token that expires before ends it then. 0: for ever.
-	// Kafka: connections.max.reauth.ms.
+	// MaxReauth is the time after which a client must authenticate again (KIP-368): a later request
+	// without that ends the connection. A token that expires earlier shortens the time. 0 means no
+	// limit. Kafka: connections.max.reauth.ms.
 	MaxReauth time.Duration
-	// FailureDelay is how long the answer to a failed authentication is held back, and the end of
-	// the connection. 0 means 100 ms. Kafka: connection.failed.authentication.delay.ms.
+	// FailureDelay delays the response to a failed authentication and the end of the connection. 0
+	// means 100 ms. Kafka: connection.failed.authentication.delay.ms.
 	FailureDelay time.Duration
-	// MaxReceiveBytes bounds a request before the client is authenticated. 0 means 512 KiB. Of what
-	// is said in it by PLAIN 32 KiB are allowed, and by SCRAM 16 KiB, the first message 4 KiB.
-	// Kafka: sasl.server.max.receive.size.
+	// MaxReceiveBytes bounds a request before the client is authenticated. 0 means 512 KiB. A
+	// message of PLAIN in it may have 32 KiB, the first message of SCRAM 4 KiB, and its later ones
+	// 16 KiB. Kafka: sasl.server.max.receive.size.
 	MaxReceiveBytes int
 }
 
-// A PasswordCheck reports whether a password is that of a user. An error means that it cannot be
-// found out; the client is refused, and not told why. It may block until ctx ends, and is called on
-// many goroutines at a time. It must take the same time for users that do not exist.
+// A PasswordCheck reports whether the password of a user is right. An error means that the check
+// failed: the client is rejected, and does not get the reason. It may block until ctx ends, and is
+// called concurrently. It must take the same time for users that do not exist.
 type PasswordCheck func(ctx context.Context, user, password string) (bool, error)
 
-// StaticPasswords checks passwords against those of a map, by user, which is copied.
+// StaticPasswords returns a check against a map of passwords by user. The map is copied.
 func StaticPasswords(passwords map[string]string) PasswordCheck {
 	type digest = [sha256.Size]byte
 	secret := make([]byte, 32)
@@ -77,26 +77,25 @@ func StaticPasswords(passwords map[string]string) PasswordCheck {
 	}
 }
 
-// A TokenValidator says whose a bearer token is. Package kafka has none for signed tokens: what
-// signs them, and where its keys are, is the application's to know (KIP-768).
+// A TokenValidator validates bearer tokens. Package kafka has no validator for signed tokens,
+// because their issuer and its keys depend on the application (KIP-768).
 type TokenValidator interface {
-	// ValidateToken returns what a token says. A *TokenError tells the client what is wrong with
-	// it; after any other error it is told nothing. It may block until ctx ends, and is called on
-	// many goroutines at a time.
+	// ValidateToken returns the user and expiry of a token. A *TokenError is returned to the
+	// client; any other error is not. It may block until ctx ends, and is called concurrently.
 	ValidateToken(ctx context.Context, token string) (Token, error)
 }
 
-// A Token is what a TokenValidator has found a bearer token to say.
+// A Token is the content of a valid bearer token.
 type Token struct {
-	User    string    // whom it is for; not empty
-	Expires time.Time // when the connection ends, unless the client authenticates again; zero: never
+	User    string    // name of the user; not empty
+	Expires time.Time // end of the connection, unless the client authenticates again; zero: never
 }
 
-// A TokenError refuses a bearer token, and tells the client why (RFC 7628).
+// A TokenError rejects a bearer token with a reason for the client (RFC 7628).
 type TokenError struct {
 	Status              string // "invalid_token", "insufficient_scope"
-	Scope               string // that is needed; may be empty
-	OpenIDConfiguration string // where tokens are to be had; may be empty
+	Scope               string // required scope; may be empty
+	OpenIDConfiguration string // URL of the issuer's configuration; may be empty
 }
 
 func (e *TokenError) Error() string { return "kafka: bearer token refused: " + e.Status }

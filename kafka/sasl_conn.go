@@ -124,7 +124,7 @@ func (c *conn) holdBack() {
 // failed notes in the log, and in the session, that the client is not who it says.
 func (c *conn) failed(err error) {
 	c.sasl.session.Fail()
-	c.s.log.Info("authentication failed", "remote", c.host, "conn", c.id, "listener", c.listener, "mechanism", c.sasl.session.Mechanism(), "error", err)
+	c.loginFailed(err, "mechanism", c.sasl.session.Mechanism())
 }
 
 // advance takes in what the client says by its mechanism. lifetime is how long the client is
@@ -142,6 +142,7 @@ func (c *conn) advance(ctx context.Context, token []byte) (answer []byte, lifeti
 		if lifetime, err = a.session.Succeed(p.String(), time.Now(), who.expires, a.cfg.MaxReauth); err == nil {
 			a.exchange = nil
 			c.setPrincipal(p)
+			c.own()
 			c.transport.Trust()
 			c.s.log.Info("connection authenticated", "remote", c.host, "conn", c.id, "listener", c.listener, "mechanism", a.session.Mechanism(), "principal", p, "lifetime", lifetime)
 			return answer, lifetime, "", nil

@@ -4,11 +4,12 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/internal/synctest"
 )
 
 // Checklist row W15: what a client may have kept before it is authenticated is bounded by what its

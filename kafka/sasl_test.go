@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -26,6 +25,7 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/internal/memnet"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/replication"
 )
 

@@ -9,13 +9,13 @@ import (
 	"github.com/stratalog/strata/internal/x500"
 )
 
-// ErrInvalidSecurity refuses to serve a listener whose Security contradicts itself.
+// ErrInvalidSecurity is returned for a listener with an inconsistent Security.
 var ErrInvalidSecurity = errors.New("kafka: invalid security of a listener")
 
-// A Protocol is how a listener is secured. Kafka: security.protocol.
+// A Protocol is the security protocol of a listener. Kafka: security.protocol.
 type Protocol string
 
-// The protocols, which say whether there is TLS, and whether clients authenticate by SASL.
+// The protocols are the combinations of TLS and SASL.
 const (
 	Plaintext     Protocol = "PLAINTEXT"
 	SSL           Protocol = "SSL"
@@ -23,50 +23,50 @@ const (
 	SASLSSL       Protocol = "SASL_SSL"
 )
 
-// Security says how the clients of a listener prove who they are, and whether what they say is
-// encrypted. The zero value is neither: whoever connects is User:ANONYMOUS.
+// Security configures encryption and authentication of a listener. The zero value has neither: the
+// principal of each client is User:ANONYMOUS.
 type Security struct {
-	// TLS is how connections are encrypted; nil: not at all. It needs a certificate, and is not
-	// changed after Serve; GetCertificate or GetConfigForClient replace certificates without a
-	// restart, as TLSFiles does. ClientAuth is one of tls.NoClientCert, VerifyClientCertIfGiven and
+	// TLS encrypts connections; nil means no encryption. It needs a certificate, and must not be
+	// changed after Serve. GetCertificate or GetConfigForClient can replace certificates without a
+	// restart, as TLSFiles does. ClientAuth must be tls.NoClientCert, VerifyClientCertIfGiven or
 	// RequireAndVerifyClientCert. Kafka: ssl.client.auth none, requested, required.
 	TLS *tls.Config
 
-	// PrincipalRules make the name of a user from that in a client's certificate; the zero value
-	// leaves it as it is, "CN=alice,OU=dev". They count where there is no SASL. A client to which
-	// no rule applies is not served. Kafka: ssl.principal.mapping.rules.
+	// PrincipalRules map the name in a client's certificate to the name of a user. The zero value
+	// keeps the name, "CN=alice,OU=dev". They apply if there is no SASL. A client to which no rule
+	// applies is not served. Kafka: ssl.principal.mapping.rules.
 	PrincipalRules PrincipalRules
 
-	// SASL is how clients authenticate; nil: by their certificates, or not at all. Until a client
-	// has, it is served nothing but what belongs to it.
+	// SASL authenticates clients. nil means by their certificates, or not at all. A client is
+	// served only requests of the authentication until it has authenticated.
 	SASL *SASL
 }
 
-// PrincipalRules turn the distinguished names of certificates into names of users.
+// PrincipalRules map distinguished names of certificates to names of users.
 type PrincipalRules struct{ rules x500.Rules }
 
-// ParsePrincipalRules reads rules in Kafka's form, as "RULE:^CN=(.*?),.*$/$1/L, DEFAULT". Patterns
-// are those of package regexp: Java's back references and looking around are refused. A pattern
-// that matches the empty text too (".*") replaces a name once, where Java does it twice.
+// ParsePrincipalRules parses rules in Kafka's form, as "RULE:^CN=(.*?),.*$/$1/L, DEFAULT". Patterns
+// are those of package regexp: Java's back references and lookarounds are an error. A pattern that
+// also matches the empty text (".*") replaces a name once; in Java it replaces twice.
 func ParsePrincipalRules(text string) (PrincipalRules, error) {
 	rules, err := x500.ParseRules(text)
 	return PrincipalRules{rules}, err
 }
 
-// A Listener is a net.Listener with a security of its own: one server has several, of different
-// protocols, for each of its brokers. Serve, ServeAll and Announce take it as any other one.
+// A Listener is a net.Listener with its own Security, for a server whose brokers have several
+// listeners with different protocols. Serve, ServeAll and Announce accept it as any other listener.
 type Listener struct {
 	net.Listener
 
-	// Name tells the listeners of a broker apart: clients are told where brokers are served by a
-	// listener of the name that they came in by, and brokers that have none are not there for them.
-	// Empty: the name of the protocol. Kafka: listener.security.protocol.map.
+	// Name distinguishes the listeners of a broker. A client gets the addresses of brokers at
+	// listeners with the same name as its own; brokers without such a listener are left out. Empty
+	// means the name of the protocol. Kafka: listener.security.protocol.map.
 	Name string
 
 	Security Security
 }
 
-// Protocol returns the protocol that the clients of such a listener have to speak.
+// Protocol returns the protocol that clients of the listener must use.
 func (s Security) Protocol() Protocol {
 	switch {
 	case s.TLS != nil && s.SASL != nil:
@@ -84,6 +84,12 @@ func (s Security) authenticates() bool {
 	return s.SASL != nil || s.TLS != nil && s.TLS.ClientAuth == tls.RequireAndVerifyClientCert
 }
 
+// revealsSecrets reports whether a client sends its password or token so that anybody on the way
+// can read it.
+func (s Security) revealsSecrets() bool {
+	return s.TLS == nil && s.SASL != nil && (s.SASL.Plain != nil || s.SASL.OAuthBearer != nil)
+}
+
 // check returns why no listener can be secured like this; it matches ErrInvalidSecurity.
 func (s Security) check() error {
 	if s.SASL != nil {
@@ -99,10 +105,10 @@ func (s Security) check() error {
 	}
 	switch s.TLS.ClientAuth {
 	case tls.RequestClientCert, tls.RequireAnyClientCert:
-		return fmt.Errorf("%w: client certificates that nobody verifies (%v)", ErrInvalidSecurity, s.TLS.ClientAuth)
+		return fmt.Errorf("%w: client certificates are not verified (%v)", ErrInvalidSecurity, s.TLS.ClientAuth)
 	case tls.VerifyClientCertIfGiven, tls.RequireAndVerifyClientCert:
 		if s.TLS.ClientCAs == nil && s.TLS.GetConfigForClient == nil {
-			return fmt.Errorf("%w: client certificates without ClientCAs, the authorities that sign them", ErrInvalidSecurity)
+			return fmt.Errorf("%w: client certificates without ClientCAs, their authorities", ErrInvalidSecurity)
 		}
 	}
 	return nil

@@ -21,64 +21,63 @@ import (
 )
 
 var (
-	// ErrServerClosed is what Serve returns after Close or Shutdown.
+	// ErrServerClosed is returned by Serve after Close or Shutdown.
 	ErrServerClosed = errors.New("kafka: server closed")
-	// ErrUnknownBroker refuses to serve for a broker that the cluster does not have.
+	// ErrUnknownBroker is returned by Serve for a broker that the cluster does not have.
 	ErrUnknownBroker = errors.New("kafka: no such broker")
-	// ErrInvalidVersionCaps refuses to serve with Config.VersionCaps that say nothing.
+	// ErrInvalidVersionCaps is returned by Serve for invalid Config.VersionCaps.
 	ErrInvalidVersionCaps = errors.New("kafka: invalid version caps")
-	// ErrPublicAddress refuses a listener that authenticates nobody on an address that other
-	// machines reach.
+	// ErrPublicAddress is returned by Serve for a listener without authentication on an address
+	// that other machines can reach.
 	ErrPublicAddress = errors.New("kafka: address is reachable from other machines and the listener does not authenticate them (Config.AllowPublic serves it anyway)")
 )
 
-// Config is how a Server serves. The zero value is ready to use.
+// Config configures a Server. The zero value is ready to use.
 type Config struct {
-	// Logger gets what an operator should know: connections refused or
-	// cut, panics. nil: nothing is logged.
+	// Logger receives messages for operators: rejected and cut connections, panics. nil discards
+	// them.
 	Logger *slog.Logger
 
-	// Advertise says where clients shall find a broker, if that is not where it listens
-	// (containers, proxies). nil: the listener's address.
+	// Advertise returns the address of a broker for clients, if it differs from the listener's, as
+	// for containers and proxies. nil means the listener's address.
 	Advertise func(broker int32, ln net.Listener) (host string, port int32)
 
-	// VersionCaps lowers the highest version served of an API, by key; NotServed takes the API
-	// away, as does a version below those served. It makes the server look like an older release.
-	// See ServedVersions. Keys that are not served and versions below NotServed are refused.
+	// VersionCaps lowers the highest version of APIs, by key. NotServed, or a version below the
+	// served ones, removes an API. With it a server imitates an older release. See ServedVersions.
+	// Serve returns an error for a key that is not served and a version below NotServed.
 	VersionCaps map[int16]int16
 
-	// NoAutoCreate switches off that topics are created when clients first ask for them.
-	// Kafka: auto.create.topics.enable=false.
+	// NoAutoCreate disables the creation of a topic when a client first requests it. Kafka:
+	// auto.create.topics.enable=false.
 	NoAutoCreate bool
 
-	// LenientReplication has CreateTopics make a topic with as many replicas as there are brokers
-	// when more are asked for by number: a setup written for three brokers
-	// starts on one. min.insync.replicas may stay above that number: it binds no more replicas
-	// than a topic has, as in Kafka. The option itself is not Kafka's.
+	// LenientReplication reduces a replication factor in CreateTopics to the number of brokers,
+	// instead of returning an error: a setup written for three brokers starts on one.
+	// min.insync.replicas may stay above that number: as in Kafka, it never requires more replicas
+	// than a topic has. Kafka has no such option.
 	LenientReplication bool
 
-	// Security is the protocol and the mechanisms of listeners that Serve is given as a plain
-	// net.Listener; a *Listener has its own.
+	// Security applies to listeners that are not a *Listener, which has its own.
 	Security Security
 
-	// AllowPublic serves addresses that are reachable from other machines on listeners that
-	// authenticate nobody.
+	// AllowPublic allows listeners without authentication on addresses that other machines can
+	// reach.
 	AllowPublic bool
 
-	// PartialBatches fills an answer to a fetch up to its limits with the beginning of the next
-	// batch, which the client has to drop, as Kafka does (KIP-74). Without it answers have whole
-	// batches, and fewer bytes.
+	// PartialBatches fills a fetch response up to its limit with the beginning of the next batch,
+	// which the client has to drop, as Kafka does (KIP-74). Without it a response has whole batches
+	// only, and fewer bytes.
 	PartialBatches bool
 
-	Authorization    Authorization    // who may do what; zero: everybody everything
-	DelegationTokens DelegationTokens // zero: there are none
+	Authorization    Authorization    // permissions of clients; zero: all clients have all permissions
+	DelegationTokens DelegationTokens // zero: no delegation tokens
 	Limits           Limits
-	Telemetry        Telemetry   // what clients measure of themselves; zero: not asked for
-	Intercept        Interceptor // sees and alters what goes on; nil: nothing does
+	Telemetry        Telemetry   // metrics of clients; zero: not requested
+	Intercept        Interceptor // gets every request and can change its handling; nil: none
 }
 
-// A Server answers Kafka's protocol for the brokers of a cluster.
-// All methods are safe for concurrent use.
+// A Server serves Kafka's protocol for the brokers of a cluster. Its methods are safe for
+// concurrent use.
 type Server struct {
 	cluster    strata.Backend
 	cfg        Config
@@ -88,9 +87,13 @@ type Server struct {
 	advertised []kmsg.ApiVersionsResponseApiKey
 	memory     *transport.Memory                 // of requests and answers
 	metrics    atomic.Pointer[clientmetrics.Set] // see clientMetrics; nil: not looked at yet
-	decoding   *transport.Budget                 // of requests being decoded
-	authorized atomic.Pointer[acl.Authorizer]    // for the newest entries seen; nil: nobody has asked yet
-	tokens     atomic.Pointer[tokenIndex]        // of the newest tokens seen; nil: nobody has asked yet
+	decoding   *transport.Budget                 // of requests being decoded, and served
+	owners     owners                            // of the connections
+
+	groupMemory groupMemory                    // of members of groups
+	answers     [128]answerSizes               // by the key of the API
+	authorized  atomic.Pointer[acl.Authorizer] // for the newest entries seen; nil before the first use
+	tokens      atomic.Pointer[tokenIndex]     // of the newest tokens seen; nil before the first use
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -99,10 +102,16 @@ type Server struct {
 
 	decoys []byte // a secret: what users that do not exist seem to have follows from it
 
+	// Of lines that clients can cause: requests that failed, connections refused, connections closed
+	// for what was sent, connections closed before they authenticated.
+	failures, refusals, closures, strangers logPace
+
 	mutations throttles // of changes of partitions, by all brokers
 
 	paceMu sync.Mutex // guards the field below; a leaf
 	pace   sasl.Pace  // of those who fail to authenticate
+
+	logins loginLog // of failed logins
 
 	mu       sync.Mutex // guards the fields below
 	closed   bool
@@ -111,8 +120,8 @@ type Server struct {
 	draining bool
 }
 
-// NewServer returns a server for cluster, which must outlive it.
-// Nothing is served before Serve is called.
+// NewServer returns a server for cluster, which must stay open until the server is closed. It
+// serves nothing until Serve is called.
 func NewServer(cluster *strata.Cluster, cfg Config) *Server {
 	s := &Server{
 		cluster: cluster.Backend(), cfg: cfg, limits: cfg.Limits.withDefaults(), log: cfg.Logger,
@@ -124,28 +133,29 @@ func NewServer(cluster *strata.Cluster, cfg Config) *Server {
 	s.apis, s.advertised = cfg.offers()
 	s.memory = transport.NewMemory(s.limits.InFlightBytes)
 	s.decoding = transport.NewBudget(s.limits.InFlightBytes)
+	s.groupMemory.size, s.groupMemory.budget = s.limits.InFlightBytes, s.cluster.CoordinatorMemory()
 	s.decoys = make([]byte, 32)
 	rand.Read(s.decoys) // never fails
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
 
-// Serve accepts connections for a broker until ln fails or the server is closed; it owns ln and
+// Serve accepts connections for a broker until ln fails or the server is closed. It owns ln and
 // closes it. It always returns an error: ErrServerClosed after Close and Shutdown,
-// ErrPublicAddress, ErrInvalidSecurity, ErrInvalidVersionCaps, ErrUnknownBroker, or what ln failed
-// with. An ln that is a *Listener is secured as that says, any other one by Config.Security.
+// ErrPublicAddress, ErrInvalidSecurity, ErrInvalidVersionCaps, ErrUnknownBroker, or the error of
+// ln. A *Listener has its own Security; for any other ln it is Config.Security.
 //
-// Clients are told of the brokers that are served. Of a cluster of several all should be, each by a
-// listener of its own: a partition whose leader is not served cannot be reached. ServeAll announces
+// Responses list only brokers that are served. Serve all brokers of a cluster, each with its own
+// listener: clients cannot reach a partition whose leader is not served. ServeAll announces all of
 // them at once.
 func (s *Server) Serve(broker int32, ln net.Listener) error {
 	return s.ServeAll(map[int32]net.Listener{broker: ln})
 }
 
 // ServeAll is Serve for several brokers, which are announced to clients before the first connection
-// is accepted. A broker that is served by several listeners is so by several calls. If one listener
-// fails all of lns are closed, and its error is returned; connections go on. Nothing is served if
-// one of them is refused. CloseBroker ends one of them, the others go on.
+// is accepted. For a broker with several listeners, call it several times. If one listener fails,
+// ServeAll closes all of lns and returns the error; connections stay open. If one listener is
+// rejected, none is served. CloseBroker ends one broker; the others continue.
 func (s *Server) ServeAll(lns map[int32]net.Listener) error {
 	serve, err := s.Announce(lns)
 	if err != nil {
@@ -154,8 +164,9 @@ func (s *Server) ServeAll(lns map[int32]net.Listener) error {
 	return serve()
 }
 
-// Announce is the first half of ServeAll: clients are told of the brokers when it returns. serve is
-// the second, and must be called: until then connections are made but not served, and Close waits.
+// Announce is the first half of ServeAll: when it returns, responses list the brokers. serve is the
+// second half, and must be called. Until then connections are established but not served, and Close
+// blocks.
 func (s *Server) Announce(lns map[int32]net.Listener) (serve func() error, err error) {
 	listening, err := s.listen(lns)
 	if err != nil {
@@ -244,7 +255,9 @@ func (s *Server) start(l *listener, nc net.Conn) {
 	s.mu.Unlock()
 	if refuse {
 		if full {
-			s.log.Warn("connection refused: too many", "limit", s.limits.Connections, "remote", nc.RemoteAddr())
+			if dropped, ok := s.refusals.next(); ok {
+				s.log.Warn("connection refused: too many", "limit", s.limits.Connections, "remote", nc.RemoteAddr(), "lines left out", dropped)
+			}
 		}
 		c.transport.Close()
 		return
@@ -266,8 +279,8 @@ func (s *Server) start(l *listener, nc net.Conn) {
 	}()
 }
 
-// Close cuts all connections and returns when none of the server's
-// goroutines is left. The cluster stays open.
+// Close cuts all connections and returns when all goroutines of the server have ended. The cluster
+// stays open.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -285,9 +298,9 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Shutdown stops accepting connections and requests, waits until the requests under way are
-// answered or ctx ends, and closes. Requests that wait for something (long polls, joins) are ended.
-// It returns ctx's error if that came first.
+// Shutdown stops accepting connections and requests, waits until requests in progress are answered
+// or ctx ends, and closes the server. Waiting requests, such as long polls and joins, are ended. It
+// returns ctx's error if ctx ended first.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true

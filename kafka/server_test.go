@@ -1,13 +1,21 @@
 package kafka
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
+	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/internal/throwaway"
+	"github.com/stratalog/strata/replication"
 )
 
 func TestServeRefusesPublicAddressesUnlessTold(t *testing.T) {
@@ -93,5 +101,37 @@ func TestHostileArgumentsOfFetchGetAnErrorAtOnce(t *testing.T) {
 		req := want(12, "orders", 0)
 		req.Topics[0].Partitions[0].Partition = p
 		require.Equal(t, UnknownTopicOrPartition, Code(c.fetch(req).Topics[0].Partitions[0].ErrorCode), p)
+	}
+}
+
+func TestServeWarnsOfPasswordsThatCrossTheNetworkInTheClear(t *testing.T) {
+	a, err := throwaway.New()
+	require.NoError(t, err)
+	plain := &SASL{Plain: StaticPasswords(map[string]string{"alice": "secret"})}
+	for _, tc := range []struct {
+		address  string
+		security Security
+		warns    bool
+	}{
+		{"0.0.0.0:0", Security{SASL: plain}, true},
+		{"0.0.0.0:0", Security{SASL: &SASL{OAuthBearer: UnsecuredJWTForTests{}}}, true},
+		{"127.0.0.1:0", Security{SASL: plain}, false},
+		{"0.0.0.0:0", Security{SASL: plain, TLS: serverTLS(t, a, tls.NoClientCert)}, false},
+		{"0.0.0.0:0", Security{SASL: &SASL{Scram: []replication.ScramMechanism{replication.ScramSHA256}}}, false},
+	} {
+		var logged bytes.Buffer
+		c, err := strata.Open(strata.Config{})
+		require.NoError(t, err)
+		s := NewServer(c, Config{Security: tc.security, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+		ln, err := net.Listen("tcp", tc.address)
+		require.NoError(t, err)
+		serve, err := s.Announce(map[int32]net.Listener{1: ln})
+		require.NoError(t, err)
+		require.Equal(t, tc.warns, strings.Contains(logged.String(), "level=WARN msg=\"clients send passwords or tokens without TLS"), "%+v: %s", tc, logged.String())
+		ended := make(chan error, 1)
+		go func() { ended <- serve() }()
+		require.NoError(t, s.Close())
+		require.ErrorIs(t, <-ended, ErrServerClosed)
+		require.NoError(t, c.Close())
 	}
 }

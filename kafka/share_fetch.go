@@ -146,15 +146,15 @@ func (f *shareAnswer) fetch(req *kmsg.ShareFetchRequest, parts []sharePart) erro
 		Reset: c.groups.ShareReset(f.key.group), Isolation: c.groups.ShareIsolation(f.key.group)}
 	fetch.Reserve = func(ctx context.Context) (n int, err error) {
 		want := min(max(int(req.MaxBytes), 1), maxFetchBytes)
-		n, err = c.s.memory.Budget.TakeSome(ctx, want, min(want, leastFetch))
+		n, err = c.conn.transport.TakeSome(ctx, want, min(want, leastFetch))
 		c.charged = n
 		return n, err
 	}
 	fetch.Release = func(n int) {
-		c.s.memory.Budget.Give(n)
+		c.conn.transport.Give(n)
 		c.charged -= n
 	}
-	for _, p := range parts {
+	for _, p := range each(c, parts) {
 		tp, err := f.partition(p)
 		if err != nil {
 			a := f.answer(p)

@@ -12,7 +12,7 @@ import (
 // shareGroupDescribe serves ShareGroupDescribe (key 77, KIP-932), version 1.
 func (c *call) shareGroupDescribe(req *kmsg.ShareGroupDescribeRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ShareGroupDescribeResponse)
-	for _, id := range req.GroupIDs {
+	for _, id := range each(c, req.GroupIDs) {
 		rg := kmsg.NewShareGroupDescribeResponseGroup()
 		rg.GroupID = id
 		var d group.ShareDescription

@@ -31,7 +31,13 @@ func (c *call) shareGroupHeartbeat(req *kmsg.ShareGroupHeartbeatRequest) kmsg.Re
 	}
 	var answer group.ShareHeartbeatResponse
 	if err == nil {
-		answer, err = c.groups.ShareHeartbeat(c.ctx, r)
+		err = c.groupCharge().member(r.MemberEpoch, &r.Group, &r.MemberID, &r.RackID, &r.ClientID, &r.ClientHost)
+	}
+	if err == nil {
+		r.SubscribedTopics, err = c.groupCharge().names(r.SubscribedTopics)
+	}
+	if err == nil {
+		answer, err = c.groups.ShareHeartbeat(c.bounded(), r)
 	}
 	if err != nil {
 		err = c.heartbeatSays(err, "Share", req.GroupID, req.MemberID, nil, req.MemberEpoch)

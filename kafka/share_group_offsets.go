@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/group"
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/share"
@@ -21,7 +21,7 @@ import (
 // those that the group has not begun in, where Kafka's does not answer at all.
 func (c *call) describeShareGroupOffsets(req *kmsg.DescribeShareGroupOffsetsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeShareGroupOffsetsResponse)
-	for _, g := range req.Groups {
+	for _, g := range each(c, req.Groups) {
 		rg := kmsg.NewDescribeShareGroupOffsetsResponseGroup()
 		rg.GroupID = g.GroupID
 		begun, err := c.begunShares(g.GroupID)
@@ -33,15 +33,15 @@ func (c *call) describeShareGroupOffsets(req *kmsg.DescribeShareGroupOffsetsRequ
 		topics := begun
 		if g.Topics != nil {
 			topics = nil
-			for _, t := range g.Topics {
+			for _, t := range each(c, g.Topics) {
 				id, _ := c.s.cluster.TopicID(t.Topic)
 				topics = append(topics, offsets.ShareStatesTopic{TopicID: id, Topic: t.Topic, Partitions: t.Partitions})
 			}
 		}
-		for _, t := range topics {
+		for _, t := range each(c, topics) {
 			rt := kmsg.NewDescribeShareGroupOffsetsResponseGroupTopic()
 			rt.Topic, rt.TopicID = t.Topic, t.TopicID
-			for _, p := range t.Partitions {
+			for _, p := range each(c, t.Partitions) {
 				rt.Partitions = append(rt.Partitions, c.shareOffset(g.GroupID, t, p))
 			}
 			rg.Topics = append(rg.Topics, rt)
@@ -122,7 +122,7 @@ func (c *call) alterShareGroupOffsets(req *kmsg.AlterShareGroupOffsetsRequest) k
 			}
 		}
 	}
-	done, err := c.groups.ResetShareOffsets(c.ctx, req.GroupID, to)
+	done, err := c.groups.ResetShareOffsets(c.bounded(), req.GroupID, to)
 	if err != nil {
 		err = says(err, group.ErrGroupNotFound, fmt.Sprintf("Group %s is not a share group.", req.GroupID))
 		resp.ErrorCode, resp.ErrorMessage = c.errorCode(err), errorMessage(err)

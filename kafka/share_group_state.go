@@ -6,8 +6,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/internal/sharelog"
 	"github.com/stratalog/strata/share"
-	"github.com/stratalog/strata/share/sharelog"
 )
 
 // InitializeShareGroupState, ReadShareGroupState, WriteShareGroupState, DeleteShareGroupState and
@@ -60,12 +60,12 @@ func (c *call) initializeShareGroupState(req *kmsg.InitializeShareGroupStateRequ
 	if req.GroupID == "" {
 		return resp
 	}
-	for _, t := range req.Topics {
+	for _, t := range each(c, req.Topics) {
 		rt := kmsg.InitializeShareGroupStateResponseTopic{TopicID: t.TopicID}
-		for _, p := range t.Partitions {
+		for _, p := range each(c, t.Partitions) {
 			shares, key, err := c.knownShareState(req.GroupID, t.TopicID, p.Partition)
 			if err == nil {
-				err = shares.InitializeState(c.ctx, key, p.StateEpoch, p.StartOffset)
+				err = shares.InitializeState(c.bounded(), key, p.StateEpoch, p.StartOffset)
 			}
 			rt.Partitions = append(rt.Partitions, kmsg.InitializeShareGroupStateResponseTopicPartition{Partition: p.Partition, ErrorCode: c.errorCode(err), ErrorMessage: errorMessage(err)})
 		}
@@ -82,9 +82,9 @@ func (c *call) readShareGroupState(req *kmsg.ReadShareGroupStateRequest) kmsg.Re
 	if req.GroupID == "" {
 		return resp
 	}
-	for _, t := range req.Topics {
+	for _, t := range each(c, req.Topics) {
 		rt := kmsg.ReadShareGroupStateResponseTopic{TopicID: t.TopicID}
-		for _, p := range t.Partitions {
+		for _, p := range each(c, t.Partitions) {
 			rp := kmsg.ReadShareGroupStateResponseTopicPartition{Partition: p.Partition}
 			shares, key, err := c.shareState(req.GroupID, t.TopicID, p.Partition)
 			var state *share.State
@@ -114,9 +114,9 @@ func (c *call) writeShareGroupState(req *kmsg.WriteShareGroupStateRequest) kmsg.
 	if req.GroupID == "" {
 		return resp
 	}
-	for _, t := range req.Topics {
+	for _, t := range each(c, req.Topics) {
 		rt := kmsg.WriteShareGroupStateResponseTopic{TopicID: t.TopicID}
-		for _, p := range t.Partitions {
+		for _, p := range each(c, t.Partitions) {
 			w := share.StateChange{LeaderEpoch: p.LeaderEpoch, StateEpoch: p.StateEpoch, Start: p.StartOffset, Complete: p.DeliveryCompleteCount}
 			for _, b := range p.StateBatches {
 				w.Batches = append(w.Batches, sharelog.Batch{First: b.FirstOffset, Last: b.LastOffset, State: b.DeliveryState, Count: b.DeliveryCount})
@@ -155,9 +155,9 @@ func (c *call) deleteShareGroupState(req *kmsg.DeleteShareGroupStateRequest) kms
 	if req.GroupID == "" {
 		return resp
 	}
-	for _, t := range req.Topics {
+	for _, t := range each(c, req.Topics) {
 		rt := kmsg.DeleteShareGroupStateResponseTopic{TopicID: t.TopicID}
-		for _, p := range t.Partitions {
+		for _, p := range each(c, t.Partitions) {
 			shares, key, err := c.knownShareState(req.GroupID, t.TopicID, p.Partition)
 			if err == nil {
 				err = shares.DeleteState(c.ctx, key)
@@ -178,9 +178,9 @@ func (c *call) readShareGroupStateSummary(req *kmsg.ReadShareGroupStateSummaryRe
 	if req.GroupID == "" {
 		return resp
 	}
-	for _, t := range req.Topics {
+	for _, t := range each(c, req.Topics) {
 		rt := kmsg.ReadShareGroupStateSummaryResponseTopic{TopicID: t.TopicID}
-		for _, p := range t.Partitions {
+		for _, p := range each(c, t.Partitions) {
 			rp := kmsg.NewReadShareGroupStateSummaryResponseTopicPartition()
 			rp.Partition = p.Partition
 			shares, key, err := c.knownShareState(req.GroupID, t.TopicID, p.Partition)

@@ -14,8 +14,14 @@ import (
 	"github.com/stratalog/strata/share"
 )
 
-// maxShareSessions bounds those of a broker. Kafka: group.share.max.share.sessions.
-const maxShareSessions = 2000
+const (
+	// maxShareSessions bounds the share sessions of a broker. Kafka: group.share.max.share.sessions.
+	maxShareSessions = 2000
+	// maxOwnShareSessions bounds those of one principal.
+	maxOwnShareSessions = maxShareSessions * 3 / 4
+	// maxShareParts bounds the partitions of all share sessions of a broker.
+	maxShareParts = 500_000
+)
 
 // Epochs of requests in share sessions. Kafka: ShareRequestMetadata.
 const (
@@ -46,12 +52,48 @@ type shareSession struct {
 	epoch  int32 // of the next request
 	parts  []sharePart
 	names  map[[16]byte]string // of the topics of parts, as far as there was a topic when they were named
+
+	counted int // the session's part of shareSessions.parts
 }
 
-// shareSessions are those of a broker. The zero shareSessions has none.
+// shareSessions has the share sessions of a broker. The zero shareSessions is empty.
 type shareSessions struct {
 	mu       sync.Mutex // guards the fields below, and those of the sessions; a leaf
 	sessions map[shareSessionKey]*shareSession
+	parts    int // of all sessions: the sum of their counted
+}
+
+// roomLocked reports whether there is room for another session of c's owner, instead of old if that
+// is not nil.
+func (s *shareSessions) roomLocked(c *conn, old *shareSession) bool {
+	switch {
+	case old != nil && old.conn.ownedBy == c.ownedBy, len(s.sessions) < maxShareSessions-maxOwnShareSessions:
+		return true
+	case old == nil && len(s.sessions) >= maxShareSessions:
+		return false
+	}
+	own := 0
+	for _, session := range s.sessions {
+		if session.conn.ownedBy == c.ownedBy {
+			own++
+		}
+	}
+	return own < maxOwnShareSessions
+}
+
+// dropLocked takes a session out, unless it is nil.
+func (s *shareSessions) dropLocked(session *shareSession) {
+	if session == nil {
+		return
+	}
+	s.parts -= session.counted
+	delete(s.sessions, session.key)
+}
+
+// countLocked notes how many partitions a session has.
+func (s *shareSessions) countLocked(session *shareSession) {
+	s.parts += len(session.parts) - session.counted
+	session.counted = len(session.parts)
 }
 
 // A sharePlan is what a request in a share session is about.
@@ -82,25 +124,29 @@ func (s *shareSessions) fetch(c *conn, key shareSessionKey, req *kmsg.ShareFetch
 	switch {
 	case req.ShareSessionEpoch == openShareSession && acks:
 		return plan, InvalidRequest
+	case req.ShareSessionEpoch != closeShareSession && s.parts+len(named) > maxShareParts:
+		return plan, ShareSessionLimitReached
 	case req.ShareSessionEpoch == openShareSession:
-		if session == nil && len(s.sessions) >= maxShareSessions {
+		if !s.roomLocked(c, session) {
 			return plan, ShareSessionLimitReached
 		}
 		holder := rand.Text()
 		if session != nil {
 			holder = session.holder
 		}
+		s.dropLocked(session)
 		session = &shareSession{key: key, holder: holder, conn: c, epoch: 1, names: names}
 		session.update(named, nil)
 		if s.sessions == nil {
 			s.sessions = map[shareSessionKey]*shareSession{}
 		}
 		s.sessions[key] = session
+		s.countLocked(session)
 		return sharePlan{first: true, holder: session.holder, parts: slices.Clone(session.parts)}, 0
 	case session == nil:
 		return plan, ShareSessionNotFound
 	case req.ShareSessionEpoch == closeShareSession:
-		delete(s.sessions, key)
+		s.dropLocked(session)
 		return sharePlan{final: true, holder: session.holder, parts: session.parts}, 0
 	case session.epoch != req.ShareSessionEpoch:
 		return plan, InvalidShareSessionEpoch
@@ -108,6 +154,7 @@ func (s *shareSessions) fetch(c *conn, key shareSessionKey, req *kmsg.ShareFetch
 	session.conn, session.epoch = c, nextEpoch(session.epoch)
 	maps.Copy(session.names, names)
 	session.update(named, req.ForgottenTopicsData)
+	s.countLocked(session)
 	return sharePlan{holder: session.holder, parts: slices.Clone(session.parts)}, 0
 }
 
@@ -122,7 +169,7 @@ func (s *shareSessions) acknowledge(key shareSessionKey, epoch int32) (plan shar
 	case session == nil:
 		return plan, ShareSessionNotFound
 	case epoch == closeShareSession:
-		delete(s.sessions, key)
+		s.dropLocked(session)
 		return sharePlan{final: true, holder: session.holder, parts: session.parts}, 0
 	case session.epoch != epoch:
 		return plan, InvalidShareSessionEpoch
@@ -131,7 +178,7 @@ func (s *shareSessions) acknowledge(key shareSessionKey, epoch int32) (plan shar
 	return sharePlan{holder: session.holder}, 0
 }
 
-// update adds partitions, and takes out those that are forgotten.
+// update adds partitions, and takes out forgotten ones.
 func (s *shareSession) update(named []sharePart, forgotten []kmsg.ShareFetchRequestForgottenTopicsData) {
 	have := make(map[sharePart]bool, len(s.parts)+len(named))
 	for _, p := range s.parts {
@@ -197,10 +244,10 @@ func (s *shareSessions) turn(key shareSessionKey, holder string, served map[shar
 func (s *shareSessions) of(c *conn) (all []*shareSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, session := range s.sessions {
+	for _, session := range s.sessions {
 		if session.conn == c {
 			all = append(all, session)
-			delete(s.sessions, key)
+			s.dropLocked(session)
 		}
 	}
 	return all

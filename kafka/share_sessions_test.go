@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -148,4 +149,30 @@ func TestAFetchWhoseSessionEndsAcquiresNothing(t *testing.T) {
 	require.Zero(t, ask[*kmsg.ProduceResponse](t, addr, 9, produceOne(9, "jobs", batch("k", "v"))).Topics[0].Partitions[0].ErrorCode)
 	require.Equal(t, ShareSessionNotFound, Code((<-answer).ErrorCode))
 	require.Equal(t, [][3]int64{{0, 0, 1}}, got(newSharer(t, addr, "two", id).fetch(nil)), "it was handed to nobody")
+}
+
+func TestShareSessionsHaveBoundedPartitionsAndLeaveRoomForOthers(t *testing.T) {
+	server, _ := serve(t, Config{})
+	greedy, modest := &conn{s: server, ownedBy: "greedy"}, &conn{s: server, ownedBy: "modest"}
+	var s shareSessions
+	open := func(c *conn, member string, parts int) Code {
+		req := kmsg.NewPtrShareFetchRequest()
+		req.Topics = []kmsg.ShareFetchRequestTopic{{TopicID: [16]byte{1}}}
+		for p := range parts {
+			req.Topics[0].Partitions = append(req.Topics[0].Partitions, kmsg.ShareFetchRequestTopicPartition{Partition: int32(p)})
+		}
+		_, code := s.fetch(c, shareSessionKey{"g", member}, req)
+		return code
+	}
+	for i := range maxOwnShareSessions {
+		require.Zero(t, open(greedy, fmt.Sprint(i), 1))
+	}
+	require.Equal(t, ShareSessionLimitReached, open(greedy, "more", 1))
+	require.Zero(t, open(greedy, "0", 2), "a session takes the place of another one of its member")
+	require.Zero(t, open(modest, "modest", 1))
+	require.Equal(t, ShareSessionLimitReached, open(modest, "large", maxShareParts))
+	require.Equal(t, maxOwnShareSessions+2, s.parts)
+	s.of(greedy)
+	require.Equal(t, 1, s.parts)
+	require.Zero(t, open(modest, "large", maxShareParts-1))
 }

@@ -7,13 +7,13 @@ import (
 
 	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/group"
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
 // streamsGroupDescribe serves StreamsGroupDescribe (key 89, KIP-1071), version 0.
 func (c *call) streamsGroupDescribe(req *kmsg.StreamsGroupDescribeRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.StreamsGroupDescribeResponse)
-	for _, id := range req.Groups {
+	for _, id := range each(c, req.Groups) {
 		rg := kmsg.NewStreamsGroupDescribeResponseGroup()
 		rg.Group = id
 		var d group.StreamsDescription

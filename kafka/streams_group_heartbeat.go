@@ -4,7 +4,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/group"
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
 // streamsGroupHeartbeat serves StreamsGroupHeartbeat (key 88, KIP-1071), version 0: all that a
@@ -19,6 +19,19 @@ import (
 func (c *call) streamsGroupHeartbeat(req *kmsg.StreamsGroupHeartbeatRequest) kmsg.Response {
 	resp := streamsResponse(req)
 	r, err := c.streamsHeartbeatRequest(req)
+	if err == nil {
+		names := []*string{&r.MemberID, &r.RackID, &r.ClientID, &r.ClientHost}
+		if r.ProcessID != nil {
+			names = append(names, r.ProcessID)
+		}
+		if r.Endpoint != nil {
+			names = append(names, &r.Endpoint.Host)
+		}
+		err = c.groupCharge().member(r.MemberEpoch, &r.Group, names...)
+	}
+	if err == nil {
+		err = c.groupCharge().streams(&r)
+	}
 	var answer group.StreamsHeartbeatResponse
 	if err == nil {
 		answer, err = c.groups.StreamsHeartbeat(c.ctx, r)

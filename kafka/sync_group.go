@@ -1,8 +1,6 @@
 package kafka
 
 import (
-	"bytes"
-
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/group"
@@ -27,10 +25,16 @@ func (c *call) syncGroup(req *kmsg.SyncGroupRequest) kmsg.Response {
 		resp.ErrorCode = c.errorCode(err)
 		return resp
 	}
+	k := c.groupCharge()
 	for _, a := range req.GroupAssignment {
-		r.Assignments[a.MemberID] = bytes.Clone(a.MemberAssignment) // the group keeps it
+		if err == nil {
+			r.Assignments[a.MemberID], err = k.clone(a.MemberAssignment) // the group keeps it
+		}
 	}
-	synced, err := c.groups.Sync(c.ctx, r)
+	var synced group.SyncResponse
+	if err == nil {
+		synced, err = c.groups.Sync(c.ctx, r)
+	}
 	if err != nil {
 		resp.ErrorCode = c.errorCode(err)
 		return resp

@@ -11,24 +11,23 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Telemetry takes in what clients measure of themselves (KIP-714). It is
-// served, and advertised, if Receive is set.
+// Telemetry receives metrics of clients (KIP-714). It is served, and advertised, if Receive is set.
 //
-// What clients push is configured as in Kafka, by resources of type client-metrics that are altered
-// while the cluster runs (kafka-client-metrics.sh). As long as there is none every client is asked
-// for Metrics at Interval; Kafka asks for nothing then. With the first resource these two no longer
-// count: a client is asked for the metrics of all resources that match it, at the shortest of their
-// intervals, and for nothing if none matches.
+// The metrics are configured as in Kafka, by resources of type client-metrics, which can be altered
+// while the cluster runs (kafka-client-metrics.sh). Without such a resource every client is
+// subscribed to Metrics at Interval; in Kafka it is then subscribed to nothing. As soon as a
+// resource exists these two are ignored: a client is subscribed to the metrics of all resources
+// that match it, at the shortest of their intervals, or to nothing if none matches.
 type Telemetry struct {
-	// Interval is how often clients push while no resource is configured; 0 means 5 minutes.
+	// Interval is the time between pushes of a client while no resource exists; 0 means 5 minutes.
 	Interval time.Duration
 
-	// Metrics are the prefixes of the names of the metrics that clients push while no resource is
-	// configured; none: all metrics.
+	// Metrics are prefixes of the names of metrics that clients push while no resource exists.
+	// Empty means all metrics.
 	Metrics []string
 
-	// Receive gets each push that is not empty. It must not block; the bytes belong to it. It is
-	// called from several goroutines at once.
+	// Receive is called for each push that is not empty. It must not block. It owns the bytes.
+	// Calls are concurrent.
 	Receive func(TelemetryPush)
 }
 
@@ -36,9 +35,9 @@ type Telemetry struct {
 type TelemetryPush struct {
 	Broker      int32
 	ClientID    string
-	ClientHost  string // as Kafka shows it: "/127.0.0.1"
+	ClientHost  string // in Kafka's form, "/127.0.0.1"
 	Instance    [16]byte
-	Terminating bool // the client is closing: its last push
+	Terminating bool // the last push of a client that is closing
 
 	// Compression is the codec of Payload: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd. The bytes come
 	// from a client and may be anything.

@@ -2,14 +2,16 @@ package kafka
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/internal/clientquota"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/vfs"
 )
 
 // everybody sets quotas of all users.
@@ -151,6 +153,44 @@ func TestChangesOfPartitionsBeyondTheQuotaAreRefusedOrWait(t *testing.T) {
 		remove.Version, remove.TopicNames = 4, []string{"c"}
 		removed = dialGroups(t, s).ask(remove).(*kmsg.DeleteTopicsResponse)
 		expect(0, 19_000, Code(removed.Topics[0].ErrorCode), removed.ThrottleMillis)
+	})
+}
+
+// throttling is an interceptor that throttles clients: for the first produce request as long as its
+// first duration says, and so on.
+type throttling []time.Duration
+
+func (th *throttling) Before(x *Exchange) (a Action) {
+	if Key(x.Key) == Produce {
+		a.ThrottleMs, *th = int32((*th)[0].Milliseconds()), (*th)[1:]
+	}
+	return a
+}
+
+func (*throttling) After(*Exchange) {}
+
+// Three requests of a connection are under way at once. Those that end later throttle it for less
+// long, and do not shorten its time.
+func TestShorterThrottleDoesNotEndALongerOne(t *testing.T) {
+	th, disk := throttling{10 * time.Second, 100 * time.Millisecond, time.Second}, vfs.Mem()
+	inBubbleOf(t, strata.Config{FS: disk, Dir: "data"}, Config{Intercept: &th}, func(t *testing.T, s *groupServer) {
+		c := dialGroups(t, s)
+		disk.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Delay: time.Second, Times: vfs.Always})
+		start := time.Now()
+		req := appended("t", 0, "value")
+		var sent []int32
+		for range 3 {
+			sent = append(sent, c.send(req))
+			synctest.Wait()
+		}
+		for i, wait := range []int32{10_000, 100, 1000} {
+			require.Equal(t, wait, c.receive(req, sent[i]).(*kmsg.ProduceResponse).ThrottleMillis)
+			require.Equal(t, time.Duration(min(i+1, 2))*time.Second, time.Since(start))
+		}
+		metadata := kmsg.NewPtrMetadataRequest()
+		metadata.Version = 9
+		c.ask(metadata)
+		require.Equal(t, 11*time.Second, time.Since(start))
 	})
 }
 

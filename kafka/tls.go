@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -15,6 +16,10 @@ import (
 // maxHandshake bounds the bytes that a client sends until TLS is agreed on: a chain of certificates
 // is some kilobytes.
 const maxHandshake = 128 << 10
+
+// usualHandshake is how many bytes of a handshake are the connection's own: they are bounded by the
+// number of connections. Further ones are taken from the guests' budget.
+const usualHandshake = 8 << 10
 
 var (
 	errHandshakeSize = errors.New("kafka: TLS handshake is too large")
@@ -43,22 +48,25 @@ func (c *secureConn) Close() error { return c.raw.Close() }
 // as bytes of requests: crypto/tls keeps it until a message is whole.
 type countedConn struct {
 	net.Conn
-	conn    *conn
-	counts  atomic.Bool // the handshake is under way
-	charged int         // of the server's budget; for the goroutine of run
+	conn   *conn
+	counts atomic.Bool // the handshake is under way
+	came   int         // bytes of the handshake so far; for the goroutine of run
 }
+
+// NetConn returns the connection that c counts the bytes of.
+func (c *countedConn) NetConn() net.Conn { return c.Conn }
 
 func (c *countedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 && c.counts.Load() {
-		s := c.conn.s
-		if c.charged+n > maxHandshake {
+		if c.came += n; c.came > maxHandshake {
 			return 0, errHandshakeSize
 		}
-		if err := s.memory.Budget.TakeWithin(c.conn.transport.Context(), n, s.limits.WholeRequest); err != nil {
-			return 0, err
+		if c.came > usualHandshake {
+			if err := c.conn.transport.TakeEarly(n); err != nil {
+				return 0, err
+			}
 		}
-		c.charged += n
 	}
 	return n, err
 }
@@ -70,8 +78,7 @@ func (c *conn) handshake(deadline time.Time) error {
 	sc.SetWriteDeadline(deadline)
 	err := sc.Handshake()
 	sc.raw.counts.Store(false)
-	c.s.memory.Budget.Give(sc.raw.charged)
-	sc.raw.charged = 0
+	c.transport.GiveEarly()
 	if err != nil {
 		return fmt.Errorf("TLS handshake: %w", err)
 	}
@@ -142,5 +149,29 @@ func (c *secureConn) WritePieces(pieces net.Buffers) error {
 		return nil
 	}
 	_, err := c.Write(gathered)
+	return err
+}
+
+// certificateError returns why a client that connects to host would refuse the listener's
+// certificate now; nil without TLS, and where certificates are chosen by a function. The
+// authorities that the client trusts are not known here.
+func (s Security) certificateError(host string, now time.Time) (err error) {
+	if s.TLS == nil || s.TLS.GetCertificate != nil {
+		return nil
+	}
+	for _, c := range s.TLS.Certificates {
+		leaf := c.Leaf
+		if leaf == nil {
+			if leaf, err = x509.ParseCertificate(c.Certificate[0]); err != nil {
+				continue
+			}
+		}
+		if err = leaf.VerifyHostname(host); err == nil && now.After(leaf.NotAfter) {
+			err = fmt.Errorf("it expired at %s", leaf.NotAfter.UTC().Format(time.RFC3339))
+		}
+		if err == nil {
+			return nil
+		}
+	}
 	return err
 }

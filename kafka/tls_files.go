@@ -13,25 +13,27 @@ import (
 	"time"
 )
 
-// TLSFiles is the TLS of a listener from files in PEM. They may be replaced while it is served, as
-// certificates are renewed: the files are looked at once a second while clients connect, and if
-// they have changed the next handshakes use what is in them. Until they can be read, and key and
-// certificate belong together, the former ones are used. Connections that are there stay.
+// TLSFiles configures TLS of a listener from PEM files. The files may be replaced while it is
+// served, to renew certificates. They are checked once a second while clients connect; after a
+// change, new handshakes use the new contents. While the files cannot be read, or key and
+// certificate do not match, the former contents stay in use. Existing connections stay open.
 type TLSFiles struct {
-	Cert, Key string // the server's certificate, with those that lead to its authority behind it
-	// ClientCA has the authorities that sign clients' certificates; empty: clients need none.
+	Cert, Key string // files of the server's certificate, followed by its chain, and of its key
+	// ClientCA is the file of the authorities of clients' certificates. Empty means that clients
+	// need no certificates.
 	ClientCA string
-	// ClientCertOptional lets in clients that show no certificate, as User:ANONYMOUS. Kafka:
-	// ssl.client.auth=requested; with a ClientCA and without this it is required.
+	// ClientCertOptional accepts clients without a certificate, as User:ANONYMOUS. It needs a
+	// ClientCA; with a ClientCA alone certificates are required. Kafka: ssl.client.auth=requested.
 	ClientCertOptional bool
-	// Logger is told of files that were read again, and that cannot be; nil: nobody is.
+	// Logger receives messages about files that were read again or cannot be read. nil discards
+	// them.
 	Logger *slog.Logger
 }
 
 // lookEvery is how often files are looked at.
 const lookEvery = time.Second
 
-// Config reads the files. The result is for Security.TLS.
+// Config reads the files and returns the configuration for Security.TLS.
 func (f TLSFiles) Config() (*tls.Config, error) {
 	if f.Logger == nil {
 		f.Logger = slog.New(slog.DiscardHandler)

@@ -6,12 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/memnet"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/internal/throwaway"
 )
 

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/internal/memnet"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/internal/throwaway"
 	"github.com/stratalog/strata/topic"
 )
@@ -284,8 +284,8 @@ func TestHandshakesAreBoundedInMemory(t *testing.T) {
 			hello = hello[n:]
 		}
 		synctest.Wait()
-		free := s.memory.Budget.Size() - 62<<10
-		require.Zero(t, s.memory.Budget.TryTake(free, free), "the handshake's bytes are not counted")
+		free := s.memory.Guests.Size() - (62<<10 - usualHandshake)
+		require.Zero(t, s.memory.Guests.TryTake(free, free, nil), "the handshake's bytes are not counted")
 		nc.Close()
 		synctest.Wait()
 		require.True(t, whole(s), "all memory is given back")
@@ -298,7 +298,7 @@ func TestHandshakesAreBoundedInMemory(t *testing.T) {
 		require.ErrorIs(t, err, errHandshakeSize)
 		far.Close()
 		near.Close()
-		s.memory.Budget.Give(raw.charged)
+		raw.conn.transport.GiveEarly()
 	})
 }
 
@@ -370,7 +370,7 @@ func (c *counting) Read(p []byte) (int, error) {
 func TestPiecesAreWrittenInOrderWhateverTheirSizes(t *testing.T) {
 	a := authority(t)
 	near, far := net.Pipe()
-	s := NewServer(new(strata.Cluster), Config{})
+	s := NewServer(openCluster(t), Config{})
 	defer s.Close()
 	sc := newConn(s, &listener{broker: &broker{id: 1}, security: Security{TLS: serverTLS(t, a, tls.NoClientCert)}}, near).secure
 	peer := tls.Client(far, &tls.Config{RootCAs: a.Pool(), ServerName: "127.0.0.1"})

@@ -30,6 +30,8 @@ func newTopic(name string, partitions int32, factor int16, kv ...string) kmsg.Cr
 	return nt
 }
 
+// A topic that is only validated has the zero id. Kafka describes it with an id that no topic
+// will have.
 func TestCreateTopicsRefusesAsKafkaDoes(t *testing.T) {
 	s, addr := serve(t, Config{})
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "there", topic.Config{}))
@@ -246,6 +248,8 @@ func TestTopicsAreDeletedByNameAndByID(t *testing.T) {
 	require.Empty(t, all)
 }
 
+// Too many partitions are POLICY_VIOLATION, as in CreateTopics. Kafka answers
+// UNKNOWN_SERVER_ERROR to CreatePartitions.
 func TestCreatePartitionsRefusesAsKafkaDoes(t *testing.T) {
 	s, addr := serve(t, Config{})
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "t", topic.Config{Partitions: 3}))

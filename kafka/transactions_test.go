@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -583,4 +584,35 @@ func TestOffsetsOfATransactionCountWhenItIsCommitted(t *testing.T) {
 	for v := range int16(6) {
 		require.Equal(t, InvalidProducerEpoch, fenced.commitOffset(v, "group0"), "version %d", v)
 	}
+}
+
+func TestTransactionalIDsOfClientsHaveABudget(t *testing.T) {
+	_, addr := serve(t, Config{Limits: Limits{RequestBytes: 1 << 20, InFlightBytes: 2 << 20}})
+	createTopic(t, addr, "orders", 1)
+	createTopic(t, addr, "many", 100)
+	p := beginTxn(t, addr, "id")
+	long := strings.Repeat("i", 30<<10)
+	made, code := 0, Code(0)
+	for ; code == 0 && made < 100; made++ {
+		code = Code(ask[*kmsg.InitProducerIDResponse](t, addr, 4, (&txnClient{id: fmt.Sprint(long, made)}).initRequest(-1, -1)).ErrorCode)
+	}
+	require.Equal(t, PolicyViolation, code, "no error that clients repeat")
+	require.InDelta(t, 1<<20/(31<<10), made, 2)
+	require.Zero(t, ask[*kmsg.InitProducerIDResponse](t, addr, 4, p.initRequest(p.pid, p.epoch)).ErrorCode, "an id that exists")
+	p = beginTxn(t, addr, "id")
+	for code = 0; code == 0 && made < 2000; made++ { // the rest
+		code = Code(ask[*kmsg.InitProducerIDResponse](t, addr, 4, (&txnClient{id: fmt.Sprint(made)}).initRequest(-1, -1)).ErrorCode)
+	}
+	require.Equal(t, PolicyViolation, code)
+
+	refused := map[Code]bool{}
+	for i := range int32(100) {
+		refused[p.add(3, record.TopicPartition{Topic: "many", Partition: i})[record.TopicPartition{Topic: "many", Partition: i}]] = true
+	}
+	require.Equal(t, map[Code]bool{0: true, PolicyViolation: true}, refused)
+	add := &kmsg.AddOffsetsToTxnRequest{TransactionalID: p.id, ProducerID: p.pid, ProducerEpoch: p.epoch, Group: "g"}
+	require.Equal(t, PolicyViolation, Code(ask[*kmsg.AddOffsetsToTxnResponse](t, addr, 3, add).ErrorCode))
+	require.Equal(t, TransactionAbortable, Code(ask[*kmsg.AddOffsetsToTxnResponse](t, addr, 4, add).ErrorCode))
+	require.Equal(t, TransactionAbortable, Code(p.write(12, orders0, 0).ErrorCode), "the write would add its partition")
+	require.Zero(t, p.end(3, false).ErrorCode)
 }

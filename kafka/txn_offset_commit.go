@@ -37,7 +37,7 @@ func (c *call) txnOffsetCommit(req *kmsg.TxnOffsetCommitRequest) kmsg.Response {
 	case req.Group == "":
 		failed = group.ErrInvalidGroupID
 	case len(r.Offsets) > 0:
-		errs, failed = c.groups.CommitTxnOffsets(c.ctx, r)
+		errs, failed = c.groups.CommitTxnOffsets(c.bounded(), r)
 	}
 	for _, t := range req.Topics {
 		if len(t.Partitions) == 0 && c.hasTopic(t.Topic) {
@@ -70,6 +70,8 @@ func (c *call) txnOffsetCode(err error) int16 {
 		return int16(IllegalGeneration)
 	case errors.Is(err, transaction.ErrInvalidID):
 		return int16(InvalidRequest)
+	case errors.Is(err, group.ErrOffsetsFull) && c.version >= 4:
+		return int16(TransactionAbortable) // without it, the producer has to be closed
 	case code == TransactionAbortable && c.version < 4:
 		return int16(InvalidTxnState)
 	case code == ProducerFenced:

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// UnsecuredJWTForTests is a TokenValidator that takes whatever a JSON Web Token without a signature
-// says (RFC 7519, "alg":"none"): anybody can write one, for any user. It is for tests of clients,
-// which have the other half of it (Kafka: OAuthBearerUnsecuredValidatorCallbackHandler). sub is the
-// user, exp and sub are needed; times are seconds since the Unix epoch.
+// UnsecuredJWTForTests is a TokenValidator that accepts JSON Web Tokens without a signature (RFC
+// 7519, "alg":"none"). Anyone can write such a token for any user, so it is only for tests of
+// clients, which can create such tokens (Kafka: OAuthBearerUnsecuredValidatorCallbackHandler). The
+// claims sub, the user, and exp are required. Times are seconds since the Unix epoch.
 type UnsecuredJWTForTests struct{}
 
 // claims are those that count.
@@ -51,7 +51,8 @@ func unmarshalPart(part string, v any) bool {
 	return err == nil && json.Unmarshal(b, v) == nil
 }
 
-// NewUnsecuredJWTForTests returns a token that UnsecuredJWTForTests takes for a user until a time.
+// NewUnsecuredJWTForTests returns a token for a user that UnsecuredJWTForTests accepts until
+// expires.
 func NewUnsecuredJWTForTests(user string, expires time.Time) string {
 	at, now := float64(expires.UnixMilli())/1000, float64(time.Now().UnixMilli())/1000
 	body, _ := json.Marshal(claims{Subject: user, Expires: &at, IssuedAt: &now}) // numbers and text

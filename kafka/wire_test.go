@@ -13,15 +13,21 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/kafka/internal/transport"
 )
 
 // serve runs a server over a cluster in memory, on a loopback port.
 func serve(t testing.TB, cfg Config) (*Server, string) {
 	t.Helper()
+	return serveCluster(t, openCluster(t), cfg)
+}
+
+func openCluster(t testing.TB) *strata.Cluster {
+	t.Helper()
 	cluster, err := strata.Open(strata.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
-	return serveCluster(t, cluster, cfg)
+	return cluster
 }
 
 func serveCluster(t testing.TB, cluster *strata.Cluster, cfg Config) (*Server, string) {
@@ -40,10 +46,14 @@ func serveCluster(t testing.TB, cluster *strata.Cluster, cfg Config) (*Server, s
 
 // whole reports whether nobody holds bytes of the server's.
 func whole(s *Server) bool {
-	all := s.memory.Budget.Size()
-	n := s.memory.Budget.TryTake(all, all)
-	s.memory.Budget.Give(n)
-	return n == all
+	for _, b := range []*transport.Budget{s.memory.Budget, s.memory.Guests, s.decoding} {
+		n := b.TryTake(b.Size(), b.Size(), nil)
+		b.Give(n, nil)
+		if n < b.Size() {
+			return false
+		}
+	}
+	return true
 }
 
 // A client speaks the protocol by hand.

@@ -88,7 +88,7 @@ func TestADirectoryThatIsOpenedMeanwhileIsRefused(t *testing.T) {
 
 func TestTwoImportsToOneDirectoryExcludeEachOther(t *testing.T) {
 	disk := exported(t)
-	s, err := newStaging(disk, "back")
+	s, err := newStaging(disk, "back", "broker-1")
 	require.NoError(t, err)
 	_, err = Import(t.Context(), ImportConfig{From: []string{"kafka"}, Dir: "back", FS: disk})
 	require.ErrorIs(t, err, ErrInUse)

@@ -15,11 +15,18 @@ type copier struct {
 	fsys vfs.FS
 }
 
-// file makes to, which must not exist, a file with the content of from, on stable storage but for
-// its name. It reports whether they share their blocks.
+// file copies from to a new file. The content is on stable storage, the name is not yet. It reports
+// whether the files share their blocks.
 func (c *copier) file(ctx context.Context, from, to string) (cloned bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
+	}
+	info, err := c.fsys.Stat(from)
+	if err != nil {
+		return false, err
+	}
+	if info.Size() > maxLogBytes { // a sparse file would fill the disk
+		return false, damaged(from, "%d bytes, and a file of a partition has at most %d", info.Size(), maxLogBytes)
 	}
 	err = vfs.Clone(c.fsys, from, to)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -42,7 +49,7 @@ func (c *copier) bytes(ctx context.Context, from, to string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	out, err := c.fsys.OpenFile(to, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	out, err := c.fsys.OpenFile(to, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

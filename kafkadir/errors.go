@@ -10,29 +10,30 @@ import (
 
 // Errors of Import and Export, for errors.Is.
 var (
-	// ErrInUse says that somebody has the directory open, or that another Import or Export is
-	// making the same one.
+	// ErrInUse is returned if the directory is open, or if another Import or Export is creating the
+	// same one.
 	ErrInUse = errors.New("kafkadir: in use")
-	// ErrForeign says that a directory is not what it should be: no log directory of a Kafka
-	// broker, one of another cluster or broker than the others, one of Strata.
+	// ErrForeign is returned if a directory is not a log directory of a Kafka broker, if it belongs
+	// to another cluster or broker than the others, or if it is Strata's.
 	ErrForeign = errors.New("kafkadir: not a log directory of this broker")
 	// ErrDamaged is matched by every *DamagedError.
 	ErrDamaged = errors.New("kafkadir: damaged")
-	// ErrUnsupported says that a directory has something that Strata cannot read, as batches of
-	// before Kafka 0.11 or metadata of a later version.
+	// ErrUnsupported is returned for data that Strata cannot read, such as batches from before
+	// Kafka 0.11 or metadata of a later version.
 	ErrUnsupported = errors.New("kafkadir: not supported")
 	// ErrIncomplete is matched by every *IncompleteError.
-	ErrIncomplete = errors.New("kafkadir: partitions are not there")
-	// ErrUnknownTopic says that there is no topic of a name that was asked for.
+	ErrIncomplete = errors.New("kafkadir: partitions are missing")
+	// ErrUnknownTopic is returned for a requested topic that does not exist.
 	ErrUnknownTopic = errors.New("kafkadir: unknown topic")
-	// ErrSeveralBrokers says that a cluster of several brokers was to be exported.
+	// ErrSeveralBrokers is returned by Export for a cluster of several brokers.
 	ErrSeveralBrokers = errors.New("kafkadir: cluster of several brokers")
 )
 
-// A DamagedError reports a file whose content is not valid. errors.Is(err, ErrDamaged) is true.
+// A DamagedError reports a file whose content is invalid. errors.Is(err, ErrDamaged) is true for
+// it.
 type DamagedError struct {
 	Path   string
-	Pos    int64 // byte position in Path; -1: the file as a whole
+	Pos    int64 // byte position in Path; -1 means the whole file
 	Reason string
 }
 
@@ -51,17 +52,16 @@ func damaged(path, format string, args ...any) error {
 	return &DamagedError{Path: path, Pos: -1, Reason: fmt.Sprintf(format, args...)}
 }
 
-// A MissingPartition is a partition that the source does not have, or not all of.
+// A MissingPartition is a partition that the source lacks completely or in part.
 type MissingPartition struct {
 	record.TopicPartition
 	Reason string // "replicas on brokers [2 3]"
 }
 
-// An IncompleteError lists the partitions that are not there. errors.Is(err, ErrIncomplete) is
-// true.
+// An IncompleteError lists the missing partitions. errors.Is(err, ErrIncomplete) is true for it.
 type IncompleteError struct{ Missing []MissingPartition }
 
-// Error names the first few of them.
+// Error returns a text with the first few of them.
 func (e *IncompleteError) Error() string {
 	const most = 5
 	var names []string
@@ -71,7 +71,7 @@ func (e *IncompleteError) Error() string {
 	if more := len(e.Missing) - most; more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
-	return fmt.Sprintf("kafkadir: %d partitions are not there: %s", len(e.Missing), strings.Join(names, ", "))
+	return fmt.Sprintf("kafkadir: %d partitions are missing: %s", len(e.Missing), strings.Join(names, ", "))
 }
 
 // Unwrap returns ErrIncomplete.

@@ -17,24 +17,23 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// ExportConfig says what Export is to do.
+// ExportConfig configures Export.
 type ExportConfig struct {
-	// Dir is the directory of a cluster of one broker, that of strata.Config. Nobody may have it
-	// open.
+	// Dir is the directory of a cluster of one broker, as in strata.Config. It must not be open.
 	Dir string
-	// To is the log directory that is made. It must not exist, or be empty.
+	// To is the log directory to create. It must not exist, or must be empty.
 	To string
 
-	FS         vfs.FS         // that both are in. nil: the operating system's
-	OnProgress func(Progress) // called after each file, by one goroutine at a time; nil: nobody is told
+	FS         vfs.FS         // the file system of both; nil means the operating system's
+	OnProgress func(Progress) // called after each file, by one goroutine at a time; may be nil
 
-	workers int // partitions that are copied at a time; 0: 8
+	workers int // number of partitions copied concurrently; 0 means 8
 }
 
-// Export makes the log directory of a Kafka broker of a cluster's directory: one that a broker and
-// controller of Kafka 4.0 or later starts on, as it does on its own after it was stopped in order.
-// It keeps the cluster's id and all topics with their ids, configurations, records, producers and
-// open transactions, the offsets of groups, users and access control entries.
+// Export creates the log directory of a Kafka broker from a cluster's directory. A broker and
+// controller of Kafka 4.0 or later starts on it as after its own clean shutdown. Export keeps the
+// cluster's id and all topics with their ids, configurations, records, producers and open
+// transactions, the offsets of groups, users and access control entries.
 //
 // The broker's server.properties must have
 //
@@ -43,20 +42,21 @@ type ExportConfig struct {
 //	controller.quorum.voters=1@HOST:PORT
 //	log.dirs=TO
 //
-// beside its listeners; StorageTool is not to format the directory. The metadata are those of
+// and its listeners. Do not format the directory with StorageTool. The metadata have
 // metadata.version 4.0, which kafka-features upgrades. Settings of the process that serves Dir, and
-// Strata's own defaults, are in no file: a topic that has no flush.messages was synced by Strata
-// before anything was acknowledged, and is not by Kafka.
+// Strata's own defaults, are in no file. For example, Strata syncs a topic without flush.messages
+// before it acknowledges records, and Kafka does not.
 //
-// Dir is opened, which recovers it if the process that served it was killed, and closed in order;
-// nothing else in it changes, and it may be opened again. The copy shares nothing with it. Export
-// blocks until all of it is on stable storage, and ends early, with nothing made, when ctx does.
+// Export opens Dir, which recovers it if the process that served it was killed, and closes it
+// cleanly. Nothing else in Dir changes, and it may be opened again. The copy shares nothing with
+// it. Export blocks until all of the copy is on stable storage. If ctx ends, Export ends early and
+// creates nothing.
 //
 // Errors: ErrInUse; ErrSeveralBrokers; ErrForeign if there is no cluster in Dir; those of
-// replication.Open; *DamagedError; one that matches fs.ErrExist if To is not empty, or
-// fs.ErrInvalid if Dir or To is missing or one lies in the other; ctx's, and those of the disk. If
-// the last step fails, which makes the name of To durable, To may be there, as a whole, all the
-// same.
+// replication.Open; *DamagedError; an error matching fs.ErrExist if To is not empty, or
+// fs.ErrInvalid if Dir or To is empty or one is inside the other; the context's error; and disk
+// errors. If the last step fails, which makes the name of To durable, To may exist all the same,
+// and is complete then.
 func Export(ctx context.Context, cfg ExportConfig) (*Report, error) {
 	report, err := runExport(ctx, cfg)
 	if err != nil {
@@ -75,7 +75,7 @@ func runExport(ctx context.Context, cfg ExportConfig) (report *Report, err error
 	if cfg.Dir == "" || cfg.To == "" || within(cfg.FS, cfg.To, cfg.Dir) || within(cfg.FS, cfg.Dir, cfg.To) {
 		return nil, fmt.Errorf("%w: it takes a directory to export, and one to make beside it", fs.ErrInvalid)
 	}
-	if err := isFree(cfg.FS, filepath.Clean(cfg.To)); err != nil {
+	if _, err := isFree(cfg.FS, filepath.Clean(cfg.To)); err != nil {
 		return nil, err
 	}
 	ex := &exporting{cfg: cfg, root: filepath.Join(cfg.Dir, "broker-1"), copier: copier{fsys: cfg.FS}, report: &Report{Broker: 1, Clean: true, Metadata: true}}
@@ -87,7 +87,7 @@ func runExport(ctx context.Context, cfg ExportConfig) (report *Report, err error
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	s, err := newStaging(cfg.FS, cfg.To)
+	s, err := newStaging(cfg.FS, cfg.To, metaPropertiesFile)
 	if err != nil {
 		return nil, err
 	}
@@ -107,12 +107,12 @@ type exporting struct {
 
 	directory topic.ID // of the new directory
 	topics    []topic.Info
-	ends      map[record.TopicPartition]int64 // of those that were written to
+	ends      map[record.TopicPartition]int64 // of the partitions with records
 	starts    map[record.TopicPartition]int64
-	recs      []metarecord.Record // of the metadata, but for topics
+	recs      []metarecord.Record // of the metadata, without topics
 }
 
-// look opens the cluster, takes in what its metadata say, and closes it in order.
+// look opens the cluster, reads its metadata, and closes it cleanly.
 func (ex *exporting) look(ctx context.Context) error {
 	fsys := ex.cfg.FS
 	if _, err := fsys.Stat(filepath.Join(ex.root, metaPropertiesFile)); errors.Is(err, fs.ErrNotExist) { // it would be founded
@@ -132,7 +132,7 @@ func (ex *exporting) look(ctx context.Context) error {
 	return errors.Join(ex.take(ctx, c), c.Close())
 }
 
-// take takes in all that is to be known of an open cluster.
+// take reads the metadata, settings and ends of an open cluster.
 func (ex *exporting) take(ctx context.Context, c *replication.Cluster) (err error) {
 	if n := len(c.Registered()); n != 1 {
 		return fmt.Errorf("%w: %d of them, a Kafka broker takes the directory of one", ErrSeveralBrokers, n)
@@ -198,7 +198,7 @@ func (ex *exporting) write(ctx context.Context, dir string) error {
 		}
 		ex.meter.total += t.SizeBytes()
 	}
-	ex.meter.tell = ex.cfg.OnProgress
+	ex.meter.report = ex.cfg.OnProgress
 	sizes := make([][2]int64, len(jobs))
 	err := each(len(jobs), ex.cfg.workers, func(i int) (err error) {
 		name := partitionName(jobs[i].tp)
@@ -222,17 +222,17 @@ func (ex *exporting) write(ctx context.Context, dir string) error {
 
 // emptyPartition makes the directory of a partition that was never written to.
 func (ex *exporting) emptyPartition(dir string, id topic.ID) error {
-	if err := ex.cfg.FS.MkdirAll(dir, 0o755); err != nil {
+	if err := ex.cfg.FS.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	return vfs.WriteFile(ex.cfg.FS, filepath.Join(dir, partitionFile), formatPartitionMetadata(id))
 }
 
-// copyPartition copies those files of a partition that are Kafka's, and checks the batches of the
-// copy. It returns the bytes of all files, and of those that share their blocks.
+// copyPartition copies the files of a partition that Kafka knows, and checks the batches of the
+// copy. It returns the bytes of all files, and the bytes of files that share their blocks.
 func (ex *exporting) copyPartition(ctx context.Context, tp record.TopicPartition, from, to string) (sizes [2]int64, err error) {
 	fsys := ex.cfg.FS
-	if err := fsys.MkdirAll(to, 0o755); err != nil {
+	if err := fsys.MkdirAll(to, 0o700); err != nil {
 		return sizes, err
 	}
 	entries, err := fsys.ReadDir(from)

@@ -10,45 +10,44 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// ImportConfig says what Import is to do.
+// ImportConfig configures Import.
 type ImportConfig struct {
-	// From are the log directories of one Kafka broker: all that its log.dirs names, and its
+	// From has all log directories of one Kafka broker: those in its log.dirs, and its
 	// metadata.log.dir if that is another one.
 	From []string
-	// Dir is the directory of the cluster that is made. It must not exist, or be empty.
+	// Dir is the directory of the cluster to create. It must not exist, or must be empty.
 	Dir string
-	// Topics are the names of the topics to import; none: all. Internal topics, which have the
-	// offsets of groups and the states of transactions, always come along.
+	// Topics has the names of the topics to import; none means all. Internal topics, which have the
+	// offsets of groups and the states of transactions, are always imported.
 	Topics []string
-	// AllowMissing goes on although partitions are not there, or may not be all there: those of
-	// other brokers, or of log directories that From does not have. They are empty in the new
-	// cluster, or end where this broker's replica does, and groups may have committed offsets
-	// behind that.
+	// AllowMissing continues if partitions are missing, or may be incomplete, because they are on
+	// other brokers or in log directories that are not in From. In the new cluster they are empty,
+	// or end where this broker's replica does. Groups may have committed offsets after that end.
 	AllowMissing bool
 
-	FS         vfs.FS         // that both are in. nil: the operating system's
-	OnProgress func(Progress) // called after each file, by one goroutine at a time; nil: nobody is told
+	FS         vfs.FS         // the file system of all directories; nil means the operating system's
+	OnProgress func(Progress) // called after each file, by one goroutine at a time; may be nil
 
-	workers int // partitions that are copied at a time; 0: 8
+	workers int // number of partitions copied concurrently; 0 means 8
 }
 
-// Import makes a cluster of one broker, which strata.Open opens, of the log directories of a Kafka
-// broker that does not run, whether it was stopped in order or killed; see the package for what it
-// promises. Kafka 2.8 and later write such directories; those of brokers with ZooKeeper have no
-// metadata. The cluster keeps Kafka's cluster.id and the ids of the topics.
+// Import creates a cluster of one broker, which strata.Open opens, from the log directories of a
+// Kafka broker that is not running. The broker may have been shut down cleanly or killed; the
+// package comment has the promises. Kafka 2.8 and later write such directories; those of brokers
+// with ZooKeeper have no metadata. The cluster keeps Kafka's cluster.id and the ids of the topics.
 //
-// Transactions that are open stay open, and the new cluster's coordinator ends them as Kafka's
-// would have. Producers and members of groups that were at work may go on. Each partition begins a
-// new leader epoch.
+// Open transactions stay open, and the new cluster's coordinator ends them as Kafka's would have.
+// Active producers and group members may continue. Each partition begins a new leader epoch.
 //
-// It reads and checks everything once, writes it once unless the file system has reflinks, and
-// returns when all of it is on stable storage. It blocks for that long, and ends early, with
-// nothing made, when ctx does.
+// Import reads and verifies everything once, and writes it once unless the file system has
+// reflinks. It blocks until all of it is on stable storage. If ctx ends, Import ends early and
+// creates nothing.
 //
-// Errors: ErrInUse, ErrForeign, *DamagedError, ErrUnsupported, ErrUnknownTopic, *IncompleteError
-// unless AllowMissing is set; one that matches fs.ErrExist if Dir is not empty, or fs.ErrInvalid if
-// From or Dir is missing or one lies in the other; ctx's, and those of the disk. If the last step
-// fails, which makes the name of Dir durable, Dir may be there, as a whole, all the same.
+// Errors: ErrInUse, ErrForeign, *DamagedError, ErrUnsupported, ErrUnknownTopic; *IncompleteError
+// unless AllowMissing is set; an error matching fs.ErrExist if Dir is not empty, or fs.ErrInvalid
+// if From or Dir is empty or one is inside the other; the context's error; and disk errors. If the
+// last step fails, which makes the name of Dir durable, Dir may exist all the same, and is complete
+// then.
 func Import(ctx context.Context, cfg ImportConfig) (*Report, error) {
 	report, err := runImport(ctx, cfg)
 	if err != nil {
@@ -88,11 +87,11 @@ func runImport(ctx context.Context, cfg ImportConfig) (report *Report, err error
 	if len(p.missing) > 0 && !cfg.AllowMissing {
 		return nil, &IncompleteError{p.missing}
 	}
-	s, err := newStaging(cfg.FS, cfg.Dir)
+	s, err := newStaging(cfg.FS, cfg.Dir, "broker-1")
 	if err != nil {
 		return nil, err
 	}
-	im := &importing{cfg: cfg, plan: p, to: s, copier: copier{fsys: cfg.FS}, meter: meter{tell: cfg.OnProgress, total: p.total}}
+	im := &importing{cfg: cfg, plan: p, to: s, copier: copier{fsys: cfg.FS}, meter: meter{report: cfg.OnProgress, total: p.total}}
 	if report, err = im.run(ctx); err == nil {
 		for _, src := range sources {
 			err = errors.Join(err, src.untouched())

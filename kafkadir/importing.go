@@ -17,18 +17,18 @@ import (
 	"github.com/stratalog/strata/internal/clientquota"
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/internal/scram"
+	"github.com/stratalog/strata/internal/txnlog"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
-	"github.com/stratalog/strata/transaction/txnlog"
 	"github.com/stratalog/strata/vfs"
 )
 
 // partitionsDir is where partitions are copied to in a staging directory, before there is a broker.
-const partitionsDir = "partitions"
+const partitionsDir = ".partitions"
 
-// whenever has OpenTransactions list those too that were written in at this very moment, which all
-// of them seem to be when a log was just opened.
+// whenever makes OpenTransactions list also transactions that were just written to. When a log was
+// just opened, all of them look so.
 const whenever = -time.Hour
 
 // maxProducerID leaves room for the ids that the new cluster gives out.
@@ -36,8 +36,7 @@ const maxProducerID = math.MaxInt64 - 1<<40
 
 // An importing is one call of Import, in these steps:
 //
-//  1. The partitions are copied and checked. That tells which producer ids and leader epochs there
-//     are.
+//  1. The partitions are copied and checked. Their producer ids and leader epochs are known then.
 //  2. A new cluster is founded, with topics, users and the rest, and closed.
 //  3. The partitions become the broker's, beside Kafka's checkpoints, by which logs without a state
 //     of ours are read.
@@ -79,7 +78,7 @@ func (im *importing) run(ctx context.Context) (*Report, error) {
 // copyAll copies the partitions that there are.
 func (im *importing) copyAll(ctx context.Context, r *Report) error {
 	fsys, dir := im.cfg.FS, filepath.Join(im.to.tmp, partitionsDir)
-	if err := fsys.MkdirAll(dir, 0o755); err != nil {
+	if err := fsys.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	var all []*partPlan
@@ -114,7 +113,7 @@ func (im *importing) copyAll(ctx context.Context, r *Report) error {
 	return nil
 }
 
-// offline is the configuration of a cluster that only changes by what it is told.
+// offline returns the configuration of a cluster that changes nothing by itself.
 func (im *importing) offline() replication.Config {
 	return replication.Config{
 		Dir: im.to.tmp, FS: im.cfg.FS, ClusterID: im.plan.clusterID(),
@@ -162,7 +161,7 @@ func (im *importing) found(ctx context.Context, r *Report) error {
 	return errors.Join(err, c.Close())
 }
 
-// restoreSettings sets what is set for all topics, and how transactions are kept.
+// restoreSettings restores the settings of all topics, and those of transactions.
 func (im *importing) restoreSettings(ctx context.Context, c *replication.Cluster) error {
 	defaults := im.plan.defaults()
 	var changes []replication.ConfigChange
@@ -187,8 +186,8 @@ func (im *importing) restoreSettings(ctx context.Context, c *replication.Cluster
 	return c.SetTransactionVersion(ctx, level)
 }
 
-// restoreNamedConfigs sets what is set on groups and on client metrics. A group's values count as
-// far as they are within the bounds of who serves it.
+// restoreNamedConfigs restores the settings of groups and of client metrics. A group's value counts
+// if it is within the bounds of the serving broker.
 func (im *importing) restoreNamedConfigs(ctx context.Context, c *replication.Cluster) error {
 	if im.plan.meta == nil {
 		return nil
@@ -247,7 +246,7 @@ func (im *importing) restoreAccess(ctx context.Context, c *replication.Cluster, 
 	return im.restoreACLs(ctx, c, r)
 }
 
-// restoreTokens keeps the delegation tokens. Those that have expired are taken away as others come.
+// restoreTokens restores the delegation tokens. Expired ones are removed when others are created.
 func (im *importing) restoreTokens(ctx context.Context, c *replication.Cluster, r *Report) error {
 	for _, id := range slices.Sorted(maps.Keys(im.plan.meta.tokens)) {
 		t := im.plan.meta.tokens[id]
@@ -368,7 +367,7 @@ func (im *importing) place() error {
 			err = vfs.WriteFile(fsys, filepath.Join(root, name), formatCheckpoint(offsets))
 		}
 	}
-	if !im.plan.clean { // without both marks the logs that have no state are those of a killed process
+	if !im.plan.clean { // without both marks, a log without a state counts as left by a killed process
 		for _, name := range []string{"strata.closed", cleanShutdownFile} {
 			if err == nil {
 				err = fsys.Remove(filepath.Join(root, name))
@@ -401,7 +400,7 @@ func (im *importing) check(ctx context.Context, r *Report) error {
 	return errors.Join(err, c.Close())
 }
 
-// compare returns an error if a partition is not what was copied.
+// compare returns an error if a partition differs from its source.
 func (part *partPlan) compare(s replication.Status) error {
 	end := max(part.copied.next, part.found.start)
 	switch {

@@ -17,7 +17,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// metadata is what the log of Kafka's controllers says.
+// metadata is the content of the log of Kafka's controllers.
 type metadata struct {
 	topics      map[topic.ID]*kafkaTopic
 	names       map[string]topic.ID
@@ -95,7 +95,7 @@ func readMetadata(fsys vfs.FS, dir string, clean bool) (*metadata, error) {
 	if name := orphan(entries); name != "" {
 		return nil, damaged(filepath.Join(dir, segmentOf(name)), "it is missing, and %s is there", name)
 	}
-	next := end // of what was read
+	next := end // of the records read
 	for i, name := range segments {
 		path := filepath.Join(dir, name)
 		base, _, _ := baseOf(name)
@@ -186,7 +186,7 @@ func (m *metadata) batch(path string, b *record.Batch, from int64) error {
 	return nil
 }
 
-// recordNames are those of the types of metadata records. Kafka: MetadataRecordType.
+// recordNames has the names of the types of metadata records. Kafka: MetadataRecordType.
 var recordNames = map[int]string{
 	0: "RegisterBrokerRecord", 1: "UnregisterBrokerRecord", 2: "TopicRecord", 3: "PartitionRecord", 4: "ConfigRecord", 5: "PartitionChangeRecord",
 	6: "AccessControlRecord", 7: "FenceBrokerRecord", 8: "UnfenceBrokerRecord", 9: "RemoveTopicRecord", 10: "DelegationTokenRecord",
@@ -195,7 +195,8 @@ var recordNames = map[int]string{
 	26: "RemoveDelegationTokenRecord", 27: "RegisterControllerRecord", 28: "ClearElrRecord",
 }
 
-// neededRecords are types without which nothing can be said of topics and who may do what.
+// neededRecords are the types that an import cannot do without: topics and access rules depend on
+// them.
 var neededRecords = map[int]bool{2: true, 3: true, 4: true, 5: true, 9: true, 15: true, 18: true, 19: true, 23: true, 24: true, 25: true}
 
 // skip counts a record that cannot be read. One of a later version that is needed is an error.
@@ -284,8 +285,7 @@ func quotaText(q *metarecord.ClientQuota) string {
 	return q.Key + " of " + strings.Join(parts, " ")
 }
 
-// applyAccess takes in who may do what, and how much. Records that are none of these say nothing
-// that is kept, but tokens, which are counted.
+// applyAccess applies records of users, access rules, quotas and tokens. Other types are dropped.
 func (m *metadata) applyAccess(rec metarecord.Record) {
 	switch rec := rec.(type) {
 	case *metarecord.UserScramCredential:

@@ -9,15 +9,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stratalog/strata/internal/txnlog"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/transaction/txnlog"
 	"github.com/stratalog/strata/vfs"
 )
 
 const never = log.Unlimited
 
-// copied is what copying a partition has told.
+// copied is the result of copying a partition.
 type copied struct {
 	bytes, cloned int64 // of files
 	records       int64 // bytes of batches
@@ -35,7 +35,7 @@ type copied struct {
 // copy.
 func (im *importing) copyPartition(ctx context.Context, part *partPlan, to string) error {
 	fsys := im.cfg.FS
-	if err := fsys.MkdirAll(to, 0o755); err != nil {
+	if err := fsys.MkdirAll(to, 0o700); err != nil {
 		return err
 	}
 	part.copied = copied{maxID: -1, epoch: -1}
@@ -84,7 +84,7 @@ func (im *importing) copyPartition(ctx context.Context, part *partPlan, to strin
 }
 
 // wants reports whether a file of a partition is copied. The indexes of a killed broker's last
-// segment are not: their ends are space that it has reserved, and they are made anew.
+// segment are not: they end in reserved space, and are built again.
 func (part *partPlan) wants(name string, logs []string) bool {
 	if name == epochFile {
 		return true
@@ -108,7 +108,7 @@ func (part *partPlan) wants(name string, logs []string) bool {
 	return slices.Contains([]string{".log", ".txnindex", ".snapshot"}, suffix)
 }
 
-// check goes through the batches of the last of some segments, whose copies are in a directory.
+// check verifies the batches of the last segment in logs, in its copy below to.
 func (part *partPlan) check(fsys vfs.FS, to string, logs []string, last bool) error {
 	name, n := logs[len(logs)-1], len(logs)
 	base, _, _ := baseOf(name)
@@ -149,7 +149,7 @@ func (part *partPlan) check(fsys vfs.FS, to string, logs []string, last bool) er
 	return nil
 }
 
-// lookAtTransactions takes in the producer ids of transactional ids.
+// lookAtTransactions reads the producer ids of transactional ids.
 func (part *partPlan) lookAtTransactions(path string, b *record.Batch) error {
 	if b.IsControl() {
 		return nil
@@ -169,8 +169,8 @@ func (part *partPlan) lookAtTransactions(path string, b *record.Batch) error {
 	return nil
 }
 
-// lookAtProducers takes in the producer ids of a snapshot; one that is damaged is made anew from
-// the batches when the log is opened.
+// lookAtProducers reads the producer ids of a snapshot. A damaged snapshot is built again from the
+// batches when the log is opened.
 func (part *partPlan) lookAtProducers(fsys vfs.FS, path string) error {
 	p, err := vfs.ReadFile(fsys, path)
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"strings"
 
 	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/internal/txnlog"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
-	"github.com/stratalog/strata/transaction/txnlog"
 )
 
-// A plan says what is imported. It only computes.
+// A plan lists the parts of an import. It does no I/O.
 type plan struct {
 	node    int32
 	cluster string
@@ -45,7 +45,7 @@ type partPlan struct {
 	epoch  int32 // that the metadata know last
 	copied copied
 
-	compacted bool // as far as the metadata tell
+	compacted bool // according to the metadata
 }
 
 // newPlan compares the directories of one broker with its metadata. names are the topics that are
@@ -86,10 +86,10 @@ func newPlan(sources []*source, meta *metadata, names []string) (*plan, error) {
 	return p, nil
 }
 
-// takenOver are the types of resources whose configurations come along.
+// takenOver has the types of resources whose configurations are imported.
 var takenOver = []int8{metarecord.ResourceTopic, metarecord.ResourceBroker, metarecord.ResourceClientMetrics, metarecord.ResourceGroup}
 
-// leaveOutConfigs notes what is set of resources of other types.
+// leaveOutConfigs notes the settings of resources of other types.
 func (p *plan) leaveOutConfigs() {
 	if p.meta == nil {
 		return
@@ -106,8 +106,8 @@ func (p *plan) leaveOutConfigs() {
 	}
 }
 
-// choose leaves topics out that nobody has asked for. Internal topics always come along: they have
-// the offsets of groups and the states of transactions.
+// choose drops the topics that are not in names. Internal topics are always kept: they have the
+// offsets of groups and the states of transactions.
 func (p *plan) choose(names []string) error {
 	for _, name := range names {
 		if !slices.ContainsFunc(p.topics, func(t *topicPlan) bool { return t.name == name }) {
@@ -127,7 +127,7 @@ func (p *plan) choose(names []string) error {
 	return nil
 }
 
-// topicsOfMetadata has the topics that the metadata have, with those partitions that have files.
+// topicsOfMetadata plans the topics of the metadata, with the partitions that have files.
 func (p *plan) topicsOfMetadata(sources []*source, dirs map[record.TopicPartition]*source) error {
 	for _, kt := range p.meta.sortedTopics() {
 		t := &topicPlan{name: kt.name, id: kt.id, config: maps.Clone(p.meta.configs[metarecord.ResourceTopic][kt.name])}
@@ -211,22 +211,22 @@ func (p *plan) topicsOfFiles(dirs map[record.TopicPartition]*source) ([]*topicPl
 	return topics, nil
 }
 
-// maxPartitions bounds what a name of a directory can make of a topic.
+// maxPartitions bounds the partitions of a topic that is known only from names of directories.
 const maxPartitions = 10_000
 
 func compareTP(a, b record.TopicPartition) int {
 	return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 }
 
-// internalTopics are the settings that Kafka gives its own topics, for where it is not told.
+// internalTopics has the settings that Kafka gives its own topics. They are used without metadata.
 var internalTopics = map[string]map[string]string{
 	"__consumer_offsets":  {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
 	txnlog.Topic:          {"cleanup.policy": "compact", "compression.type": "uncompressed", "segment.bytes": "104857600", "unclean.leader.election.enable": "false"},
 	"__share_group_state": {"cleanup.policy": "delete", "compression.type": "none", "segment.bytes": "104857600", "retention.ms": "-1"},
 }
 
-// configure leaves out the settings that there are not here, and turns retention off where it
-// depends on what is in no file of a log directory.
+// configure leaves out the settings that Strata does not have. It turns retention off for a topic
+// whose retention depends on server.properties, which is in no log directory.
 func (p *plan) configure(t *topicPlan) {
 	if p.meta == nil {
 		maps.Copy(t.config, internalTopics[t.name])
@@ -247,8 +247,8 @@ func (p *plan) configure(t *topicPlan) {
 	}
 }
 
-// compacts reports whether a topic's settings, or those of all topics that the metadata have, say
-// that it is compacted.
+// compacts reports whether a topic is compacted, by its own settings or by those of all topics in
+// the metadata.
 func (p *plan) compacts(t *topicPlan) bool {
 	for _, config := range []map[string]string{t.config, p.brokerConfig(strconv.Itoa(int(p.node))), p.brokerConfig("")} {
 		for _, key := range []string{"cleanup.policy", "log.cleanup.policy"} {
@@ -272,7 +272,7 @@ func (p *plan) leaveOut(of string, err error) {
 	p.leftOut = append(p.leftOut, of+": "+err.Error())
 }
 
-// brokerConfig is what was set on a broker while it ran, or on all: "".
+// brokerConfig returns the settings that a broker, or all brokers (""), got while running.
 func (p *plan) brokerConfig(name string) map[string]string {
 	if p.meta == nil {
 		return nil
@@ -280,8 +280,8 @@ func (p *plan) brokerConfig(name string) map[string]string {
 	return p.meta.configs[metarecord.ResourceBroker][name]
 }
 
-// defaults are the settings of all topics that the metadata have: what was set on the broker itself
-// counts before that of all brokers.
+// defaults returns the settings of all topics in the metadata. A setting of the broker itself
+// replaces one of all brokers.
 func (p *plan) defaults() map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, p.brokerConfig(""))

@@ -3,6 +3,7 @@ package kafkadir
 import (
 	"errors"
 	"io"
+	"math"
 	"os"
 
 	"github.com/stratalog/strata/record"
@@ -11,15 +12,16 @@ import (
 
 const (
 	windowBytes   = 1 << 20
-	maxBatchBytes = 512 << 20 // larger than any batch that a broker takes; bounds memory
+	maxLogBytes   = math.MaxInt32 + 64<<20 // a segment and reserved space behind it
+	maxBatchBytes = 512 << 20              // larger than any batch that a broker takes; bounds memory
 )
 
 // An ending is where the whole batches of a file end.
 type ending struct {
 	pos   int64  // bytes of whole batches
 	next  int64  // offset after the last one; the start that was given, if there is none
-	rest  int64  // bytes behind them, but for zeros that a broker has reserved
-	why   string // what is wrong with the first of these; "": there are none
+	rest  int64  // bytes behind them, without zeros that a broker has reserved
+	why   string // the fault of the first of these bytes; "": there are none
 	later bool   // and there is a whole batch behind it
 	old   bool   // it is a batch of an older format
 }
@@ -36,6 +38,9 @@ func scanLog(fsys vfs.FS, path string, start int64, visit func(*record.Batch) er
 	size, err := f.Size()
 	if err != nil {
 		return e, err
+	}
+	if size > maxLogBytes {
+		return e, damaged(path, "%d bytes, and a segment has at most %d", size, math.MaxInt32)
 	}
 	w := &window{f: f, size: size}
 	e.next = start
@@ -112,7 +117,7 @@ func (w *window) batch(pos int64) (b *record.Batch, why string, err error) {
 	return b, "", nil
 }
 
-// judge says what lies behind the last whole batch.
+// judge describes the bytes behind the last whole batch.
 func (w *window) judge(e *ending, why string) error {
 	last, err := w.lastNonZero(e.pos)
 	if err != nil || last < e.pos {

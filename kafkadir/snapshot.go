@@ -27,7 +27,7 @@ const exportedMetadata = 25
 // snapshotEpoch is the epoch of the snapshot, before any controller's.
 const snapshotEpoch = 1
 
-// takeRecords takes in the metadata of a cluster, but for its topics, in the order of a snapshot.
+// takeRecords reads the metadata of a cluster, without its topics, in the order of a snapshot.
 func (ex *exporting) takeRecords(c *replication.Cluster) {
 	ex.recs = []metarecord.Record{&metarecord.FeatureLevel{Name: "metadata.version", Level: exportedMetadata}, &metarecord.FeatureLevel{Name: "group.version", Level: 1}}
 	if level := c.TransactionVersion(); level > 0 {
@@ -99,7 +99,7 @@ func (ex *exporting) topicRecords() (recs []metarecord.Record) {
 	return recs
 }
 
-// writeMetadata writes the snapshot, and the one that a formatted directory begins with.
+// writeMetadata writes the snapshot, and the first one of a formatted directory.
 func (ex *exporting) writeMetadata(dir string) error {
 	fsys := ex.cfg.FS
 	now := time.Now().UnixMilli()
@@ -114,7 +114,7 @@ func (ex *exporting) writeMetadata(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := vfs.MakeDir(fsys, filepath.Join(dir, metadataDir), 0o755); err != nil {
+	if err := vfs.MakeDir(fsys, filepath.Join(dir, metadataDir), 0o700); err != nil {
 		return err
 	}
 	return vfs.WriteFile(fsys, filepath.Join(dir, metadataDir, fmt.Sprintf("%020d-%010d.checkpoint", end, snapshotEpoch)), all)

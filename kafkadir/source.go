@@ -13,7 +13,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A source is one log directory of a Kafka broker, which nobody opens while it is held.
+// A source is one log directory of a Kafka broker. It is locked, so that no broker opens it.
 type source struct {
 	fsys vfs.FS // refuses every change
 	dir  string
@@ -33,7 +33,7 @@ type source struct {
 // found is the directory of a partition.
 type found struct {
 	dir   string
-	id    topic.ID // zero: it does not say (Kafka before 2.8)
+	id    topic.ID // zero: the directory has none (Kafka before 2.8)
 	epoch int32    // newest of leader-epoch-checkpoint, -1: none
 	files []fs.DirEntry
 	bytes int64
@@ -45,7 +45,7 @@ type found struct {
 	untouched  bool  // by compaction, as cleaner-offset-checkpoint has it
 }
 
-// openSource holds a directory and reads what is small in it.
+// openSource locks a directory and reads its small files.
 func openSource(fsys vfs.FS, dir string) (s *source, err error) {
 	s = &source{fsys: vfs.ReadOnly(fsys), dir: filepath.Clean(dir), partitions: map[record.TopicPartition]found{}}
 	if info, err := fsys.Stat(s.dir); err != nil {
@@ -71,7 +71,7 @@ func (s *source) hold(fsys vfs.FS) error {
 	case errors.Is(err, vfs.ErrLocked):
 		return fmt.Errorf("%w: %s: stop the broker first", ErrInUse, s.dir)
 	case err != nil:
-		return fmt.Errorf("%w: %s: whether a broker runs cannot be told: %w", ErrInUse, s.dir, err)
+		return fmt.Errorf("%w: %s: cannot determine whether a broker is running: %w", ErrInUse, s.dir, err)
 	}
 	s.lock = lock
 	return nil

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/stratalog/strata/vfs"
 )
@@ -18,42 +19,52 @@ const (
 // A staging is the directory in which something is made before it gets its name.
 //
 // It lies beside the final one, on the same file system, and everything in it is on stable storage
-// before it is renamed. So a crash leaves no final directory, or all of it. Who makes it has its
-// lock: what an earlier attempt has left is removed by the next, and two at a time exclude each
-// other.
+// before it is renamed. So a crash leaves no final directory, or all of it. If the final directory
+// exists it may be a mount point, which has no name to give away. Then the staging directory lies
+// inside it, and its entries are moved up; the last one of them makes the rest valid.
+//
+// An import or export holds the lock of its staging directory, so two exclude each other. The next
+// attempt removes the files of an interrupted one.
 type staging struct {
-	fsys vfs.FS
-	dir  string // the final name
-	tmp  string
-	lock io.Closer
+	fsys   vfs.FS
+	dir    string // the final name
+	tmp    string
+	inside bool   // tmp lies in dir
+	last   string // the entry that is moved up last, if inside
+	lock   io.Closer
 }
 
-// newStaging makes an empty one. dir must not exist, or be an empty directory.
-func newStaging(fsys vfs.FS, dir string) (*staging, error) {
+// newStaging makes an empty one. dir must not exist, or be an empty directory. last is the name of
+// the entry without which the other ones count for nothing.
+func newStaging(fsys vfs.FS, dir, last string) (*staging, error) {
 	dir = filepath.Clean(dir)
-	if err := isFree(fsys, dir); err != nil {
+	inside, err := isFree(fsys, dir)
+	if err != nil {
 		return nil, err
 	}
-	s := &staging{fsys: fsys, dir: dir, tmp: dir + unfinishedSuffix}
-	if err := vfs.MakeDir(fsys, s.tmp, 0o755); err != nil {
+	s := &staging{fsys: fsys, dir: dir, tmp: vfs.WithSuffix(dir, unfinishedSuffix), inside: inside, last: last}
+	if inside {
+		s.tmp = filepath.Join(dir, unfinishedSuffix)
+	}
+	if err := vfs.MakeDir(fsys, s.tmp, 0o700); err != nil {
 		return nil, err
 	}
 	lock, err := fsys.Lock(filepath.Join(s.tmp, lockFile))
 	if errors.Is(err, vfs.ErrLocked) {
-		return nil, fmt.Errorf("%w: %s: somebody makes it just now", ErrInUse, s.tmp)
+		return nil, fmt.Errorf("%w: %s: another process is creating it", ErrInUse, s.tmp)
 	}
 	if err != nil {
 		return nil, err
 	}
 	s.lock = lock
-	entries, err := fsys.ReadDir(s.tmp)
-	for _, e := range entries {
-		if err == nil && e.Name() != lockFile {
-			err = fsys.RemoveAll(filepath.Join(s.tmp, e.Name()))
+	entries, err := s.entries()
+	for _, name := range entries {
+		if err == nil {
+			err = fsys.RemoveAll(filepath.Join(s.tmp, name))
 		}
 	}
 	if err == nil {
-		err = isFree(fsys, dir) // who had the lock before may have made it
+		_, err = isFree(fsys, dir) // the previous holder of the lock may have made it
 	}
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
@@ -61,34 +72,47 @@ func newStaging(fsys vfs.FS, dir string) (*staging, error) {
 	return s, nil
 }
 
-// isFree returns an error that matches fs.ErrExist if dir is there and not empty.
-func isFree(fsys vfs.FS, dir string) error {
+// isFree returns an error that matches fs.ErrExist if dir has entries, other than the staging
+// directory of an attempt that was interrupted and the lost+found of a file system. exists reports
+// whether there is a directory.
+func isFree(fsys vfs.FS, dir string) (exists bool, err error) {
 	info, err := fsys.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	taken := &fs.PathError{Op: "make", Path: dir, Err: fs.ErrExist}
 	if !info.IsDir() {
-		return taken
+		return true, taken
 	}
-	entries, err := fsys.ReadDir(dir)
-	if err == nil && len(entries) > 0 {
-		return taken
+	entries, err := vfs.ReadContent(fsys, dir)
+	for _, e := range entries {
+		if e.Name() != unfinishedSuffix {
+			return true, taken
+		}
 	}
-	return err
+	return true, err
 }
 
-// finish gives the directory its name, durably. Everything in it must be on stable storage, but for
-// the names right below it.
+// entries lists the staging directory, except for its lock.
+func (s *staging) entries() (names []string, err error) {
+	entries, err := s.fsys.ReadDir(s.tmp)
+	for _, e := range entries {
+		if e.Name() != lockFile {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
+}
+
+// finish gives the directory its name, durably. Everything in it must be on stable storage, except
+// for the names right below it.
 func (s *staging) finish() error {
 	err := s.fsys.SyncDir(s.tmp)
-	if err == nil {
-		if err = s.fsys.Remove(s.dir); errors.Is(err, fs.ErrNotExist) { // an empty one
-			err = nil
-		}
+	if err == nil && s.inside {
+		return s.moveUp()
 	}
 	if err == nil {
 		err = s.fsys.Rename(s.tmp, s.dir)
@@ -99,7 +123,40 @@ func (s *staging) finish() error {
 	return errors.Join(s.fsys.SyncDir(filepath.Dir(s.dir)), s.lock.Close(), s.fsys.Remove(filepath.Join(s.dir, lockFile)))
 }
 
-// abort removes it.
+// moveUp is finish of a staging directory inside the final one.
+func (s *staging) moveUp() error {
+	names, err := s.entries()
+	var moved []string
+	move := func(name string) {
+		if err == nil {
+			err = s.fsys.Rename(filepath.Join(s.tmp, name), filepath.Join(s.dir, name))
+			moved = append(moved, name)
+		}
+	}
+	for _, name := range names {
+		if name != s.last {
+			move(name)
+		}
+	}
+	if err == nil {
+		err = s.fsys.SyncDir(s.dir)
+	}
+	if slices.Contains(names, s.last) {
+		move(s.last)
+	}
+	if err == nil {
+		err = s.fsys.SyncDir(s.dir)
+	}
+	if err == nil {
+		return errors.Join(s.abort(), s.fsys.SyncDir(s.dir))
+	}
+	for _, name := range slices.Backward(moved) { // the last one first
+		err = errors.Join(err, s.fsys.RemoveAll(filepath.Join(s.dir, name)))
+	}
+	return errors.Join(err, s.abort())
+}
+
+// abort removes the staging directory.
 func (s *staging) abort() error {
 	return errors.Join(s.fsys.RemoveAll(s.tmp), s.lock.Close())
 }

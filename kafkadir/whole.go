@@ -11,13 +11,13 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// What tells that a file of a log is missing, though those that are there are good:
+// These signs prove that a file of a log is missing, although all present files are good:
 //
 //   - an index without its segment: a broker renames or removes the segment first;
 //   - an index with entries behind the last batch of its segment;
 //   - checkpoints and producer snapshots above the end. A broker that was stopped in order writes
-//     its recovery points last, and they are where its logs end. After a kill only what was on
-//     stable storage must be there, the rest a power cut may have taken;
+//     its recovery points last, at the ends of its logs. After a kill only the data on stable
+//     storage must be there: a power cut may have taken the rest;
 //   - a log start below the first segment, of a broker that was stopped in order;
 //   - offsets that are missing between segments of a log that was never compacted.
 
@@ -71,8 +71,8 @@ func (part *partPlan) lost(name, format string, args ...any) error {
 	return damaged(filepath.Join(part.found.dir, name), format, args...)
 }
 
-// whole returns an error if files of the partition are missing, of which those that are there and
-// the checkpoints tell. What may be missing, it notes.
+// whole returns an error if the present files and the checkpoints prove that files of the partition
+// are missing. It notes data that may be missing.
 func (part *partPlan) whole(logs []string) error {
 	if name := orphan(part.found.files); name != "" {
 		return part.lost(segmentOf(name), "it is missing, and %s is there", name)
@@ -110,7 +110,7 @@ func (part *partPlan) wholeStart(logs []string) error {
 	return nil
 }
 
-// wholeEnd holds the end of the log against what is known to have been before it.
+// wholeEnd compares the end of the log with the offsets that are known to have been in the log.
 func (part *partPlan) wholeEnd(logs []string) error {
 	end, last := max(part.copied.next, part.found.start), ""
 	if len(logs) > 0 {

@@ -10,10 +10,11 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// StopBroker ends a broker in order, as Kafka's controlled shutdown does: what it led another
-// replica in sync leads, or nobody until StartBroker; what it acknowledged is kept, and clients see
-// their connections to it cut. It returns when the broker is down. It fails the test if the broker
-// does not run, or is the last one.
+// StopBroker shuts a broker down as Kafka's controlled shutdown does. Another in-sync replica
+// becomes leader of each partition that the broker led; a partition without one has no leader until
+// StartBroker. Acknowledged records are kept, and clients see their connections to it cut.
+// StopBroker returns when the broker is down. It fails the test if the broker does not run, or is
+// the last one.
 func (s *Server) StopBroker(id int32) {
 	s.t.Helper()
 	s.change(func(ctx context.Context, s *Server, r *running) error {
@@ -25,11 +26,11 @@ func (s *Server) StopBroker(id int32) {
 	})
 }
 
-// KillBroker ends a broker as a loss of power does: first its connections are gone, with requests
-// that it has begun to serve and nobody hears of, then the broker, with all that it had not
-// synced. In a Dir of the operating system's it is like a killed process, which leaves what
-// it has written. What it led another replica in sync leads, or nobody until StartBroker. It fails
-// the test if the broker does not run, or is the last one.
+// KillBroker ends a broker as a power cut does. First its connections are cut, so that requests in
+// progress get no response. Then the broker ends and loses all unsynced data. With Config.Dir in
+// the operating system's file system it is like a killed process: data that was written but not
+// synced remains. Leaders move as for StopBroker. It fails the test if the broker does not run, or
+// is the last one.
 func (s *Server) KillBroker(id int32) {
 	s.t.Helper()
 	s.change(func(_ context.Context, s *Server, r *running) error {
@@ -49,8 +50,8 @@ func (s *Server) KillBroker(id int32) {
 	})
 }
 
-// StartBroker starts a broker that is down, at the address that it had. It returns when it serves
-// what it led. It fails the test if the broker runs, or cannot be started.
+// StartBroker starts a broker that is down, at its former address. It returns when the broker
+// serves its partitions. It fails the test if the broker runs already, or cannot be started.
 func (s *Server) StartBroker(id int32) {
 	s.t.Helper()
 	s.change(func(ctx context.Context, s *Server, r *running) error {
@@ -61,15 +62,14 @@ func (s *Server) StartBroker(id int32) {
 	})
 }
 
-// AddBroker adds a broker in a rack ("": none) and returns its id. Topics that are created and
-// partitions that are added from then on are placed on it, too.
+// AddBroker adds a broker in a rack, "" for none, and returns its id. Topics and partitions that
+// are created later are placed on it too.
 func (s *Server) AddBroker(rack string) (id int32) {
 	s.t.Helper()
 	return s.addBroker(0, rack)
 }
 
-// AddBrokerID is AddBroker with an id of the caller's, from 1 on. It fails the test if there is
-// such a broker.
+// AddBrokerID is AddBroker with a given id of at least 1. It fails the test if the broker exists.
 func (s *Server) AddBrokerID(id int32, rack string) {
 	s.t.Helper()
 	if id < 1 {
@@ -98,8 +98,8 @@ func (s *Server) addBroker(wanted int32, rack string) (id int32) {
 	return id
 }
 
-// RemoveBroker takes a broker out of the cluster for good. It fails the test if the broker has a
-// partition, which has to be deleted before.
+// RemoveBroker removes a broker from the cluster permanently. It fails the test if the broker has a
+// partition: delete the partition first.
 func (s *Server) RemoveBroker(id int32) {
 	s.t.Helper()
 	s.change(func(ctx context.Context, s *Server, r *running) error {
@@ -115,8 +115,8 @@ func (s *Server) RemoveBroker(id int32) {
 	})
 }
 
-// change lets brokers come or go, one change at a time and none during a Restart. The errors of fn
-// say what has failed.
+// change starts, stops, adds or removes brokers with fn, one change at a time and none during a
+// Restart. The errors of fn name the operation.
 func (s *Server) change(fn func(context.Context, *Server, *running) error) {
 	s.t.Helper()
 	s.within(func(s *Server, _ *visit) { s.changeBrokers(fn) })
@@ -137,7 +137,7 @@ func (s *Server) changeBrokers(fn func(context.Context, *Server, *running) error
 	}
 }
 
-// connect serves a broker that has been started.
+// connect opens the listener of a started broker and serves it.
 func (s *Server) connect(r *running, id int32) error {
 	ln, err := s.listen(id)
 	if err != nil {

@@ -3,15 +3,16 @@ package kafkatest
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/kafka"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
 )
 
 // Clients find every broker from any address, and each record is
@@ -67,6 +68,20 @@ func TestServerOfADirectoryHasTheBrokersThatAreThere(t *testing.T) {
 	s := New(t, Config{Dir: dir})
 	require.Len(t, s.Addrs(), 2)
 	require.Len(t, s.Topic("a"), 2)
+}
+
+// Checklist row F23.
+func TestServersOfADirectoryAcceptTheSameTopics(t *testing.T) {
+	cfg := Config{Dir: t.TempDir(), Topics: map[string]int{"a": 2}, TopicConfigs: map[string]topic.Config{"a": {}, "b": {}}}
+	first := &fakeT{}
+	require.Empty(t, first.run(func() {
+		New(first, cfg).Fill("a", record.String("a", "", "0").To(0), record.String("a", "", "1").To(1))
+	}))
+	other := &fakeT{}
+	require.Contains(t, other.run(func() {
+		New(other, Config{Dir: cfg.Dir, Topics: map[string]int{"a": 3}})
+	}), `topic "a" exists with 2 partitions, Config has 3`)
+	require.Len(t, New(t, cfg).Topic("a"), 2)
 }
 
 func TestCoordinatorIsOneOfTheBrokers(t *testing.T) {

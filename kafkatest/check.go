@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,60 +17,63 @@ import (
 	"github.com/stratalog/strata/transaction"
 )
 
-// Code is client code for Check to try out: what produces, what consumes, or both. Its functions
-// run on goroutines of their own, so they return errors where a test would call t.Fatal. They
-// connect to s by s.Addrs and s.Dial, and have closed their clients when they return.
+// Code is client code that Check tests: a producer, a consumer, or both. Its functions run on their
+// own goroutines, so they must return errors instead of calling t.Fatal. They connect to s with
+// s.Addrs and s.Dial, and must close their clients before they return.
 type Code struct {
-	// Produce writes the records with the client code, in the order in which they are given, and
-	// returns when all are acknowledged, or an error when it gives up. Topic, Key and Value are to
-	// be written as they are. Each partition has to have its records once and in that order.
+	// Produce writes the records in the given order with the client code. It returns nil when all
+	// are acknowledged, or an error when it gives up. It must write Topic, Key and Value unchanged.
+	// Check requires that each partition has its records once and in that order.
 	Produce func(ctx context.Context, s *Server, rs []record.Record) error
 
-	// Consume reads Topic as a member of a group, from the first record where the group has no
-	// offset, until ctx ends; what it returns then is not looked at. It calls process, which stands
-	// for what an application does with a record, for each one; process is safe for concurrent
-	// use. An error of process says that the record was not processed, and that ctx is about to
-	// end: Consume is to return, and not to commit that record.
+	// Consume reads Topic as a member of a group until ctx ends. In partitions without a committed
+	// offset it must begin at the first record. It must call process for each record; process
+	// stands for the work of an application, and is safe for concurrent use. If process returns an
+	// error the record was not processed: Consume must return without committing that record. ctx
+	// ends soon after. The result of Consume after the end of ctx is ignored.
 	//
-	// It is called again after it has returned, and a second time beside the first one where a
-	// member joins. What it needs is made anew in each call.
+	// Check calls Consume again after it has returned, and twice at the same time for a member that
+	// joins. Each call must create its own client.
 	Consume func(ctx context.Context, s *Server, process func(partition int32, offset int64) error) error
 
-	// MayRepeat says that Consume may process a record again when something has gone wrong: at
-	// least once. Without it, and where nothing goes wrong, each record is to be processed once.
+	// MayRepeat allows Consume to process a record again after a fault: at-least-once. Without
+	// MayRepeat, and always without a fault, each record must be processed exactly once.
 	MayRepeat bool
 
-	Topic      string // that is written to or read. Empty: "checked"
-	Partitions int    // of Topic. 0: those that Config has for it, or 3
-	Records    int    // how many are written, and read; at least 10. 0: 60
+	Topic      string // name of the topic; "" means "checked"
+	Partitions int    // number of partitions of Topic; 0 means the number in Config, or 3
+	Records    int    // number of records of a run, at least 10; 0 means 60
 
-	// Config is that of the servers. If it does not say how many Brokers there are, or Replicas of
-	// Topic, there are three; fewer than two are refused, as brokers go. Dir, FS, Pipe and Clock
-	// cannot be set, nor Listen without RealTime.
+	// Config is the configuration of the servers. If Brokers or the replicas of Topic are not set,
+	// Check uses three. At least two of each are needed, because brokers stop during the runs. Dir,
+	// FS, Pipe and Clock cannot be set; Listen needs RealTime.
 	Config Config
 
-	// RealTime runs over TCP and without a testing/synctest bubble, for clients that do not work
-	// in one. They wait for their timeouts then, and what is slow takes a quarter of a second.
+	// RealTime runs Code over TCP and without a testing/synctest bubble, for clients that do not
+	// work in one. Timeouts then take real time, and a slow response takes a quarter of a second.
+	// Each step may take Config.WaitTimeout, or 2 min if that is 0: sarama waits 30 s for a lost
+	// response.
 	RealTime bool
 }
 
-// Check runs code undisturbed and then once for each of a list of faults, against a server of its
-// own each time, and fails the runs in which records were lost, doubled or reordered, or in which
-// the code has given up. Every fault passes by, so that a client can go on: requests, answers and
-// connections are lost, slow or cut, errors ask to try again, some of them after the work was done,
-// brokers are stopped, killed or silent, leaders and coordinators move, members join and leave and
-// are put out, and a consumer is ended in the middle of a record.
+// Check runs code without a fault, and then once with each fault of a list, each time against a new
+// server. A run fails if records were lost, duplicated or reordered, or if code gave up. Every
+// fault is temporary, so that a client can continue: requests, responses and connections are lost,
+// slow or cut; errors are retriable, some of them after the request was applied; brokers stop, are
+// killed or are silent; leaders and coordinators move; members join, leave and are removed; a
+// consumer is ended in the middle of a record.
 //
-// Each run is a subtest, named by what is checked and the fault: produce/answer-lost. By that name
-// it runs alone (go test -run 'TestOrders/produce/answer-lost'). A failure says which records were
-// lost, doubled, altered and reordered, and what was requested last. Unless Code.RealTime is set it
-// runs in a testing/synctest bubble, where timeouts cost no time.
+// Each run is a subtest, named by function and fault: produce/answer-lost. It can run alone (go
+// test -run 'TestOrders/produce/answer-lost'). A failure lists the records that were lost,
+// duplicated, altered and reordered, and the last requests. Unless Code.RealTime is set, a run is
+// in a testing/synctest bubble, where timeouts cost no time.
 //
-// What counts is the log for Produce, and for Consume the calls of process. A consumer gets the
-// first half of the records before something goes wrong and the other half while it does. Then it
-// is called once again for some more, where what it has not committed shows.
+// Check compares the records in the log for Produce, and the calls of process for Consume. A
+// consumer gets the first half of the records before the fault and the other half during it. Then
+// Consume is called once more with further records, which shows the records that were not
+// committed.
 //
-// Check returns when all runs have ended, and fails t at once if code makes no sense.
+// Check returns when all runs have ended. It fails t at once if code is invalid.
 func Check(t *testing.T, code Code) {
 	t.Helper()
 	if err := code.complete(); err != nil {
@@ -101,10 +105,11 @@ func (c *Code) each(t *testing.T, faults []checkFault, check func(*testing.T, ch
 	}
 }
 
-// leastChecked is how few records there can be for some to come before a fault and some after it.
+// leastChecked is the smallest number of records of which some come before a fault and some after
+// it.
 const leastChecked = 10
 
-// complete puts in the defaults, and says what makes no sense.
+// complete sets the defaults, and returns an error for invalid values.
 func (c *Code) complete() error {
 	if c.Topic == "" {
 		c.Topic = "checked"
@@ -138,16 +143,20 @@ func (c *Code) complete() error {
 	return nil
 }
 
-// A checkRun is code that runs against a server of its own, and what is seen of it.
+// A checkRun is one run of code against its own server, with the observed results.
 type checkRun struct {
 	*Code
 	s    *Server
-	slow time.Duration // how long what is slow takes
-	ends context.Context
-	next int // the number of the next record to be made
+	slow time.Duration   // time of a slow request
+	ends context.Context // of the run; each step has a deadline of its own (step)
+	next int             // the number of the next record to be made
 }
 
-// start starts the server of a run, which ends when cancel is called or it takes too long.
+// realTimeWait bounds a step in real time. It is more than twice the default request timeout of
+// clients.
+const realTimeWait = 2 * time.Minute
+
+// start starts the server of a run, which ends when cancel is called.
 func (c *Code) start(t *testing.T) (r *checkRun, cancel func()) {
 	cfg := c.Config
 	cfg.Pipe = !c.RealTime
@@ -156,13 +165,19 @@ func (c *Code) start(t *testing.T) (r *checkRun, cancel func()) {
 		cfg.Topics = map[string]int{}
 	}
 	cfg.Topics[c.Topic] = c.Partitions
+	if c.RealTime {
+		cfg.WaitTimeout = cmp.Or(cfg.WaitTimeout, realTimeWait)
+	}
 	r = &checkRun{Code: c, s: New(t, cfg), slow: time.Minute + 14*time.Millisecond}
 	if c.RealTime {
 		r.slow = 250 * time.Millisecond
 	}
-	r.ends, cancel = r.s.waitContext()
+	r.ends, cancel = context.WithCancel(context.Background())
 	return r, cancel
 }
+
+// step returns the context of one step of the run, which a slow step before it leaves its time.
+func (r *checkRun) step() (context.Context, context.CancelFunc) { return r.s.boundedContext(r.ends) }
 
 // make makes the next n records.
 func (r *checkRun) make(n int) []record.Record {
@@ -174,7 +189,7 @@ func (r *checkRun) make(n int) []record.Record {
 	return rs
 }
 
-// checkProduce runs Produce, and returns what is wrong in the log then.
+// checkProduce runs Produce, and returns the findings in the log.
 func (c *Code) checkProduce(t *testing.T, f checkFault) string {
 	r, cancel := c.start(t)
 	defer cancel()
@@ -184,18 +199,23 @@ func (c *Code) checkProduce(t *testing.T, f checkFault) string {
 		found.expect(string(w.Value), i)
 	}
 	act := f.begin(r)
-	running, ended := context.WithCancel(r.ends)
+	bounded, end := r.step()
+	defer end()
+	running, ended := context.WithCancel(bounded)
 	gaveUp := make(chan error, 1)
+	began := time.Now()
 	go func() {
 		defer ended()
-		gaveUp <- c.Produce(r.ends, r.s, rs)
+		gaveUp <- c.Produce(bounded, r.s, rs)
 	}()
 	act(running)
-	if err := <-gaveUp; err != nil {
+	if err := <-gaveUp; err != nil && bounded.Err() != nil {
+		found.failed = fmt.Sprintf("Produce was not done after %s (Config.WaitTimeout or the test's own deadline) and was ended: %v", time.Since(began).Round(time.Millisecond), err)
+	} else if err != nil {
 		found.failed = fmt.Sprintf("Produce gave up: %v", err)
 	}
 	if err := r.decided(); err != nil {
-		found.failed = fmt.Sprintf("Produce has left a transaction whose outcome does not show: %v", err)
+		found.failed = strings.TrimPrefix(found.failed+"; "+err.Error(), "; ")
 	}
 	for _, w := range r.s.Topic(c.Topic) {
 		if rank, ok := found.ranks[string(w.Value)]; ok && !bytes.Equal(w.Key, rs[rank].Key) {
@@ -206,18 +226,25 @@ func (c *Code) checkProduce(t *testing.T, f checkFault) string {
 	return found.text(r.s)
 }
 
-// decided waits until transactions that are committed or aborted are so in the log, too: their
-// markers are written after the answer.
+// decided waits until the log has the markers of all ended transactions, which are written after
+// the response. The error names a transaction without its markers.
 func (r *checkRun) decided() error {
+	ctx, cancel := r.step()
+	defer cancel()
 	for {
-		all, err := r.s.Cluster().Transactions(r.ends)
-		if err == nil && !slices.ContainsFunc(all, func(d transaction.Description) bool { return d.State.Prepared() }) {
+		all, err := r.s.Cluster().Transactions(ctx)
+		left := slices.IndexFunc(all, func(d transaction.Description) bool { return d.State.Prepared() })
+		if err == nil && left < 0 {
 			return nil
 		}
 		select {
 		case <-time.After(time.Millisecond):
-		case <-r.ends.Done():
-			return r.ends.Err()
+			continue
+		case <-ctx.Done():
 		}
+		if left >= 0 {
+			return fmt.Errorf("transaction %q, which Produce ended, has markers that are not written: it is %v", all[left].ID, all[left].State)
+		}
+		return fmt.Errorf("the transactions of the server could not be listed: %w", err)
 	}
 }

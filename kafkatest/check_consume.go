@@ -15,22 +15,22 @@ import (
 
 var errEnded = errors.New("kafkatest: not processed: the consumer is being ended in the middle of this record")
 
-// processing is what Consume has processed.
+// processing collects the records that Consume has processed.
 type processing struct {
 	code *Code
 
 	mu      sync.Mutex // guards the fields below
 	found   *findings
-	endAt   int           // so many records are processed, and the next one is the end; 0: it goes on
+	endAt   int           // number of records after which the next one is rejected; 0: no limit
 	ended   bool          // endAt was reached: nothing is processed until resume
-	changed chan struct{} // closed when something was processed, and made anew
+	changed chan struct{} // closed and replaced when a record was processed
 }
 
 func newProcessing(c *Code) *processing {
 	return &processing{code: c, found: newFindings(), changed: make(chan struct{})}
 }
 
-// process is what Consume calls for a record.
+// process is called by Consume for each record.
 func (p *processing) process(partition int32, offset int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +57,8 @@ func (p *processing) resume() {
 	p.endAt, p.ended = 0, false
 }
 
-// wait waits until cond, which is asked under mu, holds. False: ctx has ended before.
+// wait waits until cond, which is called under mu, returns true. It returns false if ctx ends
+// first.
 func (p *processing) wait(ctx context.Context, cond func() bool) bool {
 	for {
 		p.mu.Lock()
@@ -79,11 +80,11 @@ func offsetName(partition int32, offset int64) string {
 	return fmt.Sprintf("%d of partition %d", offset, partition)
 }
 
-// A consuming is a call of Consume under way.
+// A consuming is a running call of Consume.
 type consuming struct {
 	running context.Context // ends when the call has returned
 	cancel  func()
-	err     error // what it returned; to be read when running has ended
+	err     error // result of the call; read only after running has ended
 }
 
 // consume calls Consume.
@@ -115,7 +116,7 @@ func (r *checkRun) fill(p *processing, n int) {
 	}
 }
 
-// checkConsume runs Consume, and returns what is wrong with what it has processed.
+// checkConsume runs Consume, and returns the findings in the processed records.
 func (c *Code) checkConsume(t *testing.T, f checkFault) string {
 	r, cancel := c.start(t)
 	defer cancel()
@@ -128,7 +129,7 @@ func (c *Code) checkConsume(t *testing.T, f checkFault) string {
 	if !r.consumeDisturbed(p, f) {
 		return p.text(r)
 	}
-	// What was committed shows to the call that comes next.
+	// The next call shows which records were committed.
 	r.fill(p, leastChecked)
 	last := r.consume(p)
 	p.waitForAll(r, last)
@@ -137,8 +138,8 @@ func (c *Code) checkConsume(t *testing.T, f checkFault) string {
 	return p.text(r)
 }
 
-// consumeDisturbed has the first half of the records read, and the other one while f makes
-// something go wrong. False: that has not come about.
+// consumeDisturbed consumes the first half of the records, and the other half during the fault. It
+// returns false if the fault did not occur.
 func (r *checkRun) consumeDisturbed(p *processing, f checkFault) bool {
 	first := r.consume(p)
 	defer func() { first.end() }()
@@ -168,20 +169,22 @@ func (r *checkRun) consumeDisturbed(p *processing, f checkFault) bool {
 	return true
 }
 
-// settling is how long a consumer has for its commits when it has processed everything. Clients
-// that commit from time to time do so every five seconds.
+// settling is the time for the commits of a consumer that has processed all records. Clients that
+// commit periodically do so every five seconds.
 const settling = 11 * time.Second
 
-// settle waits until some group has committed all that there is to be read.
+// settle waits until a group has committed all records.
 func (r *checkRun) settle() {
-	ctx, cancel := context.WithTimeout(r.ends, settling)
+	step, cancelStep := r.step()
+	defer cancelStep()
+	ctx, cancel := context.WithTimeout(step, settling)
 	defer cancel()
-	_ = r.s.WaitUntil(ctx, func() bool { return r.committed(ctx) }) // that it has not shows in what is read again
+	_ = r.s.WaitUntil(ctx, func() bool { return r.committed(ctx) }) // missing commits show as records that are read again
 }
 
-// committed reports whether some group has committed all that there is to be read.
+// committed reports whether a group has committed all records.
 func (r *checkRun) committed(ctx context.Context) bool {
-	groups, _ := r.s.Cluster().Groups(ctx) // those that can be asked for
+	groups, _ := r.s.Cluster().Groups(ctx) // groups whose coordinators answer
 	return slices.ContainsFunc(groups, func(g group.Info) bool {
 		g, err := r.s.Cluster().Group(ctx, g.ID)
 		for p := range r.Partitions {
@@ -199,18 +202,21 @@ func (p *processing) waitForAll(r *checkRun, c *consuming) bool {
 	return p.waitFor(r, c, func() bool { return p.found.missing() == 0 })
 }
 
-// waitFor waits until cond holds. False: c has returned before, or it takes too long.
+// waitFor waits until cond returns true. It returns false if c returns first or the time is up.
 func (p *processing) waitFor(r *checkRun, c *consuming, cond func() bool) bool {
-	ctx, cancel := context.WithCancel(r.ends)
+	ctx, cancel := r.step()
 	defer cancel()
 	defer context.AfterFunc(c.running, cancel)()
+	began := time.Now()
 	if p.wait(ctx, cond) {
 		return true
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if c.running.Err() != nil {
-		p.mu.Lock()
-		defer p.mu.Unlock()
 		p.found.failed = fmt.Sprintf("Consume returned before it was to end: %v", c.err)
+	} else {
+		p.found.failed = fmt.Sprintf("Consume had not processed all after %s (Config.WaitTimeout or the test's own deadline)", time.Since(began).Round(time.Millisecond))
 	}
 	return false
 }

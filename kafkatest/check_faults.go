@@ -7,7 +7,7 @@ import (
 	"github.com/stratalog/strata/kafka"
 )
 
-// A checkFault is one thing that goes wrong in a run of Check.
+// A checkFault is the fault of one run of Check.
 type checkFault struct {
 	name, what string
 	// fault hits requests of the code under test. nil: none.
@@ -21,8 +21,8 @@ type checkFault struct {
 
 const nothing = "nothing goes wrong"
 
-// begin has the fault hit requests from now on. act waits for the first one and does what is to be
-// done; it returns at once if there is nothing to do, and when running ends.
+// begin activates the fault. act waits for the first hit and calls the action of the fault. It
+// returns at once if there is no action, and when running ends.
 func (f checkFault) begin(r *checkRun) (act func(running context.Context)) {
 	if f.fault == nil {
 		return func(context.Context) {}
@@ -53,7 +53,7 @@ func late(apis ...kafka.Key) func(*checkRun) Fault {
 // heartbeats are those of members of groups of either protocol.
 var heartbeats = []kafka.Key{kafka.Heartbeat, kafka.ConsumerGroupHeartbeat}
 
-// onPath are the faults of one request, of the kind that the work is done by.
+// onPath returns the faults of one request, of the API that does the work.
 func onPath(what string, apis ...kafka.Key) []checkFault {
 	return []checkFault{
 		{name: "request-lost", what: "a " + what + " request and all later ones of its connection are lost", fault: hits(Fault{DropRequest: true}, apis...)},

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// findings compares the records that are there with those that ought to be.
+// findings compares the records found with the expected ones.
 type findings struct {
 	ranks     map[string]int // of the records that are expected, by name: their order
 	times     map[string]int // how often each was found
@@ -16,17 +16,18 @@ type findings struct {
 	altered   []string
 	unknown   []string
 	mayRepeat bool   // a record that is there again is no finding
-	failed    string // what the code has done beside; empty: nothing
+	failed    string // another failure of the code; empty: none
 }
 
 func newFindings() *findings {
 	return &findings{ranks: map[string]int{}, times: map[string]int{}, highest: map[int32]string{}}
 }
 
-// expect says that a record has to be there, after those of its partition that have a lower rank.
+// expect adds an expected record. It must come after the records of its partition with a lower
+// rank.
 func (f *findings) expect(name string, rank int) { f.ranks[name] = rank }
 
-// add takes in a record that is there.
+// add adds a record found.
 func (f *findings) add(partition int32, name string) {
 	rank, ok := f.ranks[name]
 	if !ok {
@@ -45,13 +46,13 @@ func (f *findings) add(partition int32, name string) {
 	f.highest[partition] = name
 }
 
-// seen is how many of the records are there.
+// seen returns the number of expected records found.
 func (f *findings) seen() int { return len(f.times) }
 
-// missing is how many are not.
+// missing returns the number of expected records not found.
 func (f *findings) missing() int { return len(f.ranks) - len(f.times) }
 
-// text says what is wrong, and what was requested last; empty if nothing is.
+// text describes the findings and the last requests. It is empty if there are no findings.
 func (f *findings) text(s *Server) string {
 	var parts []string
 	say := func(what string, names []string) {

@@ -14,17 +14,17 @@ import (
 
 // A clock runs a server in a testing/synctest bubble of its own, beside a test that is in none.
 //
-// A goroutine of the bubble, the gate, runs what comes from outside. It waits for it on a channel
-// that was made outside, which synctest does not count as durably blocked, so the bubble's time
-// stands still. Time moves while the gate sleeps, and then nothing gets in: either the time of the
-// server moves or somebody talks to it. It sleeps every tickInterval for as long as real time has
-// gone on, and for what Advance says.
+// A goroutine of the bubble, the gate, runs jobs from outside. It waits for them on a channel that
+// was created outside. synctest does not count that as durably blocked, so the bubble's time stands
+// still. Time moves while the gate sleeps, and then no job enters: either the time of the server
+// moves or a caller uses it. Every tickInterval the gate sleeps for the real time that has passed,
+// and in an Advance for its duration.
 //
-// Whatever was made in the bubble stays there: who uses a channel, a timer or a sync.Cond of a
-// bubble elsewhere ends the process. So enter runs a call of the test's in the bubble, and leave
-// runs the test's functions outside. Who waits outside waits for channels made outside. Who waits
-// inside waits for one made inside, which the gate closes: time can move meanwhile, so that nobody
-// waits for a gate that cannot wake.
+// A channel, timer or sync.Cond of a bubble must not be used outside: that ends the process. So
+// enter runs a call of the test in the bubble, and leave runs the test's functions outside. A
+// goroutine outside waits for channels created outside. A goroutine inside waits for a channel
+// created inside, which the gate closes: time can move in between, so no goroutine waits for a gate
+// that cannot wake.
 type clock struct {
 	t      *testing.T
 	shell  *Server // that the test holds
@@ -39,27 +39,28 @@ type clock struct {
 	began    time.Time // real time when the bubble's time was the same
 	bubble   string    // its name in stacks
 	cleanups []func()  // of server
-	failure  string    // what the bubble has ended with; read when over is closed
+	failure  string    // failure that ended the bubble; read only after over is closed
 	bridges  bridges   // the network between inside and outside
 	visitors visitors
 
-	away     atomic.Int32  // how many functions of the test's are run outside that somebody inside waits for
-	departed chan struct{} // made inside; has an element if one has gone out since the gate looked
+	away     atomic.Int32  // number of the test's functions outside that a goroutine inside waits for
+	departed chan struct{} // created inside; has an element if one has started outside since the gate last looked
 	asleep   atomic.Bool   // written by the gate: nothing gets in
 
 	advanced atomic.Int64 // nanoseconds by which the bubble's time is ahead of real time; written by the gate
 
 	// used by the gate only
-	moving   bool     // Advance moves the time, though it may stand still just now
-	advances int      // how many are under way
-	held     []func() // what the network has brought in meanwhile
+	moving   bool     // an Advance is running, even if the time stands still at the moment
+	advances int      // number of running Advances
+	held     []func() // jobs of the network that arrived during them
 	stopped  bool     // the gate is to end
 }
 
 const (
-	// tickInterval is how often the server's time is set to real time.
+	// tickInterval is the period after which the server's time is set to real time.
 	tickInterval = time.Millisecond
-	// stuckAfter is how long a gate may sleep before it is looked whether anything can wake it.
+	// stuckAfter is the time of a gate's sleep after which a caller checks whether anything can
+	// wake it.
 	stuckAfter = 3 * time.Second
 )
 
@@ -76,7 +77,7 @@ func newClocked(t T, cfg Config) *Server {
 	case test.Context().Err() != nil:
 		t.Fatalf("kafkatest: Config.Clock while the cleanups of the test run: testing/synctest begins nothing then")
 	}
-	test.Context().Done() // for who takes it into the bubble, as Inside does with its own
+	test.Context().Done() // creates the channel outside, for calls that use the context in the bubble
 	s := &Server{t: t, cfg: cfg, wait: cmp.Or(cfg.WaitTimeout, defaultWait)}
 	s.testEnds, _ = testDeadline(t)
 	c := &clock{t: test, shell: s, jobs: make(chan func(), 128), out: make(chan func())}
@@ -86,7 +87,7 @@ func newClocked(t T, cfg Config) *Server {
 	t.Cleanup(c.cleanup)
 	cfg.Clock, cfg.Listen = false, nil
 	if cfg.Intercept != nil {
-		cfg.Intercept = outsider{c, cfg.Intercept}
+		cfg.Intercept = outsider{c.outside, c.hold, cfg.Intercept}
 	}
 	c.enter(func(*Server, *visit) {
 		c.server = open(carrier{c}, cfg, c)
@@ -95,7 +96,7 @@ func newClocked(t T, cfg Config) *Server {
 	return s
 }
 
-// start makes the bubble, and returns when its gate is open.
+// start creates the bubble, and returns when its gate is open.
 func (c *clock) start() {
 	c.began = time.Now()
 	ready := make(chan struct{})
@@ -127,7 +128,7 @@ func (c *clock) start() {
 	}
 }
 
-// gate runs what comes from outside.
+// gate runs jobs from outside until the server stops.
 func (c *clock) gate(ready chan struct{}) {
 	c.departed = make(chan struct{}, 1)
 	c.bubble = bubbleOf(ownStack())
@@ -138,7 +139,7 @@ func (c *clock) gate(ready chan struct{}) {
 	}
 }
 
-// do has the gate run f, which must not wait. It returns false if the bubble has ended.
+// do runs f on the gate. f must not wait. It returns false if the bubble has ended.
 func (c *clock) do(f func()) bool {
 	select {
 	case c.jobs <- f:
@@ -148,7 +149,7 @@ func (c *clock) do(f func()) bool {
 	}
 }
 
-// tick has the server's time go on with real time until quit is closed.
+// tick moves the server's time with real time until quit is closed.
 func (c *clock) tick() {
 	ticker := time.NewTicker(tickInterval)
 	defer ticker.Stop()
@@ -198,7 +199,7 @@ func (c *clock) cleanup() {
 	})
 }
 
-// end closes what is left of the server's network, and waits until nothing is left of the bubble.
+// end closes the remaining connections of the server, and waits until the bubble has ended.
 func (c *clock) end() {
 	c.t.Helper()
 	close(c.quit)
@@ -209,7 +210,7 @@ func (c *clock) end() {
 		defer close(unused)
 		c.awaitListeners()
 		c.bridges.running.Wait()
-		c.visitors.inside.Wait() // the end of the server has ended what they wait for
+		c.visitors.inside.Wait() // the end of the server has ended their waits
 	}()
 	var jobs chan func()
 	for seen := ""; ; {
@@ -234,8 +235,8 @@ func (c *clock) end() {
 	}
 }
 
-// Now returns the time of the brokers: with Config.Clock it is ahead of real time by what Advance
-// was called with, and behind by some milliseconds at most while they are not busy.
+// Now returns the time of the brokers. With Config.Clock it is ahead of real time by the sum of all
+// Advances, less at most some milliseconds while the brokers are not busy.
 func (s *Server) Now() (now time.Time) {
 	s.t.Helper()
 	c := s.clock

@@ -8,25 +8,26 @@ import (
 )
 
 const (
-	// firstStep is by how much an Advance moves the time before it lets in who waits at the gate.
+	// firstStep is the first move of the time in an Advance, before waiting callers may enter.
 	firstStep = time.Minute
 	// shortStep and longStep are how much real time the steps after it shall take.
 	shortStep, longStep = 5 * time.Millisecond, 20 * time.Millisecond
 	// awayGrace is how long Advance waits for a function of the test's that the broker calls.
 	awayGrace = 100 * time.Millisecond
-	// lastYear is the last one that a clock is moved to; some 60 years later its time overflows.
+	// lastYear is the last year that a clock can be moved to. Some 60 years later its time
+	// overflows.
 	lastYear = 2200
 )
 
-// Advance moves the time of a server with Config.Clock by d, at once, and returns when the brokers
-// have done what became due, each thing at its time. It ends the sessions of all members that are
-// to be heard of within d: clients live in real time, so they cannot beat meanwhile. Who is to stay
-// in a group is given the time for it by several calls, with WaitRequests in between.
+// Advance moves the time of a server with Config.Clock forward by d, at once. It returns when the
+// brokers have done all work that became due, in the order of its times. It ends the sessions of
+// all members whose session timeout is within d: clients run in real time, so they send no
+// heartbeats during an Advance. To keep a member in its group, advance in several steps that are
+// shorter than its session timeout, with WaitRequests in between.
 //
-// Other goroutines of the test can use the Server meanwhile, and wait; what clients send gets in
-// when Advance is over. Side by side Advances add up. At the end of the test one that is under way
-// returns early, and later ones do nothing, so that whoever moves the time in a loop need not know
-// when that is.
+// Other goroutines of the test can use the Server during an Advance, and wait. Requests of clients
+// arrive when it ends. Concurrent Advances add up. At the end of the test a running Advance returns
+// early and later ones do nothing, so a goroutine may advance the time in a loop until then.
 //
 // Advance fails the test if it takes longer than Config.WaitTimeout, without Config.Clock, if d is
 // negative, or if the year would be after 2200.
@@ -95,7 +96,7 @@ func (c *clock) advance(d time.Duration) error {
 	}
 }
 
-// admit ends an Advance for the network, and lets in what has come meanwhile. Run by the gate.
+// admit ends an Advance for the network, and runs the jobs held during it. Run by the gate.
 func (c *clock) admit() {
 	c.advances--
 	held := c.held
@@ -105,8 +106,8 @@ func (c *clock) admit() {
 	}
 }
 
-// carry is do for what the network brings in: it waits until no Advance is under way, or one of
-// several is over. There is little of it, as each connection waits for what it has sent.
+// carry is do for jobs of the network: it waits until no Advance is running, or one of several
+// ends. There are few such jobs, because each connection waits for its previous one.
 func (c *clock) carry(f func()) bool {
 	return c.do(func() {
 		if c.advances > 0 {
@@ -117,8 +118,8 @@ func (c *clock) carry(f func()) bool {
 	})
 }
 
-// move moves the bubble's time by d. Run by the gate. While a function of the test's is away that
-// the server waits for, the time stands still.
+// move moves the bubble's time by d. Run by the gate. While the server waits for a function of the
+// test outside, the time stands still.
 func (c *clock) move(d time.Duration) {
 	defer func(before bool) { c.moving = before }(c.moving)
 	c.moving = true
@@ -140,7 +141,7 @@ func (c *clock) move(d time.Duration) {
 	c.asleep.Store(false)
 }
 
-// arrive waits until all is done that is due when the time has been moved. Run by the gate.
+// arrive waits until all work is done that became due by the move. Run by the gate.
 func (c *clock) arrive() {
 	defer func(before bool) { c.moving = before }(c.moving)
 	c.moving = true
@@ -151,15 +152,15 @@ func (c *clock) arrive() {
 	}
 }
 
-// settle waits until all that is due now is done.
+// settle waits until all work that is due now is done.
 func (c *clock) settle() {
 	c.asleep.Store(true)
 	synctest.Wait()
 	c.asleep.Store(false)
 }
 
-// await keeps the gate open until all functions of the test's are back. It gives up after
-// awayGrace, for one that itself waits.
+// await keeps the gate open until all functions of the test outside have returned. It gives up
+// after awayGrace, because such a function may itself wait for the server.
 func (c *clock) await() {
 	if c.away.Load() == 0 {
 		return

@@ -1,40 +1,47 @@
 package kafkatest
 
 import (
+	"net"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/kafka"
 )
 
-// Functions of the test's that a server in a bubble calls are run outside, where they may use what
-// the test has made, and wait for it.
+// An outside runs functions of the test that a server calls. For a server in a bubble they run
+// outside of the bubble, where they may use channels of the test and wait. For another server they
+// run without its goroutine label, which goroutines that they start would inherit.
+type outside func(f func())
 
 // outsider is an interceptor of the test's.
 type outsider struct {
-	c   *clock
-	own kafka.Interceptor
+	run  outside
+	hold func(<-chan struct{}) <-chan struct{} // nil: the server can wait for the test's channels
+	own  kafka.Interceptor
 }
 
 // Before implements kafka.Interceptor.
 func (o outsider) Before(x *kafka.Exchange) (a kafka.Action) {
-	o.c.outside(func() { a = o.own.Before(x) })
-	holds := a.Holds
-	a.Holds = nil
-	for _, h := range holds {
-		a.Holds = append(a.Holds, o.c.hold(h))
+	o.run(func() { a = o.own.Before(x) })
+	if o.hold != nil {
+		holds := a.Holds
+		a.Holds = nil
+		for _, h := range holds {
+			a.Holds = append(a.Holds, o.hold(h))
+		}
 	}
 	if respond := a.Respond; respond != nil {
 		a.Respond = func(req kmsg.Request) (resp kmsg.Response) {
-			o.c.outside(func() { resp = respond(req) })
+			o.run(func() { resp = respond(req) })
 			return resp
 		}
 	}
-	a.Edit = o.c.messages(a.Edit)
+	a.Edit = o.run.messages(a.Edit)
 	return a
 }
 
 // After implements kafka.Interceptor.
-func (o outsider) After(x *kafka.Exchange) { o.c.outside(func() { o.own.After(x) }) }
+func (o outsider) After(x *kafka.Exchange) { o.run(func() { o.own.After(x) }) }
 
 // hold returns a channel of the bubble that is closed when one from outside is.
 func (c *clock) hold(outer <-chan struct{}) <-chan struct{} {
@@ -52,41 +59,49 @@ func (c *clock) hold(outer <-chan struct{}) <-chan struct{} {
 }
 
 // fault returns f with its functions run outside.
-func (c *clock) fault(f Fault) Fault {
+func (run outside) fault(f Fault) Fault {
 	if match := f.Match; match != nil {
 		f.Match = func(x *kafka.Exchange) (fits bool) {
-			c.outside(func() { fits = match(x) })
+			run(func() { fits = match(x) })
 			return fits
 		}
 	}
 	if decide := f.Decide; decide != nil {
 		f.Decide = func(x *kafka.Exchange) (e *Effect) {
-			c.outside(func() { e = decide(x) })
-			return c.effect(e)
+			run(func() { e = decide(x) })
+			return run.effect(e)
 		}
 	}
-	f.Respond, f.Edit = c.messages(f.Respond), c.messages(f.Edit)
+	f.Respond, f.Edit = run.messages(f.Respond), run.messages(f.Edit)
 	return f
 }
 
-func (c *clock) effect(e *Effect) *Effect {
+func (run outside) effect(e *Effect) *Effect {
 	if e == nil {
 		return nil
 	}
 	own := *e
-	own.Respond, own.Edit = c.messages(e.Respond), c.messages(e.Edit)
+	own.Respond, own.Edit = run.messages(e.Respond), run.messages(e.Edit)
 	return &own
 }
 
 // messages returns f, run outside; nil if f is.
-func (c *clock) messages(f func(kmsg.Request, kmsg.Response)) func(kmsg.Request, kmsg.Response) {
+func (run outside) messages(f func(kmsg.Request, kmsg.Response)) func(kmsg.Request, kmsg.Response) {
 	if f == nil {
 		return nil
 	}
-	return func(req kmsg.Request, resp kmsg.Response) { c.outside(func() { f(req, resp) }) }
+	return func(req kmsg.Request, resp kmsg.Response) { run(func() { f(req, resp) }) }
 }
 
 // observer returns f, run outside.
-func (c *clock) observer(f func(*kafka.Exchange)) func(*kafka.Exchange) {
-	return func(x *kafka.Exchange) { c.outside(func() { f(x) }) }
+func (run outside) observer(f func(*kafka.Exchange)) func(*kafka.Exchange) {
+	return func(x *kafka.Exchange) { run(func() { f(x) }) }
+}
+
+// listenOutside returns listen, run outside.
+func listenOutside(run outside, listen func(int32) (net.Listener, error)) func(int32) (net.Listener, error) {
+	return func(broker int32) (ln net.Listener, err error) {
+		run(func() { ln, err = listen(broker) })
+		return ln, err
+	}
 }

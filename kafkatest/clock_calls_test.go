@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -21,6 +20,7 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/kafka"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
@@ -327,7 +327,7 @@ var failures = []struct {
 		s := New(t, Config{Clock: true})
 		s.Inside(t.Context(), func(context.Context, *strata.Cluster) { s.Addr(9) })
 	}},
-	{"decided", "kafkatest: what Decide returned: fault: it does nothing", func(t *testing.T) {
+	{"decided", "kafkatest: what Decide returned: fault: no effect", func(t *testing.T) {
 		s := New(t, Config{Clock: true})
 		s.Fault(Fault{Decide: func(*kafka.Exchange) *Effect { return &Effect{} }})
 		cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.RequestRetries(0))
@@ -340,18 +340,18 @@ var failures = []struct {
 			go func() { <-make(chan struct{}) }()
 		})
 	}},
-	{"stuck", "kafkatest: the time of the server stands still, and nothing gets to it, as something in it waits for what is outside, as a context that is not the one that Inside has called its function with:\n", func(t *testing.T) {
+	{"stuck", "kafkatest: the time of the server stands still: a goroutine in its bubble waits for something outside, for example for a context other than the one that Inside passed to its function:\n", func(t *testing.T) {
 		s := New(t, Config{Clock: true})
 		never := make(chan struct{})
 		t.Cleanup(func() { close(never) })
 		s.Inside(t.Context(), func(context.Context, *strata.Cluster) { <-never })
 	}},
-	{"after its end", "kafkatest: the test of this Server is over", func(t *testing.T) {
+	{"after its end", "kafkatest: the test of this Server has ended", func(t *testing.T) {
 		var s *Server
 		t.Cleanup(func() { s.Topic("orders") })
 		s = New(t, Config{Clock: true})
 	}},
-	{"restart after its end", "kafkatest: the test of this Server is over", func(t *testing.T) {
+	{"restart after its end", "kafkatest: the test of this Server has ended", func(t *testing.T) {
 		var s *Server
 		t.Cleanup(func() { s.Restart() })
 		s = New(t, Config{Clock: true})

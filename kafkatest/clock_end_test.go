@@ -85,7 +85,7 @@ func TestServerThatHasEndedIsNotStartedAgain(t *testing.T) {
 			var s *Server
 			require.Empty(t, f.run(func() { s = New(f, Config{Pipe: true, Topics: map[string]int{"orders": 1}}) }))
 			began := time.Now()
-			require.Contains(t, f.run(func() { call(s) }), "the test of this Server is over")
+			require.Contains(t, f.run(func() { call(s) }), "the test of this Server has ended")
 			require.Less(t, time.Since(began), defaultWait)
 			require.Nil(t, leaked(s.label))
 		})

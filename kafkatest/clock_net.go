@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/internal/memnet"
 )
 
-// bridgeBuffer is how many bytes of a connection are on the way through the gate, each way. The
-// network of the bubble has a buffer, and so have sockets.
+// bridgeBuffer is the number of bytes of a connection that pass the gate at a time, in each
+// direction. The network of the bubble and sockets have buffers of their own.
 const bridgeBuffer = 32 << 10
 
 // listen returns the listener in the bubble for one outside, which is made by the shell and closed
@@ -21,7 +21,7 @@ func (c *clock) listen(broker int32, address string) (net.Listener, error) {
 	l := &bridgedListener{c: c, conns: make(chan net.Conn), errs: make(chan error, 1), closed: make(chan struct{})}
 	var err error
 	c.outside(func() {
-		c.bridges.closing.Wait()    // of who had the address before
+		c.bridges.closing.Wait()    // of the previous listener at the address
 		l.told = make(chan bool, 2) // there is one of each at most
 		l.outer, err = c.shell.listenAt(broker, address)
 	})
@@ -38,7 +38,7 @@ type bridgedListener struct {
 	c     *clock
 	outer net.Listener
 	addr  net.Addr
-	told  chan bool // made outside: true when the server was told an error, false when it closes
+	told  chan bool // created outside: true when the server got an error, false when it closes
 
 	// made in the bubble
 	conns  chan net.Conn
@@ -156,7 +156,7 @@ func (c *clock) bridge(nc net.Conn, start func(*bridge)) {
 	}
 	go b.write()
 	c.carry(func() { start(b) })
-	go b.read() // what it has the gate do comes behind start
+	go b.read() // its jobs on the gate come after start
 }
 
 // awaitListeners waits until the listeners that the server has closed are closed outside. Called
@@ -166,7 +166,7 @@ func (c *clock) awaitListeners() {
 		return
 	}
 	select {
-	case c.out <- func() {}: // behind those of the server
+	case c.out <- func() {}: // after those of the server
 	case <-c.over:
 	}
 	c.bridges.closing.Wait()
@@ -179,24 +179,24 @@ type bridge struct {
 	c     *clock
 	outer net.Conn
 
-	// made outside; what is sent here never waits
+	// created outside; sends to them never block
 	out   chan []byte // from the server; closed at the end
-	taken chan bool   // what has come was written to inner, or could not be
+	taken chan bool   // whether the received bytes were written to inner
 
 	// made in the bubble
 	inner net.Conn
 	in    chan []byte   // from the client; nil at the end
-	room  chan struct{} // what has gone was written to outer
+	room  chan struct{} // has an element when the sent bytes were written to outer
 }
 
-// start begins to carry what inner, the client's end, sends and gets. Run by the gate.
+// start begins to carry the bytes of inner, the client's end in the bubble. Run by the gate.
 func (b *bridge) start(inner net.Conn) {
 	b.inner, b.in, b.room = inner, make(chan []byte, 1), make(chan struct{}, 1)
 	go b.carryIn()
 	go b.carryOut()
 }
 
-// read sends what the client writes into the bubble. Run outside.
+// read sends the client's bytes into the bubble. Run outside.
 func (b *bridge) read() {
 	defer b.c.bridges.running.Done()
 	buf := make([]byte, bridgeBuffer)
@@ -225,11 +225,11 @@ func (b *bridge) send(p []byte) bool {
 	}
 }
 
-// carryIn writes to the server what comes from the client. Run in the bubble.
+// carryIn writes the client's bytes to the server. Run in the bubble.
 func (b *bridge) carryIn() {
 	for p := range b.in {
 		if p == nil {
-			b.inner.(*memnet.Conn).CloseWrite() // the answers to what the client has written still go out
+			b.inner.(*memnet.Conn).CloseWrite() // responses to earlier requests still go out
 			return
 		}
 		_, err := b.inner.Write(p)
@@ -237,7 +237,7 @@ func (b *bridge) carryIn() {
 	}
 }
 
-// carryOut sends to the client what the server writes. Run in the bubble.
+// carryOut sends the server's bytes to the client. Run in the bubble.
 func (b *bridge) carryOut() {
 	buf := make([]byte, bridgeBuffer)
 	for {
@@ -254,7 +254,7 @@ func (b *bridge) carryOut() {
 	close(b.out)
 }
 
-// write writes to the client what comes from the server. Run outside.
+// write writes the server's bytes to the client. Run outside.
 func (b *bridge) write() {
 	defer b.c.bridges.running.Done()
 	defer b.close()
@@ -285,7 +285,7 @@ func (b *bridge) close() {
 
 // bridges are the connections of a clock.
 type bridges struct {
-	running sync.WaitGroup // of what they and their listeners run outside
+	running sync.WaitGroup // goroutines outside, of the connections and their listeners
 	closing sync.WaitGroup // of listeners that are being closed outside
 
 	mu     sync.Mutex // guards the fields below

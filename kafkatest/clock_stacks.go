@@ -20,7 +20,8 @@ func bubbleOf(stack string) string {
 	return "synctest bubble " + number + "]"
 }
 
-// stacks returns the stacks of the goroutines of the bubble, but for the one that runs its timers.
+// stacks returns the stacks of the goroutines of the bubble, except for the one that runs its
+// timers.
 func (c *clock) stacks() []string {
 	buf := make([]byte, 1<<20)
 	n := runtime.Stack(buf, true)
@@ -34,9 +35,9 @@ func (c *clock) stacks() []string {
 	})
 }
 
-// stuck returns the stacks of what waits in the bubble for something outside of it, while the gate
-// sleeps, so that time cannot move; "" as long as anything in the bubble computes or waits for a
-// file, as it goes on by itself.
+// stuck returns the stacks of the goroutines in the bubble that wait for something outside while
+// the gate sleeps, so that time cannot move. It returns "" while any goroutine in the bubble runs
+// or waits for a file, because such a goroutine continues by itself.
 func (c *clock) stuck() string {
 	if !c.asleep.Load() {
 		return ""

@@ -12,23 +12,25 @@ import (
 	"github.com/stratalog/strata"
 )
 
-// Inside calls f where the server runs, with its Cluster, and returns when f does. The context that
-// f is called with ends when ctx does, or after Config.WaitTimeout, and has ctx's values: it is for
-// whatever f waits for.
+// Inside calls f with the server's Cluster, in the bubble of the server if it has one, and returns
+// when f does. The context of f has the values of ctx. It ends when ctx does, or after
+// Config.WaitTimeout. f must use it for all its waits.
 //
 //	s.Inside(t.Context(), func(ctx context.Context, c *strata.Cluster) {
 //		err := c.DeleteTopic(ctx, "orders")
 //		...
 //	})
 //
-// With Config.Clock that is a testing/synctest bubble. What is made there, as a channel, a timer, a
-// context or a consumer, ends the process if it is used outside: f has to close what it makes from
-// the cluster, and should return plain values only. What is made outside holds up the server's time
-// while f waits for it, and a context that was made outside and is not ctx, nor the one of the test
-// that has made the server, ends the process when it is cancelled, if f has waited for it or has
-// handed it to the cluster: another test's t.Context() is cancelled at its end.
+// With Config.Clock the server runs in a testing/synctest bubble:
 //
-// f may fail the test, and use the Server, but not testing/synctest. Without Config.Clock Inside is
+//   - A channel, timer, context or consumer that f creates must not be used outside: that ends the
+//     process. f must close everything it creates from the cluster, and should return plain values.
+//   - While f waits for a channel or timer from outside, the time of the server stands still.
+//   - f must not wait for a context from outside, nor pass one to the cluster, except its own ctx
+//     and the context of the test that created the server. Cancelling such a context ends the
+//     process. The t.Context() of another test is cancelled at the end of that test.
+//
+// f may fail the test and use the Server, but not testing/synctest. Without Config.Clock Inside is
 // an ordinary call. It fails the test if ctx or f is nil.
 func (s *Server) Inside(ctx context.Context, f func(ctx context.Context, c *strata.Cluster)) {
 	s.t.Helper()
@@ -104,10 +106,10 @@ type outcome struct {
 	exited   bool // its goroutine has, as FailNow and SkipNow of a testing.T have it do
 }
 
-// fatal is what the Fatalf of a server in a bubble panics with.
+// fatal is the panic value of Fatalf of a server in a bubble.
 type fatal string
 
-// abandoned is what ends a visit whose caller has gone.
+// abandoned is the panic value that ends a visit whose caller has returned.
 type abandoned struct{}
 
 // run runs f and notes how it ends.
@@ -141,14 +143,14 @@ func (o *outcome) pass(t *testing.T) {
 	}
 }
 
-// errors of who cannot enter.
+// Errors of calls that cannot enter the bubble.
 var (
 	errOtherBubble = errors.New("a Server with Config.Clock is used in a testing/synctest bubble that is not its own")
-	errOver        = errors.New("the test of this Server is over")
+	errOver        = errors.New("the test of this Server has ended")
 	errLate        = errors.New("it takes too long")
 )
 
-// enter is visit for those who can fail the test.
+// enter is visit for calls that can fail the test.
 func (c *clock) enter(f func(*Server, *visit)) {
 	c.t.Helper()
 	if err := c.visit(f); err != nil {
@@ -205,7 +207,8 @@ type visitors struct {
 	closed bool
 }
 
-// enter notes one, whose leaving is inside.Done. It returns false if nobody may enter any more.
+// enter counts a visitor, which leaves with inside.Done. It returns false if no visitor may enter
+// any more.
 func (vs *visitors) enter() bool {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
@@ -215,7 +218,7 @@ func (vs *visitors) enter() bool {
 	return !vs.closed
 }
 
-// areOver reports whether those who are in are to leave.
+// areOver reports whether the present visitors must leave.
 func (vs *visitors) areOver() bool {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
@@ -228,8 +231,8 @@ func (vs *visitors) close() {
 	vs.closed = true
 }
 
-// wait has the gate run job, and runs what ask says until done is closed. It returns errLate if ctx
-// ends before.
+// wait runs job on the gate, and runs functions from ask until done is closed. It returns errLate
+// if ctx ends first.
 func (c *clock) wait(ctx context.Context, done <-chan struct{}, ask <-chan func(), job func()) error {
 	jobs, seen := c.jobs, ""
 	look := time.NewTicker(stuckAfter)
@@ -254,7 +257,7 @@ func (c *clock) wait(ctx context.Context, done <-chan struct{}, ask <-chan func(
 		case <-look.C:
 			stuck := c.stuck()
 			if stuck != "" && stuck == seen {
-				return fmt.Errorf("the time of the server stands still, and nothing gets to it, as something in it waits for what is outside, as a context that is not the one that Inside has called its function with:\n\n%s", stuck)
+				return fmt.Errorf("the time of the server stands still: a goroutine in its bubble waits for something outside, for example for a context other than the one that Inside passed to its function:\n\n%s", stuck)
 			}
 			seen = stuck
 		}
@@ -282,7 +285,7 @@ func (v *visit) context(ctx context.Context) (context.Context, context.CancelFun
 	}
 }
 
-// back runs f on the goroutine of who has entered, or here if nobody has.
+// back runs f on the goroutine of the visitor's caller, or here if there is no visitor.
 func (v *visit) back(f func()) {
 	if v == nil {
 		f()
@@ -310,7 +313,7 @@ func (c *clock) outside(f func()) {
 	})
 }
 
-// leave has start run f outside, waits until it is over, and reports whether it has returned.
+// leave runs f outside with start, waits until it ends, and reports whether it has returned.
 func (c *clock) leave(f func(), start func(run func()) bool) bool {
 	returned := make(chan bool, 1) // of the bubble
 	c.away.Add(1)

@@ -9,8 +9,8 @@ import (
 	"github.com/stratalog/strata/kafka"
 )
 
-// Codes returns the error codes in a response, each once, in the order in
-// which they appear; none if all went well.
+// Codes returns the distinct error codes in a response, in the order of their first occurrence. It
+// returns none for a response without errors.
 func Codes(resp kmsg.Response) []kafka.Code {
 	var codes []kafka.Code
 	if resp != nil {

@@ -18,132 +18,133 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// T is what New needs of a test. Every testing.TB is one, and a program can be.
+// T is the part of testing.TB that New needs. A program can implement it.
 type T interface {
 	Helper()
-	Cleanup(func())        // New registers what has to be closed; a program runs it when it ends
+	Cleanup(func())        // registers a function that a program must call when it ends
 	Fatalf(string, ...any) // must not return: it ends the test's goroutine, panics or exits
 	Logf(format string, args ...any)
 }
 
 // Config describes a Server. The zero Config is one broker in memory, on TCP, without topics.
 type Config struct {
-	// Brokers is the number of brokers, which have the ids 1 to that. 0 means those that Dir or FS
-	// already has, and 1 if there are none; more than 100 are refused. Each leads its share of the
+	// Brokers is the number of brokers, at most 100. Their ids count from 1. 0 means the brokers
+	// that Dir or FS already has, or 1 if there are none. Each broker leads its share of the
 	// partitions.
 	Brokers int
-	// Replicas is the replication factor of topics that say nothing else; 0 means that of Defaults,
-	// which is 1 unless set. Kafka: default.replication.factor.
+	// Replicas is the default replication factor of topics; 0 means the one of Defaults, which is 1
+	// unless set. Kafka: default.replication.factor.
 	Replicas int
-	// Racks are the racks of the brokers, in the order of their ids; one for each, or none.
+	// Racks are the racks of the brokers, in the order of their ids: one for each broker, or none.
 	Racks []string
-	// ReplicaSelector: replication.RackAwareSelector has clients that tell their rack read from an
-	// in-sync follower there (KIP-392). Kafka: replica.selector.class.
+	// ReplicaSelector selects the replica that a consumer reads from. With
+	// replication.RackAwareSelector a client that sends its rack reads from an in-sync follower in
+	// that rack (KIP-392). Kafka: replica.selector.class.
 	ReplicaSelector replication.ReplicaSelector
 
-	// Topics are created before New returns: name and number of partitions.
+	// Topics are the names and numbers of partitions of topics that New creates. A topic that
+	// exists in Dir or FS stays as it is, but must have that number of partitions.
 	Topics map[string]int
-	// TopicConfigs are the settings of topics, created too; one that is in Topics as well
-	// has the partitions that Topics says.
+	// TopicConfigs are topics with settings that New creates. A topic that is also in Topics has
+	// the number of partitions given there.
 	TopicConfigs map[string]topic.Config
-	// Defaults are the settings of topics that say nothing else, also of those that clients create.
+	// Defaults are the default settings of topics, including topics that clients create.
 	Defaults topic.Config
-	// AutoCreate makes topics come into being when a client first asks for them, as Kafka does
-	// unless told otherwise (auto.create.topics.enable). Without it a misspelled topic is an error.
+	// AutoCreate creates a topic when a client first requests it, as Kafka does by default
+	// (auto.create.topics.enable). Without it a misspelled topic is an error.
 	AutoCreate bool
 
-	// Authorization is who may do what; the zero value: everybody everything. Clients that are not
-	// authenticated are User:ANONYMOUS.
+	// Authorization controls the permissions of principals. The zero value allows everything. The
+	// principal of a client without authentication is User:ANONYMOUS.
 	Authorization kafka.Authorization
-	// ACLs are access control entries that are made before New returns; if there are any, requests
-	// are authorized.
+	// ACLs are access control entries that New creates. If there are any, requests are authorized.
 	ACLs []acl.Entry
 
-	// Dir is where the data goes. Empty: memory.
+	// Dir is the directory of the data. "" means memory.
 	Dir string
-	// Sync waits for the disk wherever a broker does. Without it what is acknowledged survives the
-	// process, but not a power cut, and a test takes a tenth of the time. It has no meaning if FS
-	// is set: a file system of the test's own is always synced.
+	// Sync makes brokers wait for the disk as in production. Without it acknowledged records
+	// survive the end of the process, but not a power cut, and a test takes a tenth of the time. It
+	// needs a Dir and cannot be used with FS, which is always synced.
 	Sync bool
-	// FS is the file system of Dir: a vfs.MemFS can lose power, it and a vfs.FaultFS fail on
-	// demand. nil: the operating system's if there is a Dir, else memory.
+	// FS is the file system of Dir. A vfs.MemFS can simulate a power cut; a vfs.MemFS and a
+	// vfs.FaultFS return errors on demand. nil means the operating system's if Dir is set, else
+	// memory.
 	FS vfs.FS
 
-	// Listen returns the listener of a broker: a fixed port, a network of the test's own, TLS with
-	// the test's own certificates (tls.NewListener). It is called once for each broker when it
-	// starts, and again each time that it is started anew. Clients are told the address of the
-	// listener. nil: a free port on 127.0.0.1. It does not go with Pipe.
+	// Listen returns the listener of a broker, for a fixed port, another network, or TLS with other
+	// certificates (tls.NewListener). It is called for each start of a broker. Clients get the
+	// address of the listener. nil means a free port on 127.0.0.1. It cannot be used with Pipe.
 	Listen func(broker int32) (net.Listener, error)
 
-	// Pipe replaces TCP by a network in memory, which clients reach with Server.Dial only. It is
-	// the one that works in a testing/synctest bubble, and needs no ports.
+	// Pipe replaces TCP by an in-memory network, which clients reach only with Server.Dial. It
+	// needs no ports, and it is the only network that works in a testing/synctest bubble.
 	Pipe bool
 
-	// Clock gives the server a clock of its own, which goes on with real time and which
-	// Server.Advance moves: sessions and transactions time out and retention passes while the test,
-	// its clients and whatever else talks to the server are in real time. See the package's
-	// documentation. It needs a *testing.T that is in no testing/synctest bubble.
+	// Clock gives the server its own clock, which runs with real time and which Server.Advance
+	// moves forward. Sessions, transactions and retention expire by it, while the test and its
+	// clients use real time. See the package documentation. It needs a *testing.T outside of a
+	// testing/synctest bubble.
 	Clock bool
 
-	// TLS has clients connect with TLS, to certificates that are made for the test: see Server.TLS
-	// and DialTLS. A client that shows a certificate of the test's is who it names, and any other
-	// one User:ANONYMOUS.
+	// TLS makes brokers serve TLS, with certificates created for the test: see Server.TLS and
+	// DialTLS. The name in a client certificate from Server.TLS is the client's principal. The
+	// principal of a client without a certificate is User:ANONYMOUS.
 	TLS bool
-	// ClientCerts is TLS where every client has to show such a certificate. Kafka:
-	// ssl.client.auth=required.
+	// ClientCerts is TLS with required client certificates. Kafka: ssl.client.auth=required.
 	ClientCerts bool
-	// Users are passwords by user: clients have to authenticate with one of them, by PLAIN,
-	// SCRAM-SHA-256 or SCRAM-SHA-512, or by OAUTHBEARER with a token of
-	// kafka.NewUnsecuredJWTForTests. nil: nobody has to; empty: nobody but with a token can, until
-	// there are users (Cluster().SetPassword).
+	// Users are passwords by user name. If it is not nil, clients must authenticate: with a
+	// password by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, or by OAUTHBEARER with a token of
+	// kafka.NewUnsecuredJWTForTests. If it is empty but not nil, only a token works until a user is
+	// added (Cluster().SetPassword).
 	Users map[string]string
-	// DelegationTokens are for Users, unless Secret is empty.
+	// DelegationTokens configures delegation tokens, which need Users. They are off if Secret is
+	// empty.
 	DelegationTokens kafka.DelegationTokens
 
-	// BlackholeProduce has what clients produce checked, acknowledged and thrown away, so that a
-	// benchmark of producers does not fill the memory, or the disk. Offsets, sequences and
-	// transactions go on as without it: a partition holds batches without records, 61 bytes each,
-	// and there is nothing to consume. What Server.Fill writes, and who uses Server.Cluster, is
-	// kept.
+	// BlackholeProduce discards the records of clients after checking them, and acknowledges them.
+	// A benchmark of producers then fills neither memory nor disk. Offsets, sequences and
+	// transactions work as usual: a partition keeps batches without records, 61 bytes each, and has
+	// nothing to consume. Records of Server.Fill and of producers of Server.Cluster are kept.
 	BlackholeProduce bool
 
-	// Release is the broker to pass for; VersionCaps are the highest versions of single APIs to
-	// offer, over those of the release, with kafka.NotServed for none. Versions below those that
-	// are served (kafka.ServedVersions) are refused, as are APIs that are not.
+	// Release is the broker release to imitate in APIs and versions. VersionCaps are highest
+	// versions of single APIs, which override the release; kafka.NotServed hides an API. New fails
+	// the test for an API that is not served or a version below the served ones
+	// (kafka.ServedVersions).
 	Release     Release
 	VersionCaps map[kafka.Key]int16
 
-	// Group are the settings of the group coordinator. Unlike Kafka's a new group does not wait for
-	// more members before its first rebalance (Kafka: 3 s): set InitialRebalanceDelay to have that.
+	// Group are the settings of the group coordinator. Unlike in Kafka, a new group does not wait 3
+	// s for more members before its first rebalance: set InitialRebalanceDelay for that.
 	Group group.Config
 
-	// Transactions are the settings of the transaction coordinator. Version is the level of
-	// transaction.version that clients are told of: transaction.LevelZero, 1 or 2, which is the
-	// default. A Release before 4.0 has 1 at most.
+	// Transactions are the settings of the transaction coordinator. Version is the level of the
+	// feature transaction.version: transaction.LevelZero, 1, or 2, which is the default. With a
+	// Release before 4.0 it is at most 1.
 	Transactions transaction.Config
 
-	// Shares say how records are handed out to share groups.
+	// Shares are the settings of share groups.
 	Shares share.Config
 
-	// Properties are settings of the brokers under Kafka's names, and defaults of topics under
-	// Kafka's names for brokers. See strata.Config.
+	// Properties are broker settings by Kafka's names, including the brokers' defaults of topic
+	// settings. See strata.Config.
 	Properties map[string]string
 
-	// Intercept sees each request before the faults do, and decides first: of a request that it
-	// answers, drops or cuts off the faults hear nothing, what it serves instead they see instead,
-	// and its Edit comes after theirs. Unlike elsewhere its Before may wait: the requests behind it
-	// on the same connection wait, too, and so does the end of the server.
+	// Intercept handles each request before the faults. Faults do not get a request that it
+	// answers, drops or cuts off, and get the replacement of a request that it replaces. Its Edit
+	// is applied after theirs. Unlike in package kafka, its Before may block: later requests on the
+	// same connection wait, and so does the end of the server.
 	Intercept kafka.Interceptor
 
-	// Telemetry has clients push what they measure of themselves (KIP-714), and takes it in. Without
-	// a Receive they are not asked. Receive is called while the push is served: it must not block.
+	// Telemetry makes clients push their metrics (KIP-714). It is off if Receive is nil. Receive is
+	// called while the push is served: it must not block.
 	Telemetry kafka.Telemetry
 
-	// WaitTimeout bounds each of the waiting methods, and Advance. 0: 30 s, or 10 min of virtual
-	// time. A test's own deadline bounds them too.
+	// WaitTimeout bounds each of the waiting methods, and Advance. 0 means 30 s, or 10 min of
+	// virtual time. The deadline of the test bounds them too.
 	WaitTimeout time.Duration
 
-	// Logger gets what the broker logs; nil discards it.
+	// Logger receives the logs of the brokers. nil discards them.
 	Logger *slog.Logger
 }
 
@@ -171,16 +172,16 @@ func (c *Config) check() error {
 		return err
 	}
 	if c.Sync && (c.Dir == "" || c.FS != nil) {
-		return errors.New("Sync without a Dir, or with an FS: it says what happens in a directory of the operating system")
+		return errors.New("Sync without a Dir, or with an FS: it applies only to a directory of the operating system")
 	}
 	if c.Listen != nil && c.Pipe {
-		return errors.New("both Listen and Pipe say where brokers listen")
+		return errors.New("only one of Listen and Pipe may be set")
 	}
 	if t := c.Telemetry; t.Receive == nil && (t.Interval != 0 || t.Metrics != nil) {
-		return errors.New("a Telemetry without Receive: clients are not asked for it")
+		return errors.New("a Telemetry without Receive has no effect")
 	}
 	if c.DelegationTokens.Secret != "" && c.Users == nil {
-		return errors.New("DelegationTokens without Users: who has not authenticated gets none")
+		return errors.New("DelegationTokens without Users: only authenticated clients get tokens")
 	}
 	if c.WaitTimeout < 0 {
 		return errors.New("a negative WaitTimeout")
@@ -196,17 +197,18 @@ func (c *Config) check() error {
 	return nil
 }
 
-// authorization is what the servers go by.
+// authorization returns the authorization of the brokers.
 func (c *Config) authorization() kafka.Authorization {
 	a := c.Authorization
 	a.Enabled = a.Enabled || len(c.ACLs) > 0
 	return a
 }
 
-// maxBrokers is how many a test can have: a mistyped number shall not open thousands of listeners.
+// maxBrokers bounds the brokers of a test, so that a mistyped number does not open thousands of
+// listeners.
 const maxBrokers = 100
 
-// racks says in which rack each broker is.
+// racks returns the rack of each broker.
 func (c *Config) racks() map[int32]string {
 	racks := map[int32]string{}
 	for i, rack := range c.Racks {

@@ -1,5 +1,7 @@
-// Package kafkatest is httptest for Kafka: a broker inside the test, or several, which any Kafka
-// client can be pointed at, and which goes wrong on demand.
+// Package kafkatest runs Kafka brokers inside a test, as net/http/httptest runs web servers. Any
+// Kafka client can connect to them, and they fail on demand. Use it to test code that uses a Kafka
+// client. Use package strata to embed brokers in a program, and package kfake for tests that were
+// written for franz-go's kfake.
 //
 //	s := kafkatest.New(t, kafkatest.Config{Topics: map[string]int{"orders": 6}})
 //	startWorker(t, s.Addrs()) // your code and your Kafka client, unchanged
@@ -12,95 +14,97 @@
 //
 // # Promises
 //
-//   - New returns a broker that serves; at the end of the test it is closed, and a goroutine
-//     of it that is left fails the test.
-//   - It is the broker of package kafka over package strata, not an imitation: durable if it has a
-//     directory, and with Kafka's answers.
-//   - Brokers stop, are killed, start, are added and removed while clients are connected; a killed
-//     one answers nothing and loses what it had not synced.
-//   - Partitions have replicas if Config.Replicas says so: leaders are moved, shuffled and killed,
-//     links between brokers cut one way or both, slowed, paused and mended.
-//   - Several brokers are one cluster, each at its address: what another one leads or coordinates
-//     is NOT_LEADER_OR_FOLLOWER and NOT_COORDINATOR.
-//   - Any number of servers run side by side; they share nothing.
-//   - Nothing has to sleep: WaitRecords, WaitGroup, WaitCommitted, WaitRequests and
-//     Injected.Wait return as soon as something is so, and fail the test when it does not come
-//     to be, with what was seen and the last requests.
-//   - A Fault hits exactly the requests that it selects, counts them, and answers errors as
-//     Kafka words them, in every version. Faults of the disk are those of package vfs: Config.FS
-//     takes a vfs.MemFS or a vfs.FaultFS.
+//   - New returns brokers that serve. At the end of the test they are closed, and a goroutine that
+//     they leave behind fails the test.
+//   - They are the brokers of packages kafka and strata, not an imitation: with Kafka's responses,
+//     and durable with a directory.
+//   - Brokers can be stopped, killed, started, added and removed while clients are connected. A
+//     killed broker sends no more responses and loses all unsynced data.
+//   - With Config.Replicas partitions have replicas. Leaders can be moved, shuffled and killed.
+//     Links between brokers can be cut in one or both directions, slowed, paused and mended.
+//   - Several brokers form one cluster, each at its own address. A broker returns
+//     NOT_LEADER_OR_FOLLOWER and NOT_COORDINATOR if another broker is the leader or coordinator.
+//   - Any number of servers can run at the same time; they share nothing.
+//   - A test needs no sleep: WaitRecords, WaitGroup, WaitCommitted, WaitRequests and Injected.Wait
+//     return as soon as their condition holds. Otherwise they fail the test, with the last state
+//     and the last requests.
+//   - A Fault hits exactly the requests that it selects, counts them, and returns errors as Kafka
+//     does in every version. Disk faults come from package vfs: Config.FS takes a vfs.MemFS or a
+//     vfs.FaultFS.
 //
-// # What does my code get wrong?
+// # Checking client code
 //
 //	kafkatest.Check(t, kafkatest.Code{Produce: produce, Consume: consume})
 //
-// Check runs client code with one thing after the other going wrong, and says what it lost, doubled
-// and reordered in each case. See its example.
+// Check runs client code with one fault after the other, and reports the records that were lost,
+// duplicated and reordered in each case. See its example.
 //
 // # Virtual time
 //
-// With Config.Pipe a server and its network live in memory, and everything in them waits in ways
-// that testing/synctest knows. In a bubble a session timeout of 45 s costs no time:
+// With Config.Pipe a server and its network are in memory and work in a testing/synctest bubble.
+// There a session timeout of 45 s costs no time:
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		s := kafkatest.New(t, kafkatest.Config{Pipe: true})
 //		cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial))
 //
-// The server has to be made in the bubble, and the client closed before the test function ends,
-// as all goroutines of a bubble have to end. The producers and consumers of this module work
-// there as they are (give them Server.Cluster). franz-go v1.22 works too: producing, group
-// consuming, commits, sessions running out, all without its build tag synctests. The clock of a
-// bubble stands still while a goroutine waits for a mutex, so a client that sleeps with one held
-// can stall there, and that tag is the answer to it. kafka-go v0.4.51 writes there
-// (Transport.Dial). sarama v1.61 does not work in bubbles: it shares channels among all of a
-// process. The code is in interop/testkit.
+// Create the server in the bubble, and close the client before the test function ends, because all
+// goroutines of a bubble must end. Producers and consumers of this module work in a bubble (give
+// them Server.Cluster). franz-go v1.22 works without its build tag synctests: producing, group
+// consuming, commits, session timeouts. The clock of a bubble stands still while a goroutine waits
+// for a mutex, so a client that sleeps while it holds one can stall; the tag avoids that. kafka-go
+// v0.4.51 can write (Transport.Dial). sarama v1.61 does not work in bubbles, because it shares
+// channels in the whole process. The code is in interop/testkit.
 //
-// The clock stands still for a client that asks in a loop, too, as franz-go does while its leader
-// epoch is fenced. So the answers to a client that asks again at the instant of each take time once
-// they were many: 0.1 ms more each after 10 errors or empty fetches, 1 ms each after 1,000 of any
-// kind. The log of the test names a client that goes on so, and so does a wait in vain.
+// The clock also stands still while a client sends requests in a loop without a pause, as franz-go
+// does while its leader epoch is fenced. So if a client sends each request at the instant of the
+// previous response, responses are delayed: by 0.1 ms more each after 10 errors or empty fetches,
+// by 1 ms each after 1,000 responses of any kind. The log of the test names such a client, and so
+// does a failed wait.
 //
-// # A clock that is moved
+// # A clock that the test moves
 //
-// With Config.Clock the brokers have a clock of their own, and the test and its clients have none
-// but the real one. It goes on with real time, so that long polls are answered, and Advance moves
-// it at once:
+// With Config.Clock the brokers have their own clock, while the test and its clients use real time.
+// The clock runs with real time, so that long polls are answered, and Advance moves it forward at
+// once:
 //
 //	s := kafkatest.New(t, kafkatest.Config{Clock: true}) // any client, also in another process
 //	startWorker(t, s.Addrs())
 //	s.WaitGroup("billing", group.StableWith(1))
-//	s.Advance(46 * time.Second) // the worker has not been heard of for as long
+//	s.Advance(46 * time.Second) // no heartbeat of the worker in this time
 //
-// Sessions end, transactions time out, retention passes, faults' delays and throttles are over, in
-// the order in which they are due, and all is done when Advance returns. The brokers run in a
-// bubble to which the network is led, so each method of a Server works, but for Cluster, in whose
-// place Inside is:
+// Sessions, transactions, retention, delays of faults and throttles expire in the order of their
+// times, and all of that is done when Advance returns. The brokers run in a bubble with a
+// connection to the outside network. Each method of a Server works, except Cluster, which Inside
+// replaces:
 //
 //	s.Inside(t.Context(), func(ctx context.Context, c *strata.Cluster) {
 //		require.NoError(t, c.DeleteTopic(ctx, "orders"))
 //	})
 //
-// Other functions of the test's are run outside of the bubble, and may wait. The examples of
-// Server.Advance and Server.Inside are whole tests.
+// All other functions of the test, such as Config.Listen, run outside of the bubble, and may wait.
+// The examples of Server.Advance and Server.Inside are complete tests.
 //
-//   - Advance is to clients as if all of them had been suspended for as long: they beat no heart
-//     meanwhile, and what they send comes when it is over. Who is to stay in a group with a session
-//     of 45 s is given time, by several calls of less than that with WaitRequests in between. Other
-//     goroutines of the test use the Server meanwhile as ever.
-//   - Clients' own timeouts, backoffs and pauses take real time. Where they matter a bubble around
-//     test and client is better; so it is where a run has to be the same each time.
-//   - The brokers' time is ahead of that of clients then, and records have the time of those.
+//   - To clients an Advance looks as if all of them had been suspended: they send no heartbeats
+//     during it, and their requests arrive when it ends. To keep a member with a session timeout of
+//     45 s in its group, advance in shorter steps with WaitRequests in between. Other goroutines of
+//     the test can use the Server during an Advance.
+//   - Timeouts, backoffs and pauses of clients take real time. If they matter, or if each run must
+//     be the same, a bubble around test and client is better.
+//   - After an Advance the brokers' time is ahead of the clients', and records have the clients'
+//     time.
 //   - Connections are not cut for being idle or slow. Waits are bounded by real time.
-//   - It needs a *testing.T: testing/synctest makes no bubble for a program or a benchmark.
-//   - What a Config.FS or Logger of the test's does runs in the bubble. While it waits for the
-//     test, neither time nor anybody else gets on; a call in vain says who waits.
-//   - It costs 2 or 3 % of a processor while nothing goes on, 1.6 times as long a start and stop,
-//     1.2 times as long a round trip, and nothing that was seen of throughput. An Advance does all
-//     that brokers do in that time: a day of one broker that nobody has used takes some
-//     milliseconds, of one with a group a tenth of a second, of three with replicas of its offsets
-//     half a second. Config.WaitTimeout bounds it, and a failure says how far it came.
-//   - What is made in Inside, or by a consumer or producer of it, must not be used outside, and the
-//     other way round: see Inside for contexts, and close there what is made there.
+//   - It needs a *testing.T: testing/synctest has no bubble for a program or a benchmark.
+//   - Config.FS and Config.Logger are called in the bubble. While one of them waits for the test,
+//     the brokers and their time stand still; a failed call names the waiting goroutine.
+//   - It costs 2 or 3 % of a processor when idle. Start and stop take 1.6 times as long, a round
+//     trip 1.2 times; throughput was not measurably lower. An Advance does all work of the brokers
+//     in that time: a day takes some milliseconds for one unused broker, a tenth of a second for
+//     one with a group, half a second for three with replicated offsets. Config.WaitTimeout bounds
+//     it, and a failure reports how far it got.
+//   - Values that are created in Inside, or by a consumer or producer there, must not be used
+//     outside, and the other way round. See Inside for contexts. Close in Inside whatever is
+//     created there.
 //
 // # Security
 //
@@ -108,9 +112,9 @@
 //	cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.DialTLSConfig(s.TLS()),
 //		kgo.SASL(scram.Auth{User: "alice", Pass: "secret"}.AsSha512Mechanism()))
 //
-// Certificates are made for the test. DialTLS is for clients that are given a dialer, as with Pipe.
+// Certificates are created for the test. DialTLS is for clients with a dialer option, as with Pipe.
 //
 // # Limits
 //
-// Replicas of a partition cannot be moved to other brokers: a leader moves among those it has.
+// Replicas of a partition cannot be moved to other brokers. Its leader can move among its replicas.
 package kafkatest

@@ -13,9 +13,9 @@ import (
 const faultMessage = "injected by kafkatest"
 
 // errorResponse returns the answer of a broker that fails the whole of req with code, well-formed
-// in req's version: an answer for everything that req asks about, with the defaults that Kafka
-// sends beside an error. part says that only part of the client's request fails, so that the code
-// must not be put where it would count for all.
+// in req's version: with a result for every target of req, and the defaults that Kafka sends with
+// an error. If part is set only a part of the client's request fails, so that the code must not be
+// put where it would count for all.
 func errorResponse(req kmsg.Request, code kafka.Code, part bool) kmsg.Response {
 	return errorreply.New(req, errorreply.Error{Code: int16(code), Message: faultMessage, Level: levelOf(req, code, part)})
 }

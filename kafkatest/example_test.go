@@ -21,22 +21,20 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A snippet of the README.
 func TestOrderIsWrittenOnceThoughTheAnswerIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // a virtual clock: timeouts cost no time
-		s := kafkatest.New(t, kafkatest.Config{Pipe: true, Topics: map[string]int{"orders": 6}}) // serving; closed with the test
+	synctest.Test(t, func(t *testing.T) { // virtual time
+		s := kafkatest.New(t, kafkatest.Config{Pipe: true, Topics: map[string]int{"orders": 6}})
 		lost := s.Fault(kafkatest.Fault{APIs: []kafka.Key{kafka.Produce}, DropReply: true})
 		cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial))
 		require.NoError(t, err)
 		defer cl.Close()
 		err = cl.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("paid")}).FirstErr()
 		require.NoError(t, err)
-		require.Equal(t, 1, lost.Hits())     // it was written, but the client never heard so;
-		require.Len(t, s.Topic("orders"), 1) // it sent the order again, and the broker knew it
+		require.Equal(t, 1, lost.Hits())     // the broker wrote the order, and the client got no answer;
+		require.Len(t, s.Topic("orders"), 1) // the client sent it again, and the broker recognised it
 	})
 }
 
-// A snippet of the README.
 func TestWorkerThatIsGoneLosesItsPartitions(t *testing.T) {
 	s := kafkatest.New(t, kafkatest.Config{Clock: true, Topics: map[string]int{"orders": 6}}) // on TCP: any client, any process
 	worker, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.ConsumerGroup("billing"), kgo.ConsumeTopics("orders"), kgo.InstanceID("a"))

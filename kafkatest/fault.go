@@ -12,90 +12,90 @@ import (
 	"github.com/stratalog/strata/kafka"
 )
 
-// Always, as Fault.Times, hits every request from Fault.Skip on.
+// Always is the value of Fault.Times that hits every selected request after the first Fault.Skip.
 const Always = -1
 
-// A Fault describes what goes wrong, and with which requests. Of the requests that it selects the
-// first Skip pass untouched, the next Times are hit.
+// A Fault selects requests and describes its effect on them. The first Skip of the selected
+// requests pass unchanged, the next Times are hit.
 //
-// If several faults select one request, all of them count it, and those that are due hit it
-// together, in the order in which they were added: delays add up, each hold is waited for, edits
-// follow each other, the longest Throttle counts. Of those with a Code, Respond, DropRequest,
-// DropReply or Close the first one decides; the others do not hit this request and stay due, as
-// does an Edit where there is no answer.
+// If several faults select one request, each of them counts it. All that are due hit it, in the
+// order in which they were added: delays add up, every hold is waited for, edits are applied one
+// after the other, and the longest Throttle is used. Of the faults with Code, Respond, DropRequest,
+// DropReply or Close only the first is applied. The others do not hit this request and stay due, as
+// does an Edit if there is no response.
 type Fault struct {
-	// The fields up to Match select requests. A request is selected if it fits every field that is
-	// set; the zero value of a field fits all requests. What no request of one of the APIs names,
-	// as Heartbeat no Topic, is refused.
+	// The fields up to Match select requests. A request is selected if it matches every field that
+	// is set; the zero value of a field matches all requests. Fault fails the test if a field is set
+	// that requests of one of the APIs do not have, as Topic for Heartbeat.
 
-	APIs       []kafka.Key // kafka.Produce, kafka.OffsetCommit, ...
-	Broker     int32       // the broker that receives the request, whichever one leads the partition
-	ClientID   string
-	Partitions []int32 // of Topic, or of any topic; of Metadata by the names of topics if APIs has it
+	APIs     []kafka.Key // as kafka.Produce, kafka.OffsetCommit
+	Broker   int32       // broker that receives the request, whether it is the leader or not
+	ClientID string
+	// Partitions are partitions of Topic, or of any topic if Topic is empty. A Metadata request has
+	// no partitions: it matches by its topics, if APIs has Metadata.
+	Partitions []int32
 	Group      string
 
-	// TransactionalID fits requests of the producer that has it, or about it: all that it produces
-	// in transactions, the search for its coordinator, and the descriptions of its transactions.
+	// TransactionalID matches requests of the producer with that id, and requests about the id:
+	// transactional produce requests, lookups of its coordinator, descriptions of its transactions.
 	TransactionalID string
 
-	// Topic fits requests that name the topic, or its id, or ask for all topics, and fetches of a
-	// session that has a partition of it.
+	// Topic matches requests with the topic's name or id, requests for all topics, and fetches in a
+	// session that has a partition of the topic.
 	Topic string
 
-	// Match fits requests that it returns true for. It is called without locks and before the
-	// request is served. It must not block, nor change the exchange or keep it.
+	// Match matches requests for which it returns true. It is called without locks before the
+	// request is served. It must not block, nor change or keep the exchange.
 	Match func(*kafka.Exchange) bool
 
-	Skip  int // how many selected requests pass untouched before the first one is hit
-	Times int // how many are hit. 0: one, or with Decide all
+	Skip  int // number of selected requests that pass unchanged before the first hit
+	Times int // number of hits; 0 means one, or all with Decide
 
-	// Decide chooses what happens to each request that fits, in place of the fields below; nil: the
-	// request is not selected. It is called without locks on a goroutine of the request's
-	// connection, before the request is served, also for requests that Skip and Times let pass. It
-	// may call methods of the Server, but for those that stop a broker; it must not wait, nor
-	// change the exchange or keep it. An Effect that makes no sense closes the connection and fails
-	// the test at its end.
+	// Decide returns the effect on each request that matches, and replaces the fields below. If it
+	// returns nil the request is not selected. It is called without locks on a goroutine of the
+	// request's connection, before the request is served, also for requests that pass by Skip and
+	// Times. It may call methods of the Server, except those that stop a broker. It must not wait,
+	// nor change or keep the exchange. An invalid Effect closes the connection and fails the test
+	// at its end.
 	Decide func(*kafka.Exchange) *Effect
 
-	// What happens to them. Delay and Hold come first; of the others one is chosen, except that
-	// Throttle goes with all that answer.
+	// Effects. Delay and Hold are applied first. Of the others a fault has one, except that
+	// Throttle can be combined with all that have a response.
 
-	// Delay makes the server wait before it serves the request, and those after it on the same
-	// connection.
+	// Delay is the pause before the request, and later ones on the same connection, are served.
 	Delay time.Duration
-	// Hold is a Delay until Injected.Release or Remove.
+	// Hold is a Delay that lasts until Injected.Release or Remove.
 	Hold bool
 
-	// Code is the error that is answered, in the places where Kafka would put it: for what Topic,
-	// Partitions, Group or TransactionalID select, while the rest of the request is served, or for
-	// everything in the request if none of them is set. What gets the error is not served. A
-	// produce request with acks=0 has no answer: its connection is closed, as Kafka does.
+	// Code is the error code of the response, in the fields where Kafka puts it. It applies to the
+	// parts of the request that Topic, Partitions, Group or TransactionalID select, which are not
+	// served; the other parts are. If none of these is set it applies to the whole request. A
+	// produce request with acks=0 has no response: its connection is closed, as in Kafka.
 	Code kafka.Code
-	// Respond makes up the answer; the request is not served. It gets a response with the
+	// Respond fills in the response, and the request is not served. It gets a response with the
 	// defaults of the request's version.
 	Respond func(kmsg.Request, kmsg.Response)
-	// Edit changes the answer, after the request was served.
+	// Edit changes the response after the request was served.
 	Edit func(kmsg.Request, kmsg.Response)
-	// DropRequest loses the request and all later ones on its connection, as when the network
-	// from the client to the broker is cut: nothing is served. The connection stays open.
+	// DropRequest drops the request and all later ones on its connection unserved, as if the
+	// network from the client to the broker were cut. The connection stays open.
 	DropRequest bool
-	// DropReply loses the answer and all later ones on the connection, as when the network from
-	// the broker to the client is cut: everything is served, and the client waits in vain. The
-	// connection stays open.
+	// DropReply serves the request and all later ones on its connection, but drops their responses,
+	// as if the network from the broker to the client were cut. The connection stays open.
 	DropReply bool
 	// Close cuts the connection instead of serving the request.
 	Close bool
-	// AfterApply, with Code or Close: the request is served first. DropReply is always so.
+	// AfterApply serves the request before Code or Close is applied. DropReply always does.
 	AfterApply bool
 
-	// Throttle is the time, in whole milliseconds, that the answer tells the client to
-	// wait. As in Kafka the next requests on its connection are not served before that time
-	// is over, whether it waits or not.
+	// Throttle is the throttle time in the response, in whole milliseconds. As in Kafka, later
+	// requests on the connection are not served before that time has passed.
 	Throttle time.Duration
 }
 
-// An Effect is what happens to one request: see the fields of Fault with these names. A Code is
-// answered for what the Fault's own Topic, Partitions, Group and TransactionalID select.
+// An Effect is the effect of a fault on one request: see the fields of Fault with the same names.
+// Code applies to the parts of the request that Topic, Partitions, Group and TransactionalID of the
+// Fault select.
 type Effect struct {
 	Delay       time.Duration
 	Hold        bool
@@ -109,17 +109,17 @@ type Effect struct {
 	Throttle    time.Duration
 }
 
-// errors of a fault that cannot be meant.
+// Errors of invalid faults.
 var (
-	errNoEffect   = errors.New("fault: it does nothing, set Code, Delay, Hold, DropRequest, DropReply, Close, Respond, Edit, Throttle or Decide")
-	errTwoEffects = errors.New("fault: of Code, Respond, Edit, DropRequest, DropReply and Close a fault can have one")
-	errDecides    = errors.New("fault: Decide says what happens, the fault itself has no effect then")
-	errAfterApply = errors.New("fault: AfterApply goes with Code and Close only (a DropReply is always after)")
+	errNoEffect   = errors.New("fault: no effect: set Code, Delay, Hold, DropRequest, DropReply, Close, Respond, Edit, Throttle or Decide")
+	errTwoEffects = errors.New("fault: Code, Respond, Edit, DropRequest, DropReply and Close exclude each other")
+	errDecides    = errors.New("fault: Decide returns the effect; the fault itself must have none")
+	errAfterApply = errors.New("fault: AfterApply needs Code or Close (DropReply is always after)")
 	errNegative   = errors.New("fault: Skip, Delay and Throttle cannot be negative, nor Times other than Always")
-	errThrottle   = errors.New("fault: Throttle is more than 1<<31-1 milliseconds, which is all that an answer can say")
+	errThrottle   = errors.New("fault: Throttle is above 1<<31-1 milliseconds, the largest value in a response")
 )
 
-// check refuses faults that cannot be meant.
+// check rejects invalid faults.
 func (f *Fault) check() error {
 	if f.Skip < 0 || f.Times < Always {
 		return errNegative
@@ -138,13 +138,13 @@ func (f *Fault) check() error {
 	return nil
 }
 
-// effect is what the fault does to every request that it hits.
+// effect returns the effect of the fault on every request that it hits.
 func (f *Fault) effect() *Effect {
 	return &Effect{Delay: f.Delay, Hold: f.Hold, Code: f.Code, Respond: f.Respond, Edit: f.Edit, DropRequest: f.DropRequest, DropReply: f.DropReply,
 		Close: f.Close, AfterApply: f.AfterApply, Throttle: f.Throttle}
 }
 
-// check refuses effects that cannot be meant.
+// check rejects invalid effects.
 func (e *Effect) check() error {
 	effects := 0
 	for _, set := range []bool{e.Code != 0, e.Respond != nil, e.Edit != nil, e.DropRequest, e.DropReply, e.Close} {
@@ -169,8 +169,8 @@ func (e *Effect) check() error {
 	return nil
 }
 
-// decides reports whether the effect says what is answered, or that nothing is: of such effects a
-// request can have one.
+// decides reports whether the effect determines the response, or that there is none. A request can
+// have only one such effect.
 func (e *Effect) decides() bool {
 	return e.Code != 0 || e.Respond != nil || e.silences()
 }
@@ -194,8 +194,8 @@ func (f *Fault) byTarget() bool {
 	return f.Topic != "" || f.Group != "" || f.TransactionalID != "" || len(f.Partitions) > 0
 }
 
-// selects reports whether the fault is about the request x, which asks about
-// ts. nameOf finds the name of a topic id.
+// selects reports whether the fault selects the request x with the targets ts. nameOf returns the
+// name of a topic id.
 func (f *Fault) selects(x *kafka.Exchange, ts []target, nameOf func([16]byte) string) bool {
 	switch {
 	case len(f.APIs) > 0 && !slices.Contains(f.APIs, kafka.Key(x.Key)),

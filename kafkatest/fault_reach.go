@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/kafka"
 )
 
-// reachable refuses faults of requests that cannot come: of APIs that a Server does not have, or
-// that never name what the fault selects by.
+// reachable rejects faults that no request can match: of APIs that a Server does not have, or that
+// lack a field that the fault selects by.
 func (f *Fault) reachable() error {
 	for _, p := range f.Partitions {
 		if p < 0 {
@@ -30,7 +30,7 @@ func (f *Fault) reachable() error {
 	return nil
 }
 
-// serves reports whether a Server has an API, in some release. It asks clients for no telemetry.
+// serves reports whether a Server has an API in any release. Telemetry is not included.
 func serves(key kafka.Key) bool {
 	_, _, served := kafka.ServedVersions(key)
 	return served && key != kafka.GetTelemetrySubscriptions && key != kafka.PushTelemetry
@@ -44,7 +44,7 @@ func apiName(key kafka.Key) string {
 	return strconv.Itoa(int(key))
 }
 
-// fits reports whether a request of an API can be about what the fault is about.
+// fits reports whether a request of an API can match the fault.
 func (f *Fault) fits(key kafka.Key) bool {
 	for _, t := range nameable(key) {
 		if (f.Topic == "" || t.namesTopic() || t.all) && (len(f.Partitions) == 0 || t.partition >= 0 || t.all) &&
@@ -55,7 +55,7 @@ func (f *Fault) fits(key kafka.Key) bool {
 	return false
 }
 
-// selectors names the fields that select by what a request is about.
+// selectors returns the names of the fields that select by targets of a request.
 func (f *Fault) selectors() (text string) {
 	for _, field := range []struct {
 		name string

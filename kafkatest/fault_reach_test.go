@@ -2,12 +2,12 @@ package kafkatest
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/kafka"
 )
 
@@ -33,8 +33,8 @@ func TestFaultsThatCanHitNothingAreRefused(t *testing.T) {
 		"a negative partition":                   {Fault{Topic: "a", Partitions: []int32{0, -1}}, "Partitions has -1: partitions count from 0"},
 		"a code that Kafka does not have":        {Fault{Code: 999}, "Code is 999: Kafka has no such error code"},
 		"a code below all":                       {Fault{Code: -2}, "Code is -2: Kafka has no such error code"},
-		"a throttle that no answer can say":      {Fault{Throttle: 1 << 31 * time.Millisecond}, "Throttle is more than 1<<31-1 milliseconds"},
-		"a throttle that rounds to nothing":      {Fault{Throttle: time.Millisecond - 1}, "it does nothing"},
+		"a throttle that no answer can say":      {Fault{Throttle: 1 << 31 * time.Millisecond}, "Throttle is above 1<<31-1 milliseconds"},
+		"a throttle that rounds to nothing":      {Fault{Throttle: time.Millisecond - 1}, "no effect"},
 		"a fault that decides and cannot be due": {Fault{APIs: apis(kafka.Heartbeat), Topic: "a", Decide: func(*kafka.Exchange) *Effect { return nil }}, "Heartbeat requests name no Topic,"},
 	} {
 		t.Run(name, func(t *testing.T) {

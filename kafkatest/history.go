@@ -2,6 +2,7 @@ package kafkatest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,17 +11,23 @@ import (
 	"github.com/stratalog/strata/kafka"
 )
 
-// HistorySize is how many exchanges a Server remembers; the oldest are forgotten first.
+// HistorySize is the number of exchanges that a Server keeps. The oldest are dropped first.
 const HistorySize = 4096
 
-// A history is a ring of the last exchanges, in the order in which their requests came. Records are
-// left out of it, so that it does not hold what was produced and fetched: Server.Topic has them.
+// A history is a ring of the last exchanges, in the order of their requests. Records are left out,
+// to bound its memory: Server.Topic has them.
 type history struct {
-	ring  []kafka.Exchange
+	ring  []remembered
 	next  int // where the next one goes once the ring is full
 	total int
 	open  map[*kafka.Exchange]int // exchanges without an answer, and their places
 	byPos map[int]*kafka.Exchange // the reverse
+}
+
+// A remembered exchange is one of the ring.
+type remembered struct {
+	kafka.Exchange
+	disturbed bool // a fault or Config.Intercept has had a hand in it
 }
 
 // begin adds an exchange whose request has come.
@@ -30,18 +37,25 @@ func (h *history) begin(x *kafka.Exchange) {
 	}
 	pos := len(h.ring)
 	if pos < HistorySize {
-		h.ring = append(h.ring, kafka.Exchange{})
+		h.ring = append(h.ring, remembered{})
 	} else {
 		pos = h.next
 		h.next = (h.next + 1) % HistorySize
-		if old := h.byPos[pos]; old != nil { // never answered and now forgotten
+		if old := h.byPos[pos]; old != nil { // never answered, and dropped now
 			delete(h.open, old)
 		}
 	}
 	h.total++
-	h.ring[pos] = *x
+	h.ring[pos] = remembered{Exchange: *x}
 	h.ring[pos].Request = withoutRecords(x.Request)
 	h.open[x], h.byPos[pos] = pos, x
+}
+
+// disturb marks a request that is not simply served.
+func (h *history) disturb(x *kafka.Exchange) {
+	if pos, ok := h.open[x]; ok {
+		h.ring[pos].disturbed = true
+	}
 }
 
 // end notes the answer of an exchange, or that there is none.
@@ -58,12 +72,18 @@ func (h *history) end(x *kafka.Exchange) {
 	}
 }
 
-// all returns a copy of the ring, oldest first.
+// all returns a copy of the exchanges, oldest first.
 func (h *history) all() []kafka.Exchange {
-	if len(h.ring) < HistorySize {
-		return append([]kafka.Exchange(nil), h.ring...)
+	all := make([]kafka.Exchange, len(h.ring))
+	for i := range all {
+		all[i] = h.at(i).Exchange
 	}
-	return append(append(make([]kafka.Exchange, 0, HistorySize), h.ring[h.next:]...), h.ring[:h.next]...)
+	return all
+}
+
+// at returns an exchange of the ring, 0 the oldest.
+func (h *history) at(i int) *remembered {
+	return &h.ring[(h.next+i)%len(h.ring)]
 }
 
 // withoutRecords returns req, or a copy of it that holds no records.
@@ -101,32 +121,97 @@ func responseWithoutRecords(resp kmsg.Response) kmsg.Response {
 	return &bare
 }
 
-// dump describes the last n exchanges for a message about a wait that was in vain.
+// outcome is what became of an exchange, in words without times.
+func (x *remembered) outcome() string {
+	switch {
+	case x.Answered.IsZero():
+		return "in progress"
+	case x.Response == nil:
+		return "no answer"
+	}
+	return "answered" + codesOf(x.Response)
+}
+
+// isNoteworthy reports whether an exchange may explain a failed wait: it failed, or a fault
+// affected it.
+func (x *remembered) isNoteworthy() bool {
+	return x.disturbed || !x.Answered.IsZero() && (x.Response == nil || len(Codes(x.Response)) > 0)
+}
+
+// A kindOf is what exchanges have in common that dump folds into one line.
+type kindOf struct {
+	broker         int32
+	client         string
+	key, version   int16
+	names, outcome string
+	disturbed      bool
+}
+
+// alike are exchanges of one kind.
+type alike struct {
+	last       *remembered
+	first      time.Time // when the first of them came
+	n          int
+	kind       kindOf
+	noteworthy bool
+}
+
+// dump describes exchanges for the message of a failed wait: failed exchanges, exchanges that a
+// fault affected, and the last n kinds of the others. Exchanges of one kind are one line, at the
+// place of the last one, so that long polls do not hide the response that matters.
 func (h *history) dump(n int, now time.Time) string {
+	kinds := map[kindOf]*alike{}
+	var lines []*alike // by the last exchange, latest first
+	for i := len(h.ring) - 1; i >= 0; i-- {
+		x := h.at(i)
+		kind := kindOf{x.Broker, x.ClientID, x.Key, x.Version, targetNames(x.Request), x.outcome(), x.disturbed}
+		a := kinds[kind]
+		if a == nil {
+			a = &alike{last: x, kind: kind, noteworthy: x.isNoteworthy()}
+			kinds[kind], lines = a, append(lines, a)
+		}
+		a.first, a.n = x.Received, a.n+1
+	}
 	var b strings.Builder
-	xs := h.all()
 	fmt.Fprintf(&b, "%d requests so far", h.total)
-	if len(xs) > n {
-		xs = xs[len(xs)-n:]
-		fmt.Fprintf(&b, ", the last %d", n)
+	if h.total > len(h.ring) {
+		fmt.Fprintf(&b, ", %d of them remembered", len(h.ring))
+	}
+	left := map[bool]int{true: mostNoteworthy, false: n} // by noteworthy
+	shown := lines[:0]
+	for _, a := range lines {
+		if left[a.noteworthy]--; left[a.noteworthy] >= 0 {
+			shown = append(shown, a)
+		}
+	}
+	if out := len(lines) - len(shown); out > 0 {
+		fmt.Fprintf(&b, ", %d kinds of earlier ones left out", out)
 	}
 	b.WriteString(":\n")
-	for _, x := range xs {
-		fmt.Fprintf(&b, "  %8s ago  broker %d conn %d %-12q %s v%d%s", now.Sub(x.Received).Round(time.Millisecond), x.Broker, x.Conn, x.ClientID, kafka.Key(x.Key), x.Version, targetNames(x.Request))
-		switch {
-		case x.Answered.IsZero():
-			b.WriteString("  in progress")
-		case x.Response == nil:
-			b.WriteString("  no answer")
-		default:
-			fmt.Fprintf(&b, "  answered after %s%s", x.Answered.Sub(x.Received).Round(time.Millisecond), codesOf(x.Response))
+	for _, a := range slices.Backward(shown) {
+		x := a.last
+		fmt.Fprintf(&b, "  %8s ago  broker %d conn %d %-12q %s v%d%s  ", now.Sub(x.Received).Round(time.Millisecond), x.Broker, x.Conn, x.ClientID, kafka.Key(x.Key), x.Version, a.kind.names)
+		if codes, ok := strings.CutPrefix(a.kind.outcome, "answered"); ok {
+			fmt.Fprintf(&b, "answered after %s%s", x.Answered.Sub(x.Received).Round(time.Millisecond), codes)
+		} else {
+			b.WriteString(a.kind.outcome)
+		}
+		if x.disturbed {
+			b.WriteString(" (hit by a fault)")
+		}
+		if a.n > 1 {
+			fmt.Fprintf(&b, ", and %d alike since %s ago", a.n-1, now.Sub(a.first).Round(time.Millisecond))
 		}
 		b.WriteByte('\n')
 	}
 	return b.String()
 }
 
-// targetNames names what req asks about, a few of it.
+// mostNoteworthy bounds the lines of failed and disturbed exchanges: a client that is refused under
+// ever new names is shown in part.
+const mostNoteworthy = 100
+
+// targetNames returns the names of the first targets of req.
 func targetNames(req kmsg.Request) string {
 	const most = 4
 	var b strings.Builder

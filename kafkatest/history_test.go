@@ -1,6 +1,8 @@
 package kafkatest
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +66,43 @@ func TestDumpNamesWhatWasAskedAndAnswered(t *testing.T) {
 	require.Contains(t, text, "2 requests so far")
 	require.Contains(t, text, `1s ago  broker 2 conn 4 "c"          OffsetCommit v8 group "g" topic "a"-3  answered after 500ms REBALANCE_IN_PROGRESS`)
 	require.Contains(t, text, "Heartbeat v0  in progress")
-	require.NotContains(t, h.dump(1, now), "OffsetCommit")
-	require.Contains(t, h.dump(1, now), "the last 1")
+}
+
+// A refused commit is the answer to why a group has no offset. Twenty-six long polls came after it.
+func TestDumpShowsFailuresAndFaultsBehindManyPolls(t *testing.T) {
+	var h history
+	now := time.Now()
+	exchange := func(age time.Duration, req kmsg.Request, code kafka.Code, disturbed bool) {
+		x := &kafka.Exchange{Broker: 1, ClientID: "c", Key: req.Key(), Request: req, Received: now.Add(-age)}
+		h.begin(x)
+		if disturbed {
+			h.disturb(x)
+		}
+		x.Response, x.Answered = errorResponse(req, code, false), x.Received.Add(time.Millisecond)
+		h.end(x)
+	}
+	commit := func(group string) kmsg.Request {
+		r := kmsg.NewPtrOffsetCommitRequest()
+		r.Group, r.Topics = group, []kmsg.OffsetCommitRequestTopic{{Topic: "a", Partitions: []kmsg.OffsetCommitRequestTopicPartition{{}}}}
+		return r
+	}
+	exchange(time.Hour, commit("early"), 0, false)
+	exchange(50*time.Minute, commit("refused"), kafka.IllegalGeneration, false)
+	exchange(49*time.Minute, commit("refused"), kafka.IllegalGeneration, false)
+	exchange(48*time.Minute, kmsg.NewPtrListGroupsRequest(), 0, true)
+	for i := range 2 * dumped {
+		exchange(time.Duration(2*dumped-i)*time.Second, kmsg.NewPtrFetchRequest(), 0, false)
+		exchange(time.Duration(2*dumped-i)*time.Second, kmsg.NewPtrHeartbeatRequest(), 0, false)
+	}
+	text := h.dump(2, now)
+	require.Equal(t, 5, strings.Count(text, "\n"), text)
+	require.Contains(t, text, "124 requests so far, 1 kinds of earlier ones left out:\n")
+	require.Contains(t, text, `49m0s ago  broker 1 conn 0 "c"          OffsetCommit v0 group "refused" topic "a"-0  answered after 1ms ILLEGAL_GENERATION, and 1 alike since 50m0s ago`)
+	require.Contains(t, text, "ListGroups v0  answered after 1ms (hit by a fault)\n")
+	require.Contains(t, text, "Fetch v0  answered after 1ms, and 59 alike since 1m0s ago\n")
+	require.Contains(t, h.dump(dumped, now), `group "early"`)
+	for i := range 2 * mostNoteworthy {
+		exchange(0, commit(fmt.Sprint("g", i)), kafka.IllegalGeneration, false)
+	}
+	require.Equal(t, mostNoteworthy+3, strings.Count(h.dump(2, now), "\n"), "it is bounded")
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stratalog/strata/kafka"
 )
 
-// An Injected is a Fault at work in a Server. Its methods are safe for concurrent use.
+// An Injected is a Fault that is active in a Server. Its methods are safe for concurrent use.
 type Injected struct {
 	server *Server
 	in     *interceptor
@@ -24,15 +24,15 @@ type Injected struct {
 	removed    bool
 }
 
-// Hits returns how many requests were hit so far.
+// Hits returns the number of requests hit so far.
 func (j *Injected) Hits() int {
 	j.in.mu.Lock()
 	defer j.in.mu.Unlock()
 	return j.hits
 }
 
-// Release lets go the requests that the fault holds; it will hold
-// no more, but do whatever else it does.
+// Release serves the requests that the fault holds. The fault holds no more requests; its other
+// effects continue.
 func (j *Injected) Release() {
 	j.in.within(func() {
 		j.in.mu.Lock()
@@ -48,14 +48,14 @@ func (j *Injected) releaseLocked() {
 	}
 }
 
-// Remove ends the fault: it hits nothing more and lets go what it holds.
-// Requests that it has hit meet their fate.
+// Remove ends the fault: it hits no more requests, and releases held requests. The other effects on
+// requests that it has hit remain.
 func (j *Injected) Remove() {
 	j.in.within(func() {
 		j.in.mu.Lock()
 		defer j.in.mu.Unlock()
 		j.removed = true
-		j.in.notifyLocked() // who waits for it
+		j.in.notifyLocked() // wakes waits for the fault
 		j.in.faults = slices.DeleteFunc(slices.Clone(j.in.faults), func(o *Injected) bool { return o == j })
 		j.releaseLocked()
 	})
@@ -132,7 +132,7 @@ func (in *interceptor) ended() bool {
 	return in.over
 }
 
-// restart forgets what ends with a server's connections.
+// restart drops the state that ends with a server's connections.
 func (in *interceptor) restart() {
 	in.sessions.clear()
 	in.mu.Lock()
@@ -156,9 +156,12 @@ func (in *interceptor) Before(x *kafka.Exchange) kafka.Action {
 	} else {
 		action = in.decide(x)
 	}
-	action.DiscardRecords = action.DiscardRecords || in.discards
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	if disturbs(action) {
+		in.history.disturb(x)
+	}
+	action.DiscardRecords = action.DiscardRecords || in.discards
 	if action.DropRequest || action.DropReply {
 		in.silenceLocked(x.Conn, action)
 	}
@@ -167,7 +170,13 @@ func (in *interceptor) Before(x *kafka.Exchange) kafka.Action {
 	return action
 }
 
-// decide asks Config.Intercept, and the faults if that leaves the request to be served.
+// disturbs reports whether a request is not just served, and answered at once.
+func disturbs(a kafka.Action) bool {
+	return a.Delay > 0 || len(a.Holds) > 0 || a.Respond != nil || a.Serve != nil || a.Edit != nil || a.ThrottleMs > 0 ||
+		a.DropRequest || a.DropReply || a.CloseBefore || a.CloseAfter
+}
+
+// decide calls Config.Intercept, and then the faults if the request is still to be served.
 func (in *interceptor) decide(x *kafka.Exchange) kafka.Action {
 	var own kafka.Action
 	if in.own != nil {
@@ -213,13 +222,13 @@ func (in *interceptor) silenceLocked(conn uint64, a kafka.Action) {
 	in.cut[conn] = kafka.Action{DropRequest: a.DropRequest, DropReply: a.DropReply}
 }
 
-// A hit is a fault that selects a request, and what it does to it.
+// A hit is a fault that selects a request, with its effect.
 type hit struct {
 	*Injected
 	effect *Effect
 }
 
-// selecting returns the faults that select x, which asks about ts, in their order.
+// selecting returns the faults that select x, with the targets ts, in their order.
 func (in *interceptor) selecting(faults []*Injected, x *kafka.Exchange, ts []target) (all []hit) {
 	for _, j := range faults {
 		if !j.fault.selects(x, ts, in.nameOf) {
@@ -262,7 +271,7 @@ func (in *interceptor) choose(selecting []hit) (hits []hit) {
 	return hits
 }
 
-// act says what the server does with a request that is hit.
+// act returns the server's action for a request that is hit.
 func (in *interceptor) act(x *kafka.Exchange, hits []hit) (a kafka.Action) {
 	for _, h := range hits {
 		if err := h.effect.check(); err != nil {
@@ -274,7 +283,7 @@ func (in *interceptor) act(x *kafka.Exchange, hits []hit) (a kafka.Action) {
 	return a
 }
 
-// misused notes that an Effect made no sense; the test fails at its end.
+// misused records an invalid Effect; the test fails at its end.
 func (in *interceptor) misused(err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -303,10 +312,10 @@ func (in *interceptor) After(x *kafka.Exchange) {
 	}
 }
 
-// An observer is told of exchanges.
+// An observer gets all exchanges.
 type observer struct{ told func(*kafka.Exchange) }
 
-// observe has f told of every exchange until stop.
+// observe calls f for every exchange until stop.
 func (in *interceptor) observe(f func(*kafka.Exchange)) (stop func()) {
 	o := &observer{f}
 	in.mu.Lock()
@@ -320,14 +329,14 @@ func (in *interceptor) observe(f func(*kafka.Exchange)) (stop func()) {
 }
 
 func (in *interceptor) notifyLocked() {
-	if in.over { // nobody waits, and changed may be of a bubble that has ended
+	if in.over { // no goroutine waits, and changed may belong to a bubble that has ended
 		return
 	}
 	close(in.changed)
 	in.changed = make(chan struct{})
 }
 
-// addTo adds to a what the fault does to x.
+// addTo adds the effect of the fault on x to a.
 func (h hit) addTo(a *kafka.Action, x *kafka.Exchange) {
 	e := h.effect
 	a.Delay += e.Delay
@@ -353,7 +362,7 @@ func (h hit) addTo(a *kafka.Action, x *kafka.Exchange) {
 	}
 }
 
-// edit has f change the answer, after those that change it already.
+// edit adds f to the edits of the response, after the present ones.
 func edit(a *kafka.Action, f func(kmsg.Request, kmsg.Response)) {
 	before := a.Edit
 	a.Edit = func(req kmsg.Request, resp kmsg.Response) {
@@ -364,16 +373,16 @@ func edit(a *kafka.Action, f func(kmsg.Request, kmsg.Response)) {
 	}
 }
 
-// unanswered reports whether req is one that has no answer: a produce request with acks=0.
+// unanswered reports whether req has no response: a produce request with acks=0.
 func unanswered(req kmsg.Request) bool {
 	produce, ok := req.(*kmsg.ProduceRequest)
 	return ok && produce.Acks == 0
 }
 
-// fail has a answer x with the code of h.
+// fail makes a answer x with the code of h.
 func (h hit) fail(x *kafka.Exchange, a *kafka.Action) {
 	e, pick, req := h.effect, h.picker(), x.Request
-	// the answer tells more than the request asked by name: serve it, then spoil it
+	// the response has more targets than the request names: serve it, then change the response
 	if depth, ok := readDepth(req, &h.fault, e.Code); ok {
 		edit(a, func(_ kmsg.Request, resp kmsg.Response) { overwrite(resp, e.Code, depth, pick) })
 		return

@@ -8,9 +8,9 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// MoveLeader makes a broker that has a replica of a partition its leader: clients of the one before
-// are told NOT_LEADER_OR_FOLLOWER, and nothing is lost. It waits until the replica is in sync, and
-// fails the test if it does not come to be, or if the broker has none.
+// MoveLeader makes a broker with a replica the leader of a partition. No records are lost, and
+// clients get NOT_LEADER_OR_FOLLOWER from the former leader. MoveLeader waits until the replica is
+// in sync. It fails the test if that does not happen, or if the broker has no replica.
 func (s *Server) MoveLeader(topic string, partition, to int32) {
 	s.t.Helper()
 	s.within(func(s *Server, _ *visit) {
@@ -33,8 +33,8 @@ func moveLeader(ctx context.Context, c *replication.Cluster, tp record.TopicPart
 	return c.TransferLeader(ctx, tp, to)
 }
 
-// WaitISR waits until exactly these brokers, in any order, are in sync for a partition. It fails
-// the test at once if one of them has no replica, or if there are none.
+// WaitISR waits until the in-sync set of a partition is exactly brokers, in any order. It fails the
+// test at once if one of them has no replica, or if brokers is empty.
 func (s *Server) WaitISR(topic string, partition int32, brokers ...int32) {
 	s.t.Helper()
 	if len(brokers) == 0 {
@@ -65,7 +65,7 @@ func (s *Server) waitISR(topic string, partition int32, brokers []int32) {
 	}
 }
 
-// awaitPartition waits until cond holds for what the metadata says of a partition.
+// awaitPartition waits until cond returns true for the metadata of a partition.
 func awaitPartition(ctx context.Context, c *replication.Cluster, tp record.TopicPartition, cond func(replication.PartitionMetadata) bool) error {
 	for version := int64(-1); ; {
 		md, err := c.Metadata(ctx, tp.Topic)
@@ -89,11 +89,11 @@ func awaitPartition(ctx context.Context, c *replication.Cluster, tp record.Topic
 	}
 }
 
-// ShuffleLeaders gives every partition of the topics, of all but internal ones if none is given,
-// another leader: the next of its replicas that is in sync, in the order that they are assigned in.
-// So it does the same each time, and as many calls as there are replicas come back to the first
-// leaders. It returns how many moved: partitions with one replica, or with one in sync, do not. It
-// fails the test if the metadata cannot be changed.
+// ShuffleLeaders moves the leader of every partition of the topics, or of all topics except
+// internal ones if none is given. The new leader is the next in-sync replica in the order of the
+// assignment. So the result is deterministic, and as many calls as there are replicas restore the
+// first leaders. It returns the number of leaders that moved: a partition with one in-sync replica
+// keeps its leader. It fails the test if the metadata cannot be changed.
 func (s *Server) ShuffleLeaders(topics ...string) (moved int) {
 	s.t.Helper()
 	s.within(func(s *Server, _ *visit) { moved = s.shuffleLeaders(topics) })

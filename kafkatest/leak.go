@@ -22,14 +22,10 @@ const (
 
 var servers atomic.Int64 // numbers the servers of this process
 
-// labelled runs f under a new label and returns the label's value.
-func labelled(f func()) string {
-	label := strconv.FormatInt(servers.Add(1), 10)
-	relabelled(label, f)
-	return label
-}
+// newLabel returns the value of a new label.
+func newLabel() string { return strconv.FormatInt(servers.Add(1), 10) }
 
-// relabelled runs f under a label that labelled has made, on a goroutine of its own, as
+// relabelled runs f under a label that newLabel has made, on a goroutine of its own, as
 // the caller's labels cannot be put back.
 func relabelled(label string, f func()) {
 	done := make(chan struct{})
@@ -38,6 +34,15 @@ func relabelled(label string, f func()) {
 		pprof.Do(context.Background(), pprof.Labels(leakLabel, label), func(context.Context) { f() })
 	}()
 	<-done
+}
+
+// unlabelled runs f, a function of the test, on a goroutine of the server, without the server's
+// label: what f starts is the test's.
+func unlabelled(label string, f func()) {
+	ctx := context.Background()
+	pprof.SetGoroutineLabels(ctx)
+	defer pprof.SetGoroutineLabels(pprof.WithLabels(ctx, pprof.Labels(leakLabel, label)))
+	f()
 }
 
 // leaked returns the stacks of goroutines with a label, other than the

@@ -2,11 +2,17 @@ package kafkatest
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/kafka"
 )
 
 // Where there is nobody else the goroutines are only counted: one that is left behind is found all
@@ -61,3 +67,44 @@ func (programT) Helper()                       {}
 func (programT) Cleanup(func())                {}
 func (programT) Logf(string, ...any)           {}
 func (programT) Fatalf(text string, as ...any) { panic(fmt.Sprintf(text, as...)) }
+
+// A test has to end the goroutines that its own functions start while the server calls them.
+func TestGoroutineThatAFunctionOfTheTestStartsIsNotTheBrokers(t *testing.T) {
+	stop, callers := make(chan struct{}), map[string]bool{}
+	defer close(stop)
+	var mu sync.Mutex
+	start := func(caller string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !callers[caller] {
+			callers[caller] = true
+			go func() { <-stop }()
+		}
+	}
+	f := &fakeT{}
+	said := f.run(func() {
+		s := New(f, Config{
+			Topics:    map[string]int{"a": 1},
+			Listen:    func(int32) (net.Listener, error) { start("Listen"); return net.Listen("tcp", "127.0.0.1:0") },
+			Intercept: startingInterceptor(start),
+		})
+		s.Observe(func(*kafka.Exchange) { start("Observe") })
+		s.Fault(Fault{Decide: func(*kafka.Exchange) *Effect {
+			start("Decide")
+			return &Effect{Edit: func(kmsg.Request, kmsg.Response) { start("Edit") }}
+		}})
+		s.Fault(Fault{Code: 1, Match: func(*kafka.Exchange) bool { start("Match"); return false }})
+		cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...))
+		require.NoError(t, err)
+		defer cl.Close()
+		require.NoError(t, cl.Ping(t.Context()))
+	})
+	require.Empty(t, said)
+	require.Len(t, callers, 7, "%v", callers)
+}
+
+// startingInterceptor is called with the name of each method that the server calls.
+type startingInterceptor func(string)
+
+func (i startingInterceptor) Before(*kafka.Exchange) kafka.Action { i("Before"); return kafka.Action{} }
+func (i startingInterceptor) After(*kafka.Exchange)               { i("After") }

@@ -6,34 +6,35 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// A Link is the network between two brokers, one way or both. What followers copy goes over it, and
-// what leaders ask the controller for; clients and the metadata do not, for them there is Fault. A
-// broker that is cut off from the controller is fenced after 9 s, see replication.Network: others
-// lead then, until the link is mended.
-// Its state is that of the paths: any other Link of the same brokers changes it as well. A Restart
-// leaves all links whole. Safe for concurrent use.
+// A Link is the network between two brokers, in one or both directions. It carries the fetches of
+// followers and the requests of leaders to the controller. It carries neither requests of clients,
+// for which there is Fault, nor metadata. A broker that is cut off from the controller is fenced
+// after 9 s, see replication.Network; other brokers lead its partitions until the link is mended.
+//
+// The state belongs to the paths, not to the Link: another Link of the same brokers changes it too.
+// Restart mends all links. A Link is safe for concurrent use.
 type Link struct {
 	s     *Server
 	paths []replication.NetworkPath
 }
 
-// Between returns the link between two brokers, both ways. It fails the test if there are no such
-// brokers.
+// Between returns the link between two brokers in both directions. It fails the test if one of the
+// brokers does not exist.
 func (s *Server) Between(a, b int32) *Link {
 	s.t.Helper()
 	return s.link(replication.NetworkPath{From: a, To: b}, replication.NetworkPath{From: b, To: a})
 }
 
-// OneWay returns the link from one broker to another, without the way back. A follower asks on the
-// path to its leader and is answered on the way back. It fails the test if there are no such
-// brokers.
+// OneWay returns the link from one broker to another, without the opposite direction. A follower's
+// fetches use the path to its leader, and the responses the opposite one. It fails the test if one
+// of the brokers does not exist.
 func (s *Server) OneWay(from, to int32) *Link {
 	s.t.Helper()
 	return s.link(replication.NetworkPath{From: from, To: to})
 }
 
-// Around returns all links of a broker, to and from all others that there are. It fails the test if
-// there is no such broker.
+// Around returns the links between a broker and all present others, in both directions. It fails
+// the test if the broker does not exist.
 func (s *Server) Around(broker int32) *Link {
 	s.t.Helper()
 	s.Addr(broker)
@@ -52,7 +53,7 @@ func (s *Server) Around(broker int32) *Link {
 func (s *Server) link(paths ...replication.NetworkPath) *Link {
 	s.t.Helper()
 	for _, p := range paths {
-		s.Addr(p.From) // a broker that nobody is would be cut off in vain
+		s.Addr(p.From) // fails for an unknown broker, whose link would have no effect
 		s.Addr(p.To)
 		if p.From == p.To {
 			s.t.Fatalf("kafkatest: there is no link from broker %d to itself", p.From)
@@ -61,16 +62,15 @@ func (s *Server) link(paths ...replication.NetworkPath) *Link {
 	return &Link{s, paths}
 }
 
-// Cut loses what is sent from now on, and what is on its way, until Mend: a follower behind it
-// leaves the in-sync set after replica.lag.time.max.ms.
+// Cut drops all messages, including those in flight, until Mend. A follower behind the link leaves
+// the in-sync set after replica.lag.time.max.ms.
 func (l *Link) Cut() { l.each((*replication.Network).Cut) }
 
-// Pause holds up what is sent until Mend, and loses nothing. A broker all of whose links are paused
-// is fenced when its session is over, as one that is cut off.
+// Pause delays all messages until Mend, and drops none. A broker whose links are all paused is
+// fenced when its session expires, as if it were cut off.
 func (l *Link) Pause() { l.each((*replication.Network).Pause) }
 
-// Slow makes what is sent take d longer on each way, until Mend or another Slow. It fails the test
-// if d is negative.
+// Slow delays each message by d, until Mend or another Slow. It fails the test if d is negative.
 func (l *Link) Slow(d time.Duration) {
 	l.s.t.Helper()
 	if d < 0 {

@@ -18,19 +18,19 @@ const (
 	mostPaced    = 100_000                // connections that are followed; then all are forgotten
 )
 
-// A pace follows clients that ask again at the very instant at which they were answered. A network
-// takes time, so for a client that asks in a loop, until its metadata is fresh or a condition of
-// its user's holds, time passes with each round. In a testing/synctest bubble it does not as long
-// as anybody has something to do: one such client would stop the clock for good, and with it the
-// timers that would end its loop. So its answers take time once there were too many of them.
+// A pace tracks clients that send a request at the very instant of the previous response. On a real
+// network each round takes time, so a loop of a client ends when its metadata is fresh or a
+// condition of its user holds. In a testing/synctest bubble no time passes while any goroutine
+// runs: one such client would stop the clock, and with it the timers that would end its loop. So
+// after too many responses at one instant, further ones are delayed.
 //
-// By a clock that runs nobody asks at the instant of an answer. Guarded by interceptor.mu; the zero
-// value is ready.
+// With a running clock no request comes at the instant of a response. Guarded by interceptor.mu;
+// the zero value is ready.
 type pace struct {
 	conns map[uint64]*paced
 }
 
-// paced counts what a connection was answered since its client, or the server, last took time.
+// paced counts the responses of a connection since its client, or the server, last took time.
 type paced struct {
 	answered time.Time // the last one
 	due      time.Time // when the last request is answered if only its pause holds it up
@@ -59,7 +59,7 @@ func (p *pace) request(x *kafka.Exchange) (pause time.Duration) {
 	return pause
 }
 
-// response counts an answer. It returns what the test's log is to say, mostly nothing.
+// response counts a response. It returns a line for the test's log, mostly "".
 func (p *pace) response(x *kafka.Exchange) (say string) {
 	c := p.conns[x.Conn]
 	if c == nil {
@@ -87,7 +87,7 @@ func (p *pace) response(x *kafka.Exchange) (say string) {
 	return ""
 }
 
-// String describes a client that asks without a pause.
+// String describes a client that sends requests without a pause.
 func (c *paced) String() string {
 	text := c.text
 	if text == "" {
@@ -97,7 +97,7 @@ func (c *paced) String() string {
 		c.last.ClientID, c.last.Conn, c.barren, kafka.Key(c.last.Key), c.last.Version, text)
 }
 
-// loops describes the clients that ask without a pause.
+// loops describes the clients that send requests without a pause.
 func (p *pace) loops() (text string) {
 	for _, c := range p.conns {
 		if c.barren > barrenAtOnce {
@@ -107,7 +107,7 @@ func (p *pace) loops() (text string) {
 	return text
 }
 
-// barren reports whether an answer is of no use to a client that asks again at once.
+// barren reports whether a response is an error or an empty fetch.
 func barren(resp kmsg.Response) bool {
 	switch resp := resp.(type) {
 	case nil:

@@ -2,12 +2,12 @@ package kafkatest
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/replication"
 )
 

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -25,7 +23,7 @@ import (
 
 func TestLostReply(t *testing.T) {
 	for written, opts := range map[int][]kgo.Opt{
-		1: nil,                            // the producer's sequence tells the broker that it knows the record
+		1: nil,                            // the broker recognises the producer's sequence number
 		2: {kgo.DisableIdempotentWrite()}, // at least once, and here twice
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -56,7 +54,7 @@ func TestSlowFetch(t *testing.T) {
 		require.Zero(t, cl.PollFetches(ctx).NumRecords()) // the program does something else meanwhile
 		require.Equal(t, 3*time.Second, time.Since(begin))
 		require.Equal(t, 1, cl.PollFetches(t.Context()).NumRecords())
-		require.GreaterOrEqual(t, time.Since(begin), 8*time.Second) // of a clock that nobody waited for
+		require.GreaterOrEqual(t, time.Since(begin), 8*time.Second) // of virtual time
 	})
 }
 
@@ -74,8 +72,8 @@ func TestRebalanceUnderTraffic(t *testing.T) {
 		member := func() (stop func()) {
 			ctx, cancel := context.WithCancel(t.Context())
 			wg.Go(func() {
-				cl := client(kgo.ConsumerGroup("billing"), kgo.ConsumeTopics("orders"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-					kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll())
+				cl := client(kgo.ConsumerGroup("billing"), kgo.ConsumeTopics("orders"),
+					kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll())
 				defer cl.CloseAllowingRebalance()
 				for ctx.Err() == nil {
 					fs := cl.PollFetches(ctx)
@@ -112,7 +110,7 @@ func TestRebalanceUnderTraffic(t *testing.T) {
 		second()
 		wg.Wait()
 		for value, times := range seen {
-			require.Equal(t, 1, times, value) // what was committed is not read again
+			require.Equal(t, 1, times, value) // committed records are not read again
 		}
 	})
 }
@@ -121,10 +119,11 @@ func TestLeaveByInstanceID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := kafkatest.New(t, kafkatest.Config{Pipe: true, Topics: map[string]int{"orders": 1}})
 		opts := []kgo.Opt{kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial)}
-		member, err := kgo.NewClient(append(opts, kgo.ConsumerGroup("billing"), kgo.ConsumeTopics("orders"), kgo.InstanceID("worker-1"), kgo.SessionTimeout(25*time.Minute))...)
+		member, err := kgo.NewClient(append(opts, kgo.ConsumerGroup("billing"), kgo.ConsumeTopics("orders"),
+			kgo.InstanceID("worker-1"), kgo.SessionTimeout(25*time.Minute))...)
 		require.NoError(t, err)
 		s.WaitGroup("billing", group.StableWith(1))
-		member.Close() // a static member does not leave: it is expected back
+		member.Close() // a static member does not leave the group
 		s.WaitGroup("billing", group.StableWith(1))
 
 		begin := time.Now()
@@ -132,7 +131,8 @@ func TestLeaveByInstanceID(t *testing.T) {
 		require.NoError(t, err)
 		defer cl.Close()
 		leave := kmsg.NewPtrLeaveGroupRequest()
-		leave.Group, leave.Members = "billing", []kmsg.LeaveGroupRequestMember{{InstanceID: kmsg.StringPtr("worker-1")}}
+		leave.Group = "billing"
+		leave.Members = []kmsg.LeaveGroupRequestMember{{InstanceID: kmsg.StringPtr("worker-1")}}
 		left, err := leave.RequestWith(t.Context(), cl)
 		require.NoError(t, err)
 		require.Zero(t, left.ErrorCode)
@@ -144,8 +144,10 @@ func TestLeaveByInstanceID(t *testing.T) {
 func TestSilentBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := kafkatest.New(t, kafkatest.Config{Pipe: true, Topics: map[string]int{"orders": 1}})
-		silent := s.Fault(kafkatest.Fault{APIs: []kafka.Key{kafka.Produce}, DropRequest: true}) // as does all that follows on that connection
-		cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial), kgo.ProduceRequestTimeout(2*time.Second), kgo.RequestTimeoutOverhead(3*time.Second))
+		// The request and all later requests of that connection stay without an answer.
+		silent := s.Fault(kafkatest.Fault{APIs: []kafka.Key{kafka.Produce}, DropRequest: true})
+		cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial),
+			kgo.ProduceRequestTimeout(2*time.Second), kgo.RequestTimeoutOverhead(3*time.Second))
 		require.NoError(t, err)
 		defer cl.Close()
 		begin := time.Now()
@@ -166,28 +168,28 @@ func TestMemberThatIsGoneExpires(t *testing.T) {
 	}
 	gone, stays := member("gone"), member("stays")
 	defer stays.Close()
-	s.WaitGroup("billing", func(g group.Info) bool { // a partition each, and so no rebalance is to follow
+	s.WaitGroup("billing", func(g group.Info) bool { // a partition each, so that no rebalance follows
 		return group.StableWith(2)(g) && len(g.Members[0].Assignment) == 1 && len(g.Members[1].Assignment) == 1
 	})
-	gone.Close() // a static member does not leave: it is expected back
+	gone.Close() // a static member does not leave the group
 
-	heard := func() { // from who is there, since now
+	heartbeat := func() { // waits for a heartbeat later than now
 		now := s.Now()
 		s.WaitRequests(1, func(x kafka.Exchange) bool {
 			return kafkatest.Answered(kafka.Heartbeat)(x) && len(kafkatest.Codes(x.Response)) == 0 && x.Received.After(now)
 		})
 	}
-	heard()
-	for range 2 { // less than a session each, so that it can say in between that it is there
+	heartbeat()
+	for range 2 { // less than a session each, so that a heartbeat fits in between
 		s.Advance(13 * time.Minute)
-		heard()
+		heartbeat()
 	}
 	g := s.WaitGroup("billing", group.StableWith(1))
 	require.Equal(t, "stays", g.Members[0].InstanceID)
 	require.Len(t, g.Members[0].Assignment, 2)
 }
 
-// A Container is a broker in this process with the methods that tests know from containers.
+// A Container is a broker in this process with the methods of a container.
 type Container struct {
 	cluster *strata.Cluster
 	server  *kafka.Server
@@ -195,7 +197,7 @@ type Container struct {
 	ended   chan error
 }
 
-// Run starts a broker; image is taken, and not looked at.
+// Run starts a broker. It ignores image.
 func Run(ctx context.Context, image string) (*Container, error) {
 	cluster, err := strata.Open(strata.Config{}) // in memory
 	if err != nil {
@@ -215,7 +217,7 @@ func (c *Container) Brokers(ctx context.Context) ([]string, error) {
 	return []string{c.ln.Addr().String()}, nil
 }
 
-// Terminate stops the broker, and returns when all of it has ended.
+// Terminate stops the broker and returns when its goroutines have ended.
 func (c *Container) Terminate(ctx context.Context) error {
 	err := c.server.Shutdown(ctx)
 	if serr := <-c.ended; !errors.Is(serr, kafka.ErrServerClosed) {
@@ -245,18 +247,4 @@ func ExampleRun() {
 	}
 	cl.PollFetches(ctx).EachRecord(func(r *kgo.Record) { fmt.Println(string(r.Value)) })
 	// Output: paid
-}
-
-func TestRecipesOfThePageRun(t *testing.T) {
-	source, err := os.ReadFile("recipes_test.go")
-	require.NoError(t, err)
-	page, err := os.ReadFile("../docs/recipes.md")
-	require.NoError(t, err)
-	blocks := strings.Split(string(page), "```go\n")[1:]
-	require.Len(t, blocks, 7)
-	for _, block := range blocks {
-		code, _, found := strings.Cut(block, "```")
-		require.True(t, found)
-		require.Contains(t, string(source), code)
-	}
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Fill produces records to a topic, inside the process: no request is made, no fault hits it. It
-// returns when all are committed, or fails the test. A record goes to the partition that
-// record.Record.To says, else to that of its key, as with Kafka's clients.
+// Fill produces records to a topic inside the process: there is no request, and no fault applies.
+// It returns when all records are committed, or fails the test. A record goes to the partition of
+// record.Record.To if that is set, else to the partition of its key, as with Kafka's clients.
 func (s *Server) Fill(topic string, rs ...record.Record) {
 	s.t.Helper()
 	s.within(func(s *Server, _ *visit) {
@@ -46,8 +46,8 @@ func (s *Server) fill(topic string, rs []record.Record) error {
 	return errors.Join(err, p.Close())
 }
 
-// Topic returns all committed records of a topic that it still holds, by partition and in the order
-// of each. It fails the test if there is no such topic.
+// Topic returns all committed records that a topic still has, ordered by partition and offset. It
+// fails the test if the topic does not exist.
 func (s *Server) Topic(topic string) (rs []record.Record) {
 	s.t.Helper()
 	s.within(func(s *Server, _ *visit) { rs = s.topic(topic) })
@@ -64,8 +64,8 @@ func (s *Server) topic(topic string) []record.Record {
 	return byPartition(rs)
 }
 
-// WaitRecords waits until a topic, which need not exist yet, has had n committed records,
-// and returns all of them as Topic does.
+// WaitRecords waits until n records have been committed to a topic, and returns its records as
+// Topic does. The topic need not exist yet.
 func (s *Server) WaitRecords(topic string, n int) (rs []record.Record) {
 	s.t.Helper()
 	s.within(func(s *Server, _ *visit) { rs = s.waitRecords(topic, n) })
@@ -82,8 +82,8 @@ func (s *Server) waitRecords(topic string, n int) []record.Record {
 	return byPartition(rs)
 }
 
-// waitRecords follows a topic until it has had n records, and reads on to its end. A
-// topic that is made again begins anew.
+// waitRecords follows a topic until it has had n records, and reads to its end. For a topic that is
+// created again the count starts at 0.
 func waitRecords(ctx context.Context, c *strata.Cluster, topic string, n int) ([]record.Record, error) {
 	for {
 		md, err := c.Metadata(ctx, topic)
@@ -112,7 +112,7 @@ func waitRecords(ctx context.Context, c *strata.Cluster, topic string, n int) ([
 	}
 }
 
-// collect appends what a sequence yields until there are most records.
+// collect appends the records of a sequence until there are most of them.
 func collect(rs []record.Record, seq iter.Seq2[record.Record, error], most int) ([]record.Record, error) {
 	for r, err := range seq {
 		if err != nil {
@@ -125,7 +125,7 @@ func collect(rs []record.Record, seq iter.Seq2[record.Record, error], most int) 
 	return rs, nil
 }
 
-// nextOffsets says where to read on.
+// nextOffsets returns the next offset to read of each partition.
 func nextOffsets(rs []record.Record) record.Offsets {
 	next := record.Offsets{}
 	for _, r := range rs {
@@ -139,7 +139,7 @@ func byPartition(rs []record.Record) []record.Record {
 	return rs
 }
 
-// ends says how far each partition of a topic was read.
+// ends returns the end of the records read of each partition of a topic.
 func (s *Server) ends(topic string, rs []record.Record) string {
 	// does not wait
 	starts, err := s.Cluster().Offsets(context.Background(), topic, strata.Earliest)

@@ -8,15 +8,14 @@ import (
 	"github.com/stratalog/strata/kafka"
 )
 
-// A Release is a broker to pass for: the APIs and versions that it offers, as far as a
-// Server has them. Clients choose what they say by that. Behaviour within a version is that
-// of Kafka 4.3. Versions that 4.3 itself no longer has are not offered either, so of the
-// oldest releases some APIs are missing.
+// A Release is a broker release whose APIs and versions a Server offers, as far as it has them.
+// Clients choose their requests by that. Behaviour within a version is that of Kafka 4.3. Versions
+// that 4.3 has removed are not offered, so the oldest releases lack some APIs.
 type Release uint8
 
 // The releases.
 const (
-	Latest     Release = iota // everything the server can do: Kafka 4.3
+	Latest     Release = iota // all APIs and versions of the server: Kafka 4.3
 	Kafka0_11                 // June 2017: the first with record batches of format 2
 	Kafka1_1                  // March 2018: fetch sessions
 	Kafka2_0                  // July 2018
@@ -25,8 +24,8 @@ const (
 	Kafka3_0                  // September 2021: batched FindCoordinator and OffsetFetch
 	Kafka3_6                  // October 2023
 	Kafka3_9                  // November 2024: the last one with ZooKeeper
-	Kafka4_0                  // March 2025: the old message formats are gone
-	Redpanda24                // 2024: as old as Kafka 2.0 in Produce and 2.3 in Fetch and Metadata, newer elsewhere
+	Kafka4_0                  // March 2025: the first without the old message formats
+	Redpanda24                // 2024: Produce as in Kafka 2.0, Fetch and Metadata as in 2.3, other APIs newer
 )
 
 // releaseKeys are the columns of releaseVersions.

@@ -22,7 +22,7 @@ type running struct {
 	stopErr error
 
 	mu  sync.Mutex // guards the field below
-	err error      // what listeners failed with
+	err error      // error of the listeners
 }
 
 // start opens the cluster and serves it.
@@ -87,7 +87,7 @@ func (s *Server) stop() error {
 	return r.stop()
 }
 
-// serve serves listeners until stop. When it returns all clients are told of their brokers.
+// serve serves listeners until stop. When it returns, responses list their brokers.
 func (r *running) serve(lns map[int32]net.Listener) error {
 	serve, err := r.kafka.Announce(lns)
 	if err != nil {
@@ -112,8 +112,7 @@ func (r *running) stop() error {
 	return r.stopErr
 }
 
-// brokers returns how many there are to be, and where: those of
-// the Config, and those that were added.
+// brokers returns the brokers to start, with their directories: those of the Config and added ones.
 func (s *Server) brokers() (n int, specs map[int32]replication.BrokerSpec) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,11 +170,25 @@ var plainTCP = func() (c net.ListenConfig) {
 // createTimeout bounds the creation of the topics of a Config.
 const createTimeout = 30 * time.Second
 
+// sameTopic returns an error if a topic that an earlier server has made does not have that number
+// of partitions; 0 means any number.
+func (s *Server) sameTopic(ctx context.Context, name string, partitions int) error {
+	there, err := s.Cluster().Topic(ctx, name)
+	if err == nil && partitions != 0 && len(there.Partitions) != partitions {
+		err = fmt.Errorf("topic %q exists with %d partitions, Config has %d", name, len(there.Partitions), partitions)
+	}
+	return err
+}
+
 func (s *Server) createTopics() error {
 	ctx, cancel := context.WithTimeout(context.Background(), createTimeout)
 	defer cancel()
 	for name, cfg := range s.cfg.topics() {
-		if err := s.Cluster().CreateTopic(ctx, name, cfg); err != nil {
+		err := s.Cluster().CreateTopic(ctx, name, cfg)
+		if errors.Is(err, replication.ErrTopicExists) {
+			err = s.sameTopic(ctx, name, cfg.Partitions)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -62,9 +62,9 @@ func (s *Server) createUsers(ctx context.Context, cluster *strata.Cluster) error
 	return nil
 }
 
-// TLS returns what a client needs to connect to a Server with Config.TLS or ClientCerts: its
-// authority, and for each of users a certificate that says CN=user. The caller owns it. Without
-// TLS it is nil. It fails the test if a certificate cannot be made.
+// TLS returns a client configuration for a Server with Config.TLS or ClientCerts: its authority,
+// and for each of users a certificate with the name CN=user. The caller owns it. It is nil without
+// TLS. It fails the test if a certificate cannot be created.
 func (s *Server) TLS(users ...string) *tls.Config {
 	s.t.Helper()
 	if s.authority == nil {
@@ -81,8 +81,8 @@ func (s *Server) TLS(users ...string) *tls.Config {
 	return cfg
 }
 
-// DialTLS is Dial with TLS over it by cfg, which is one of TLS. The handshake is made when it
-// returns. It fails the test if cfg is nil, as that of a Server without TLS is.
+// DialTLS returns a dial function for TLS connections with cfg, which comes from TLS. The function
+// returns after the handshake. DialTLS fails the test if cfg is nil, as it is without TLS.
 func (s *Server) DialTLS(cfg *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
 	s.t.Helper()
 	if cfg == nil {

@@ -2,7 +2,6 @@ package kafkatest
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/kafka"
 )
 

@@ -17,9 +17,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A Server is a Kafka broker for tests, or several that are one cluster. Its methods are safe for
-// concurrent use, but those that can fail the test (whose doc says so, and all that wait) belong on
-// the test's goroutine, as T.Fatalf does.
+// A Server is one Kafka broker for tests, or several in one cluster. Its methods are safe for
+// concurrent use. Methods that can fail the test, which includes all that wait, must be called on
+// the test's goroutine, because T.Fatalf must be.
 type Server struct {
 	t        T
 	cfg      Config
@@ -28,8 +28,8 @@ type Server struct {
 	testEnds time.Time // when waits give up at the latest; zero: no limit
 	label    string    // of its goroutines
 
-	// With Config.Clock there are two of them. The test has the one with clock, whose methods call
-	// those of the other, which runs in the bubble of the clock that is its host.
+	// With Config.Clock there are two Servers. The test has the one with clock. Its methods call
+	// those of the other Server, which runs in the bubble of the clock in its field host.
 	clock, host *clock
 
 	authority *throwaway.Authority // of certificates; nil: there is no TLS
@@ -48,9 +48,9 @@ type Server struct {
 	turn chan struct{} // a token: taken while the server is started or stopped
 }
 
-// New starts the brokers, which serve when New returns; t.Cleanup stops them, waits for
-// their goroutines to end, and fails the test if one does not. It fails the test if cfg
-// makes no sense or a broker does not start.
+// New starts the brokers and returns when they serve. It registers a function with t.Cleanup that
+// stops them, waits for their goroutines, and fails the test if one does not end. New fails the
+// test if cfg is invalid or a broker does not start.
 func New(t T, cfg Config) *Server {
 	t.Helper()
 	if err := cfg.check(); err != nil {
@@ -83,13 +83,22 @@ func open(t T, cfg Config, host *clock) *Server {
 	default:
 		s.wait = defaultWait
 	}
+	s.label = newLabel()
+	if host == nil { // the clock does it otherwise
+		if s.cfg.Listen != nil {
+			s.cfg.Listen = listenOutside(s.outside(), s.cfg.Listen)
+		}
+		if cfg.Intercept != nil {
+			cfg.Intercept = outsider{run: s.outside(), own: cfg.Intercept}
+		}
+	}
 	s.in = newInterceptor(s.topicName, func(line string) { t.Logf("%s", line) }, cfg.Intercept)
 	s.in.discards, s.in.host = cfg.BlackholeProduce, host
 	err := s.secure()
 	if err != nil {
 		t.Fatalf("kafkatest: certificates: %v", err)
 	}
-	s.label = labelled(func() {
+	relabelled(s.label, func() {
 		if err = s.start(); err == nil {
 			err = s.createTopics()
 		}
@@ -101,8 +110,8 @@ func open(t T, cfg Config, host *clock) *Server {
 	return s
 }
 
-// Addrs returns the addresses of all brokers in the order of their ids, to be
-// given to clients as bootstrap servers.
+// Addrs returns the addresses of all brokers, in the order of their ids, for the bootstrap servers
+// of a client.
 func (s *Server) Addrs() []string {
 	return s.itself().allAddrs()
 }
@@ -117,7 +126,7 @@ func (s *Server) allAddrs() []string {
 	return addrs
 }
 
-// Addr returns the address of one broker. It fails the test if there is none of that id.
+// Addr returns the address of one broker. It fails the test if the broker does not exist.
 func (s *Server) Addr(broker int32) string {
 	s.t.Helper()
 	inner := s.itself()
@@ -130,13 +139,13 @@ func (s *Server) Addr(broker int32) string {
 	return addr
 }
 
-// Leader returns the broker that leads a partition, -1 if none does or there is no such partition.
+// Leader returns the leader of a partition, or -1 if it has none or does not exist.
 func (s *Server) Leader(topic string, partition int32) int32 {
 	return s.itself().Cluster().Backend().Leader(topic, partition)
 }
 
-// Coordinator returns the broker that coordinates a group, whether or not there is such a group. It
-// fails the test if none does.
+// Coordinator returns the coordinator of a group, whether the group exists or not. It fails the
+// test if the coordinator's partition has no leader.
 func (s *Server) Coordinator(group string) (broker int32) {
 	s.t.Helper()
 	s.within(func(s *Server, _ *visit) {
@@ -150,9 +159,9 @@ func (s *Server) Coordinator(group string) (broker int32) {
 	return broker
 }
 
-// Dial connects to a broker. Its signature is that of net.Dialer.DialContext and of
-// most clients' option for it, which have to be given it if Config.Pipe is set: the
-// addresses are names that no resolver knows.
+// Dial connects to a broker. It has the signature of net.Dialer.DialContext and of the dialer
+// option of most clients. With Config.Pipe a client needs this option, because the addresses exist
+// only in the in-memory network.
 func (s *Server) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if s.clock != nil && (s.cfg.Pipe || inBubble()) {
 		return s.clock.dial(ctx, network, address)
@@ -163,9 +172,9 @@ func (s *Server) Dial(ctx context.Context, network, address string) (net.Conn, e
 	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
-// Cluster returns the broker's inside: topics, offsets and groups, to look at and to change, and
-// what an in-process producer or consumer is made from. After a Restart it is another. It fails the
-// test with Config.Clock, where the cluster can be used in Inside only.
+// Cluster returns the cluster, to read and change topics, offsets and groups, and to create
+// in-process producers and consumers. After a Restart it is a new one. It fails the test with
+// Config.Clock, where the cluster can be used only in Inside.
 func (s *Server) Cluster() *strata.Cluster {
 	s.t.Helper()
 	if s.clock != nil {
@@ -176,47 +185,50 @@ func (s *Server) Cluster() *strata.Cluster {
 	return s.running.cluster
 }
 
-// Fault makes things go wrong for the clients until it has hit as many requests as it says.
-// It fails the test if f makes no sense.
+// outside runs the functions of the test that the server calls.
+func (s *Server) outside() outside {
+	if s.clock != nil {
+		return s.clock.outside
+	}
+	return func(f func()) { unlabelled(s.label, f) }
+}
+
+// Fault activates f for requests of clients, until it has hit f.Times of them. It fails the test if
+// f is invalid.
 func (s *Server) Fault(f Fault) *Injected {
 	s.t.Helper()
 	if err := f.check(); err != nil {
 		s.t.Fatalf("kafkatest: %v", err)
 	}
 	if f.Broker != 0 {
-		s.Addr(f.Broker) // a fault of nobody would wait for ever
+		s.Addr(f.Broker) // fails for an unknown broker, whose fault would never hit
 	}
-	if s.clock != nil {
-		f = s.clock.fault(f)
-	}
+	f = s.outside().fault(f)
 	var j *Injected
 	s.look(func(s *Server, _ *visit) { j = s.in.inject(f) })
 	j.server = s
 	return j
 }
 
-// Observe has f called for every exchange from now on, when its answer is about to be written, or,
-// with a nil Response, when it is known that there will be none: it was lost, or the connection is
-// being cut. Requests gives the last exchanges without records; f sees all of them, whole.
+// Observe registers f to be called for every later exchange, before its response is written. If
+// there will be no response, because it is dropped or the connection is cut, f is called with a nil
+// Response. Unlike Requests, f gets all exchanges, with their records.
 //
-// f is called without locks on a goroutine of the request's connection, for different connections
-// at the same time. It may call methods of the Server, but for those that stop a broker; it must
-// not wait, nor change the exchange or keep it. stop ends it; a call under way may still go on. A
-// nil f fails the test.
+// f is called without locks on a goroutine of the request's connection, concurrently for different
+// connections. It may call methods of the Server, except those that stop a broker. It must not
+// wait, nor change or keep the exchange. stop ends the registration; a call in progress may
+// continue. A nil f fails the test.
 func (s *Server) Observe(f func(*kafka.Exchange)) (stop func()) {
 	s.t.Helper()
 	if f == nil {
 		s.t.Fatalf("kafkatest: Observe: f is nil")
 	}
-	if s.clock != nil {
-		f = s.clock.observer(f)
-	}
-	return s.itself().in.observe(f)
+	return s.itself().in.observe(s.outside().observer(f))
 }
 
-// Restart stops all brokers in good order and starts them again on the same addresses with the data
-// they had, those too that were stopped or killed: clients see their connections cut. Faults and
-// the history stay. It returns when the brokers serve, or fails the test.
+// Restart shuts all brokers down and starts all of them, including stopped and killed ones, at
+// their addresses and with their data. Clients see their connections cut. Faults and the history
+// remain. It returns when the brokers serve, or fails the test.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.within(func(s *Server, _ *visit) { s.restart() })
@@ -235,8 +247,8 @@ func (s *Server) restart() {
 	}
 }
 
-// takeTurn waits until nobody else starts or stops anything, and fails the test if the server has
-// ended. The caller defers release.
+// takeTurn waits until no other goroutine starts or stops brokers, and fails the test if the server
+// has ended. The caller defers release.
 func (s *Server) takeTurn() (release func()) {
 	s.t.Helper()
 	s.turn <- struct{}{}
@@ -261,7 +273,7 @@ func (s *Server) cleanup() {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
 	if err := s.stop(); err != nil {
-		s.t.Logf("kafkatest: stop: %v", err) // what the test did to the disk is its own affair
+		s.t.Logf("kafkatest: stop: %v", err) // the test may have broken the disk on purpose
 	}
 	s.in.mu.Lock()
 	misuse := s.in.misuse

@@ -30,14 +30,14 @@ func (s *sessions) clear() {
 	s.byID = nil
 }
 
-// forget drops the sessions of a broker that is gone.
+// forget drops the sessions of a broker that has ended.
 func (s *sessions) forget(broker int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.byID, func(id sessionID, _ map[target]bool) bool { return id.broker == broker })
 }
 
-// request notes what a fetch request changes in its session.
+// request applies the changes of a fetch request to its session.
 func (s *sessions) request(broker int32, req kmsg.Request) {
 	fetch, ok := req.(*kmsg.FetchRequest)
 	if !ok || fetch.SessionID == 0 {
@@ -93,7 +93,7 @@ func (s *sessions) response(broker int32, req kmsg.Request, resp kmsg.Response) 
 	s.byID[sessionID{broker, answer.SessionID}] = held
 }
 
-// targets returns what a request of a session reads without naming it.
+// targets returns the partitions of a session that a request reads without naming them.
 func (s *sessions) targets(broker int32, req kmsg.Request) []target {
 	fetch, ok := req.(*kmsg.FetchRequest)
 	if !ok || fetch.SessionEpoch <= 0 {

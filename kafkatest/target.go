@@ -8,11 +8,11 @@ import (
 	"github.com/stratalog/strata/internal/errorreply"
 )
 
-// A target is one thing that a request asks about, as deep as it goes: a partition of a topic,
-// a topic, a group, a transactional id, or nothing by name.
+// A target is one subject of a request, in most detail: a partition of a topic, a topic, a group, a
+// transactional id, or none by name.
 type target struct {
 	group     string
-	txn       string // the transactional id of who asks, or that is asked about
+	txn       string // transactional id of the producer, or of the subject
 	kind      int8   // of the keys of a FindCoordinator
 	topic     string
 	id        [16]byte // of the topic; newer versions of some APIs name topics by id
@@ -28,7 +28,7 @@ const (
 	resourceGroup kmsg.ConfigResourceType = 32
 )
 
-// targets returns everything that req asks about: at least one, if only the empty one.
+// targets returns all targets of req: at least one, which may be the empty one.
 func targets(req kmsg.Request) []target {
 	var found []target
 	split(req, func(t target) bool {
@@ -94,18 +94,18 @@ func splitStruct(v reflect.Value, ctx target, pick func(target) bool) (picked, r
 	return p, r
 }
 
-// isHeartbeat reports whether v is a request whose topics are what a member says it owns. It asks
-// about its group alone, and must not be split: half of it would give up the other half.
+// isHeartbeat reports whether v is a request whose topics are the partitions that a member owns.
+// Its only target is the group, and it must not be split: half of it would revoke the other half.
 func isHeartbeat(v reflect.Value) bool {
 	_, ok := v.Addr().Interface().(*kmsg.ConsumerGroupHeartbeatRequest)
 	return ok
 }
 
-// meansAll reports whether a struct of a request asks about every topic if it names none.
+// meansAll reports whether a struct of a request without topics means all topics.
 func meansAll(v reflect.Value) bool {
 	switch q := v.Addr().Interface().(type) {
 	case *kmsg.MetadataRequest:
-		return q.Version == 0 || q.Topics == nil // no topics, as who looks for brokers asks, are none
+		return q.Version == 0 || q.Topics == nil // an empty list, as in requests for brokers only, means none
 	case *kmsg.DescribeTopicPartitionsRequest, *kmsg.OffsetFetchRequest, *kmsg.OffsetFetchRequestGroup,
 		*kmsg.DescribeLogDirsRequest, *kmsg.ElectLeadersRequest, *kmsg.ListPartitionReassignmentsRequest:
 		return true

@@ -2,11 +2,11 @@ package kafkatest
 
 import (
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/kafka"
 )
 

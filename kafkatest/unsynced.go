@@ -6,9 +6,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// unsynced is a file system that never waits for the disk: what is written survives the process
-// but not a power cut. Starting a broker and creating a topic sync a dozen files, which takes
-// longer than all the rest of a short test.
+// unsynced is a file system that never waits for the disk: written data survives the end of the
+// process but not a power cut. Starting a broker and creating a topic sync a dozen files, which
+// takes longer than the rest of a short test.
 type unsynced struct{ vfs.FS }
 
 func (u unsynced) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {

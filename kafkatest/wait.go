@@ -17,7 +17,7 @@ const (
 	// deadlineMargin is how long before the test's deadline a wait gives up, so that its message is
 	// seen instead of a dump of all goroutines.
 	deadlineMargin = time.Second
-	// dumped is how many requests the message of a wait in vain shows.
+	// dumped is how many kinds of requests that went well the message of a wait in vain shows.
 	dumped = 30
 )
 
@@ -57,9 +57,9 @@ func testDeadline(t T) (ends time.Time, virtual bool) {
 	return ends.Add(-deadlineMargin), false
 }
 
-// WaitGroup waits until pred holds for a group and returns it. pred is asked at every change of
-// the group, on this goroutine; a group that does not exist is shown as group.Dead.
-// group.StableWith makes the most common one.
+// WaitGroup waits until pred returns true for a group, and returns the group. pred is called at
+// every change of the group, on this goroutine. The state of a group that does not exist is
+// group.Dead. group.StableWith returns the most common predicate.
 func (s *Server) WaitGroup(id string, pred func(group.Info) bool) (info group.Info) {
 	s.t.Helper()
 	if pred == nil {
@@ -88,8 +88,8 @@ func (s *Server) waitGroup(id string, pred func(group.Info) bool) group.Info {
 	return info
 }
 
-// WaitCommitted waits until a group has committed at least offset, the
-// next one to be read, for a partition.
+// WaitCommitted waits until the committed offset of a group in a partition is at least offset. A
+// committed offset is the next one to read.
 func (s *Server) WaitCommitted(id string, tp record.TopicPartition, offset int64) {
 	s.t.Helper()
 	s.within(func(s *Server, _ *visit) { s.waitCommitted(id, tp, offset) })
@@ -110,10 +110,9 @@ func (s *Server) waitCommitted(id string, tp record.TopicPartition, offset int64
 	}
 }
 
-// Requests returns the last HistorySize requests that clients made, oldest first, and
-// what they were answered. Those in progress have no Answered time yet; those that will
-// not be answered have one, and no Response. Records are left out. Requests and responses
-// are shared: they must not be changed.
+// Requests returns the last HistorySize requests of clients with their responses, oldest first,
+// without records. A request in progress has no Answered time yet. A request without a response has
+// an Answered time and a nil Response. Requests and responses are shared and must not be changed.
 func (s *Server) Requests() []kafka.Exchange {
 	in := s.itself().in
 	in.mu.Lock()
@@ -121,9 +120,9 @@ func (s *Server) Requests() []kafka.Exchange {
 	return in.history.all()
 }
 
-// WaitRequests waits until pred holds for n of the requests that Requests returns, past ones and
-// those in progress included, and returns them. pred is asked on this goroutine. It fails the test
-// at once if n is more than HistorySize.
+// WaitRequests waits until pred returns true for n of the exchanges that Requests returns,
+// including past ones and those in progress, and returns these. pred is called on this goroutine.
+// It fails the test at once if n is above HistorySize.
 func (s *Server) WaitRequests(n int, pred func(kafka.Exchange) bool) (found []kafka.Exchange) {
 	s.t.Helper()
 	if n > HistorySize {
@@ -155,13 +154,13 @@ func (s *Server) waitRequests(v *visit, n int, pred func(kafka.Exchange) bool) (
 	return found
 }
 
-// Answered makes a predicate for WaitRequests: requests of an API that have been answered.
+// Answered returns a predicate for WaitRequests that matches answered requests of an API.
 func Answered(key kafka.Key) func(kafka.Exchange) bool {
 	return func(x kafka.Exchange) bool { return kafka.Key(x.Key) == key && x.Response != nil }
 }
 
-// Wait waits until the fault has hit n requests. It fails the test at once if the fault will not
-// hit as many, by its Times or because it was removed.
+// Wait waits until the fault has hit n requests. It fails the test at once if the fault cannot hit
+// that many, because of its Times or because it was removed.
 func (j *Injected) Wait(n int) {
 	j.server.t.Helper()
 	if most, limited := j.fault.times(); limited && n > most {
@@ -202,13 +201,14 @@ func (s *Server) await(cond func() bool) error {
 	return s.waitUntil(ctx, cond)
 }
 
-// errNilWait refuses to wait for nothing, or without an end.
+// errNilWait is returned for a nil ctx or cond.
 var errNilWait = errors.New("kafkatest: WaitUntil: ctx or cond is nil")
 
-// WaitUntil waits until cond holds, and returns ctx's error if ctx ends before. cond is asked
-// on this goroutine: at once, whenever a request comes, and when it is hit by a fault or answered.
-// It is for what the other waits do not say, and it does not fail the test, so that any goroutine
-// may call it: it returns an error for a nil ctx or cond, and at the end of the server's test.
+// WaitUntil waits until cond returns true, and returns ctx's error if ctx ends first. It is for
+// conditions without a wait of their own. cond is called on this goroutine: at once, when a request
+// arrives, when a fault hits a request, and when a request is answered. WaitUntil does not fail the
+// test, so any goroutine may call it. It returns an error for a nil ctx or cond, and at the end of
+// the server's test.
 func (s *Server) WaitUntil(ctx context.Context, cond func() bool) (err error) {
 	if ctx == nil || cond == nil {
 		return errNilWait
@@ -253,7 +253,7 @@ func (s *Server) waitUntil(ctx context.Context, cond func() bool) error {
 	}
 }
 
-// dump describes what clients have asked lately.
+// dump describes the last requests of clients.
 func (s *Server) dump() string {
 	s.in.mu.Lock()
 	defer s.in.mu.Unlock()

@@ -10,24 +10,24 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 )
 
-// aborts are the aborted transactions that the files of the transaction index cannot be relied on
-// for. The markers in the log are the truth, and those files derived from it: Kafka reads them, and
-// an open that need not read all of the log. Files count below an offset; they hold what has its
-// marker there, on stable storage. What is above is kept here as well, until the writer has
-// replaced the files (storeAborted), which it does before the owner's state above is stored: so
-// whoever opens the log and goes by that state finds the files whole below it, and the markers
-// above, from which he makes the rest anew (ResetAborted).
+// aborts has the aborted transactions for which the transaction index files are not reliable. The
+// markers in the log are authoritative, and the files are derived from them, for Kafka and for an
+// open that does not read the whole log. The files are valid below an offset: they have the
+// transactions with a marker below it, on stable storage. Later ones are also kept here, until the
+// writer has replaced the files (storeAborted). It does so before the owner's state above the
+// offset is stored. So an open that uses that state finds complete files below it, and rebuilds the
+// rest from the markers above (ResetAborted).
 type aborts struct {
 	mu sync.Mutex // a leaf; guards the fields below
 
 	recent []segment.AbortedTxn // with markers at or above below, in order of those
 	below  int64                // the files count for markers below this offset, if pending
 
-	// pending: the files do not count for all markers. news: how many of the last of recent the
-	// files were not told of yet. Stored under mu.
+	// pending means that the files lack some markers. news is the number of the newest entries of
+	// recent that were not written to the files. Stored under mu.
 	pending atomic.Bool
 	news    atomic.Int64
 }
@@ -36,14 +36,21 @@ type aborts struct {
 // replaced. 32 bytes each.
 const maxRecentAborts = 1 << 16
 
-// AppendAborted adds an aborted transaction, whose marker is in the log, behind all others. Readers
-// find it at once. It waits for no disk: the file of the index gets it with the end of the round of
-// appends, and holds it on stable storage before a snapshot of the owner is stored above the
-// marker. An Owner calls it in Written, one at a time; it returns ErrReadOnly on a log that is only
-// read.
+// AppendAborted adds an aborted transaction, whose marker is in the log, after all others. Readers
+// see it at once. It does not wait for the disk. The transaction index file gets the entry at the
+// end of the round of appends, and the entry is on stable storage before an owner's snapshot above
+// the marker is stored. An Owner calls AppendAborted in Written, one call at a time. It returns
+// ErrReadOnly on a read-only log, and ErrClosed, without effect, on a closed one.
 func (l *Log) AppendAborted(t segment.AbortedTxn) error {
 	if l.readOnly {
 		return ErrReadOnly
+	}
+	if e := l.ending.Load(); e != nil { // appends accepted before Close still call it while Close waits for them
+		select {
+		case <-e.done:
+			return ErrClosed
+		default:
+		}
 	}
 	a := &l.aborts
 	a.mu.Lock()
@@ -57,11 +64,12 @@ func (l *Log) AppendAborted(t segment.AbortedTxn) error {
 	return nil
 }
 
-// ResetAborted makes ts, in order of their markers, the aborted transactions whose markers are at
-// or above below. Who opens or cuts the log calls it with what the batches from there on say, where
-// the state of its owner that it goes by was stored at below: what the files say from there on is
-// worth nothing. Readers go by ts when it returns, also with an error: ErrReadOnly, ErrClosed, or
-// that of a file which could not be replaced. It blocks for the disk if one has to be.
+// ResetAborted replaces the aborted transactions whose markers are at or above below with ts, which
+// is in the order of the markers. An owner that restores its state from a snapshot at below calls
+// it after it has opened or truncated the log, with the transactions that it found in the batches
+// from below on. Index entries from below on are ignored. Readers use ts when ResetAborted returns,
+// even with an error: ErrReadOnly, ErrClosed, or the error of a file that could not be replaced. It
+// blocks for the disk if it has to replace a file.
 func (l *Log) ResetAborted(below int64, ts []segment.AbortedTxn) error {
 	return l.exclusively(func(w *writer) error {
 		a := &l.aborts
@@ -77,8 +85,8 @@ func (l *Log) ResetAborted(below int64, ts []segment.AbortedTxn) error {
 	})
 }
 
-// indexAborted writes what came since the last call into the files. Nothing relies on that but who
-// reads the directory beside the log: a failure only leaves it to storeAborted.
+// indexAborted writes the entries since the last call to the files. Only processes that read the
+// directory beside the log depend on it: after a failure storeAborted writes them later.
 func (w *writer) indexAborted() {
 	l := w.log
 	a := &l.aborts
@@ -123,8 +131,8 @@ func (w *writer) storeAborted() error {
 	return nil
 }
 
-// resetAborted brings the files in line with what is known. sync says that the disk has to have
-// that afterwards, too.
+// resetAborted makes the files agree with the given transactions. With sync the result is on stable
+// storage afterwards.
 func (w *writer) resetAborted(below int64, rest []segment.AbortedTxn, sync bool) error {
 	l := w.log
 	list := l.list()
@@ -149,7 +157,52 @@ func markersBelow(ts []segment.AbortedTxn, offset int64) int {
 	return n
 }
 
-// cut forgets the transactions with markers at or above end, where the log ends now.
+// noteAborted notes the hash of a segment's entries in the transaction index, for the state that is
+// written next. next is the offset behind the segment. A hash that cannot be computed is unknown.
+func (w *writer) noteAborted(s *segment.Segment, next int64) {
+	a := &w.log.aborts
+	a.mu.Lock()
+	below, rest := int64(math.MaxInt64), []segment.AbortedTxn(nil)
+	if a.pending.Load() {
+		below = a.below
+		rest = slices.Clone(a.recent[markersBelow(a.recent, s.Base()):markersBelow(a.recent, next)])
+	}
+	a.mu.Unlock()
+	sum, err := s.SumAborted(below, rest)
+	if err != nil {
+		w.log.cfg.Load().Logger.Warn("transaction index cannot be read", "path", w.log.path, "err", err)
+		sum = 0
+	}
+	s.NoteAborted(sum)
+}
+
+// CheckAborted compares the transaction index with the state of the log. Its error matches
+// ErrCorrupt if entries are missing or changed: then the owner makes the index again from the
+// markers, calls ResetAborted from offset 0 on, and NoteAborted. Segments without a hash in the
+// state, as in earlier versions, are not compared.
+func (l *Log) CheckAborted() error {
+	for _, s := range l.list() {
+		if err := s.CheckAborted(); err != nil {
+			return fmt.Errorf("aborted transactions of %s: %w", l.path, l.orClosed(err))
+		}
+	}
+	return nil
+}
+
+// NoteAborted records hashes of the present entries of the transaction index in the next state of
+// the log. An owner that opens a log calls it when the entries are known to be right. It returns
+// ErrReadOnly or ErrClosed.
+func (l *Log) NoteAborted() error {
+	return l.exclusively(func(w *writer) error {
+		list := l.list()
+		for i, s := range list[:len(list)-1] {
+			w.noteAborted(s, list[i+1].Base())
+		}
+		return nil
+	})
+}
+
+// cut removes the transactions with markers at or above end, the new end of the log.
 func (a *aborts) cut(end int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -202,14 +255,14 @@ func (a *aborts) stable() int64 {
 	return first
 }
 
-// AbortedTxns returns the aborted transactions that matter for records of [from, upTo); there may
-// be more than needed.
+// AbortedTxns returns the aborted transactions that may overlap the records of [from, upTo). It may
+// return more than needed.
 func (l *Log) AbortedTxns(from, upTo int64) ([]segment.AbortedTxn, error) {
 	for {
 		if l.closing.Load() {
 			return nil, ErrClosed
 		}
-		// First: what goes from there to the files meanwhile is found in both.
+		// recent first: an entry that is written to the files meanwhile is found in both.
 		recent, below := l.aborts.overlapping(from, upTo)
 		list := l.list()
 		i := floor(list, from)

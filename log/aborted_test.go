@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -24,6 +24,9 @@ func (o *manyAbortsOwner) Written(as []*Append) {
 // A segment with very many aborted transactions takes no memory for each of them, and they are all
 // found, also when the log is opened again.
 func TestAbortsOfALargeSegmentGoToTheDisk(t *testing.T) {
+	if RaceEnabled {
+		t.Skip("takes long, in one goroutine")
+	}
 	t.Parallel()
 	disk := vfs.Mem()
 	o := &manyAbortsOwner{}

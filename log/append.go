@@ -6,67 +6,69 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// An Owner takes part in the appends of a log: a partition with its producer state. Admit, Written
-// and Refused are called by the leader of a round of appends, never concurrently for one log; none
-// may block for long, or append to the log.
+// An Owner takes part in the appends of a log, as a partition with its producer state does. Admit,
+// Written and Refused are called by the goroutine that leads a round of appends, never concurrently
+// for one log. No method may block for long, or append to the log.
 type Owner interface {
-	// Admit is asked for each append in turn, before offsets are assigned and before a segment is
-	// begun for it. An error ends that append with it; nothing is written.
+	// Admit validates each append in turn, before offsets are assigned and before a new segment is
+	// created for it. An error ends that append; nothing is written.
 	Admit(a *Append) error
-	// Written tells that these appends are in the file and readable. It comes before their Done.
+	// Written is called when these appends are in the file and readable, before their Done.
 	Written(as []*Append)
-	// Refused tells that admitted appends were not written after all.
+	// Refused is called when admitted appends were not written because of err.
 	Refused(as []*Append, err error)
-	// Durable tells that everything below offset is on stable storage. It may come from any
-	// goroutine; offsets may come late, after larger ones.
+	// Durable is called when everything below offset is on stable storage. Any goroutine may call
+	// it, and offsets may arrive late, after larger ones.
 	Durable(offset int64)
 }
 
-// A Snapshotter is an Owner with state to be kept beside the segments.
+// A Snapshotter is an Owner whose state is stored beside the segments.
 type Snapshotter interface {
-	// Snapshot returns the owner's state as of offset, which is where the next append goes; nil if
-	// there is nothing to be stored. It is called when a segment is closed, and by Close, when all
-	// aborted transactions below are on stable storage in the transaction index.
+	// Snapshot returns the owner's state as of offset, the end of the log, or nil if there is
+	// nothing to store. It is called when a segment is closed, and by Close, after all aborted
+	// transactions below offset are on stable storage in the transaction index.
 	Snapshot(offset int64) []byte
 }
 
-// WaitFor says when an append is done.
+// A WaitFor is the condition under which an append is done.
 type WaitFor uint8
 
 const (
-	// WaitDurable: as the sync policy promises, under SyncOnAck on stable storage, else when it is
-	// written.
+	// WaitDurable waits for the promise of the sync policy: under SyncOnAck for stable storage,
+	// otherwise for the write.
 	WaitDurable WaitFor = iota
-	WaitWritten         // when it is in the file
+	WaitWritten         // waits until the batch is in the file
 )
 
-// An Append is one batch on its way into a log. From Submit until Done it belongs to the log; then
-// the caller may use it again.
+// An Append is one batch to append to a log. From Submit until Done it belongs to the log; then the
+// caller may reuse it.
 type Append struct {
 	// Batch is exactly one whole batch. It is borrowed until Done and never written to: offsets are
 	// set in a copy of its header.
 	Batch []byte
-	// Info is the parsed header of Batch; Submit fills it in if it is zero. The CRC is the caller's
-	// affair.
+	// Info is the parsed header of Batch; Submit sets it if it is zero. The caller is responsible
+	// for the CRC.
 	Info record.Batch
-	// LeaderEpoch is stamped on the batch. -1: the epoch of SetLeaderEpoch, 0 without one.
+	// LeaderEpoch is the epoch to set in the batch; -1 means the epoch of SetLeaderEpoch, or 0
+	// without one.
 	LeaderEpoch int32
-	// KeepOffsets takes offsets and epoch as they are, as a follower does; they must not be below
-	// the end of the log (ErrOffsetOutOfRange), nor may the last be above 2^63 - 3.
+	// KeepOffsets keeps the offsets and the leader epoch of Batch, for a follower. The offsets must
+	// not be below the end of the log (ErrOffsetOutOfRange), and the last one must not be above
+	// 2^63 - 3.
 	KeepOffsets bool
-	// Emptied says that Batch may be one whose records were taken out, record.Batch.AppendEmpty;
-	// else a batch has a record for each of its offsets.
+	// Emptied permits a Batch without records, as record.Batch.AppendEmpty makes; otherwise a batch
+	// has a record for each of its offsets.
 	Emptied bool
 	Wait    WaitFor
-	// Done is called exactly once, without locks, by any goroutine, maybe before Submit returns. It
-	// must not block.
+	// Done is called exactly once, without locks, on any goroutine, possibly before Submit returns.
+	// It must not block.
 	Done func(*Append)
 
-	// The outcome.
+	// The result.
 	BaseOffset, LastOffset int64
 	Err                    error // nil: appended
 
-	User any // the caller's own
+	User any // for the caller's use; the log ignores it
 
 	next  *Append // in the log's queue
 	own   bool    // Batch belongs to the log: its header may be written to
@@ -74,9 +76,10 @@ type Append struct {
 	epoch int32   // to be stamped
 }
 
-// Submit appends one batch and never waits for a sync: under SyncOnAck the directory's syncer
-// writes and syncs it, together with what else there is. Under the other policies, if no round of
-// appends is under way, it leads one on this goroutine: one write, for others as well.
+// Submit appends one batch without waiting for a sync. Under SyncOnAck the directory's syncer
+// writes and syncs the batch, together with other waiting batches. Under the other policies, Submit
+// leads a round of appends on this goroutine if none is in progress: one write, which includes
+// waiting appends of other goroutines.
 func (l *Log) Submit(a *Append) {
 	err := l.prepare(a)
 	if err == nil {
@@ -103,8 +106,8 @@ func (l *Log) Submit(a *Append) {
 	a.complete()
 }
 
-// mayLead reports whether the goroutine that hands over a may do the round's work. A sync is only
-// for who has to wait for it anyway, to the end; it must be left if so, see leadInline.
+// mayLead reports whether the goroutine that submits a may run the round. Only a goroutine that
+// waits for a sync anyway, until its end, may run the sync; otherwise see leadInline.
 func (l *Log) mayLead(a *Append) bool {
 	return l.cfg.Load().Sync != SyncOnAck || a.call != nil && a.call.patient && l.dir.syncer.enter(l)
 }
@@ -118,8 +121,8 @@ func (a *Append) complete() {
 	a.Done(a)
 }
 
-// refusal says why nothing can be appended now. With token.mu: what passes before Close retires the
-// token is written or sent away by it.
+// refusal returns the reason why nothing can be appended now. Called with token.mu: an append that
+// passes before Close retires the token is written or rejected by it.
 func (l *Log) refusal() error {
 	if err := l.durability.failed(); err != nil {
 		return err
@@ -133,7 +136,7 @@ func (l *Log) refusal() error {
 	return nil
 }
 
-// prepare checks what can be checked without knowing the log's end.
+// prepare checks the parts of a that do not depend on the log's end.
 func (l *Log) prepare(a *Append) (err error) {
 	a.Err, a.BaseOffset, a.LastOffset = nil, -1, -1
 	if a.Info.RecordCount == 0 && a.Info.Length == 0 {

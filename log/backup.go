@@ -14,9 +14,11 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -29,19 +31,21 @@ const (
 	backupChunk = 1 << 20
 )
 
-// Backup copies the log, as it is at one moment of the call, to the directory dir of fsys, which
-// must not exist or be empty; fsys nil is the log's own. Appends go on meanwhile; Clean waits, and
-// Close ends the copying. Every batch is checked as it is copied.
+// Backup copies the log, as of one instant during the call, to the directory dir of fsys, which
+// must not exist or must be empty. A nil fsys means the log's own. Appends continue meanwhile;
+// Clean waits, and Close ends the backup. The CRC of every batch is verified as it is copied.
 //
-// Nothing is shared with the original, so neither can change the other. The copy is made beside
-// dir, under the name dir.<random>.partial, synced, and renamed as a whole: a crash at any time
-// leaves a complete copy or none, and when Backup returns nil the copy survives a power cut. What a
-// crash left under a partial name is never taken for a log and can be removed. The copy opens as a
-// log that was closed in order; what is durable of the original does not matter to it.
+// The copy shares nothing with the log, so neither can change the other. It is written beside dir,
+// under the name dir.<random>.partial, synced, and renamed as a whole. If that name is too long for
+// a file system, dir is cut in it. A crash at any time leaves a
+// complete copy or none, and when Backup returns nil the copy survives a power failure. A directory
+// that a crash left under a partial name is never opened as a log and can be removed. The copy
+// opens as a cleanly closed log, and has all records of that instant, durable or not.
 //
-// Errors: one matching fs.ErrExist if dir is not empty, fs.ErrInvalid if it is "", *CorruptError
-// for damage, ErrChanged if the log was truncated in the middle of each of three attempts,
-// ErrClosed, ErrReadOnly, the sticky error of a broken log, ctx's, and those of the file systems.
+// Errors: an error matching fs.ErrExist if dir is not empty, or fs.ErrInvalid if it is ""; a
+// *CorruptError for damage; ErrChanged if the log was truncated during each of three attempts;
+// ErrClosed; ErrReadOnly; the sticky error of a broken log; the context's error; and errors of the
+// file systems.
 func (l *Log) Backup(ctx context.Context, fsys vfs.FS, dir string) error {
 	if fsys == nil {
 		fsys = l.cfg.Load().FS
@@ -53,7 +57,7 @@ func (l *Log) Backup(ctx context.Context, fsys vfs.FS, dir string) error {
 	if err != nil {
 		return fmt.Errorf("backup %s: %w", l.path, err)
 	}
-	l.cleaning.Lock() // what is replaced or removed meanwhile would stay on the disk until the copy is made
+	l.cleaning.Lock() // files replaced or removed meanwhile would stay on the disk until the copy is complete
 	defer l.cleaning.Unlock()
 	for range backupAttempts {
 		if err = l.backup(ctx, fsys, dir); !errors.Is(err, errChanged) {
@@ -82,7 +86,7 @@ func checkVacant(fsys vfs.FS, dir string) error {
 	if dir == "" {
 		return fmt.Errorf("%w: no directory is named", fs.ErrInvalid)
 	}
-	entries, err := fsys.ReadDir(dir)
+	entries, err := vfs.ReadContent(fsys, dir)
 	if err == nil && len(entries) > 0 {
 		err = fmt.Errorf("%s is not empty: %w", dir, fs.ErrExist)
 	} else if errors.Is(err, fs.ErrNotExist) {
@@ -98,7 +102,7 @@ func (c *Cut) copyTo(ctx context.Context, fsys vfs.FS, dir string) (err error) {
 	for i := range id {
 		id[i] = byte(rand.Uint32())
 	}
-	partial := dir + "." + hex.EncodeToString(id[:]) + partialSuffix
+	partial := vfs.WithSuffix(filepath.Clean(dir), "."+hex.EncodeToString(id[:])+partialSuffix)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, fsys.RemoveAll(partial))
@@ -111,13 +115,13 @@ func (c *Cut) copyTo(ctx context.Context, fsys vfs.FS, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := vfs.MakeDir(fsys, partial, 0o755); err != nil {
+	if err := vfs.MakeDir(fsys, partial, 0o700); err != nil {
 		return err
 	}
 	if err := plan.write(watched, fsys, partial); err != nil {
 		return err
 	}
-	if err := watched.Err(); err != nil { // cut or closed: what was copied last may be half of it
+	if err := watched.Err(); err != nil { // truncated or closed: the last copied part may be incomplete
 		return err
 	}
 	// Everything in partial is on stable storage. From the rename on the copy is there.
@@ -130,7 +134,7 @@ func (c *Cut) copyTo(ctx context.Context, fsys vfs.FS, dir string) (err error) {
 	return fsys.SyncDir(filepath.Dir(dir))
 }
 
-// A backupPlan is what the copy of a cut consists of.
+// A backupPlan lists the parts of the copy of a cut.
 type backupPlan struct {
 	l        *Log
 	segments []*segment.Segment
@@ -150,7 +154,7 @@ type largeFile struct {
 func (c *Cut) plan() (*backupPlan, error) {
 	l := c.l
 	p := &backupPlan{l: l, segments: c.segments, small: map[string][]byte{}}
-	p.state = manifest.State{Clean: true, Start: c.start, RecoveryPoint: c.end, End: c.end, Epochs: len(c.epochs) > 0}
+	p.state = manifest.State{Clean: true, Start: c.start, RecoveryPoint: c.end, End: c.end, Epochs: len(c.epochs) > 0, Identity: l.identity}
 	p.state.Purged, p.state.PurgeID = c.purged.Below, c.purged.ID
 	for _, s := range p.segments {
 		p.state.Segments = append(p.state.Segments, manifest.Segment{Base: s.Base(), Size: s.Size()})
@@ -162,8 +166,8 @@ func (c *Cut) plan() (*backupPlan, error) {
 	}
 	p.state.Size = size
 	p.state.Segments[len(p.segments)-1].Size = -1 // state.Size has it
-	// With the token, so that the owner was told of all that lies below the cut, and with the files
-	// of the transaction index complete.
+	// With the token, so that the owner has received everything below the cut, and the transaction
+	// index files are complete.
 	err = l.exclusively(func(w *writer) error {
 		if err := l.refusal(); err != nil {
 			return err
@@ -187,12 +191,13 @@ func (c *Cut) plan() (*backupPlan, error) {
 	}
 	if len(c.epochs) > 0 {
 		p.small[epochFile] = epochText(c.epochs)
+		p.state.EpochsHash = xxhash.Sum64(p.small[epochFile])
 	}
 	return p, nil
 }
 
-// planIndexes has the indexes of closed segments copied, and makes transaction indexes of what has
-// its marker below the cut.
+// planIndexes plans copies of the indexes of closed segments, and new transaction indexes with the
+// entries whose markers are below the cut.
 func (c *Cut) planIndexes(p *backupPlan) error {
 	for i, s := range p.segments {
 		aborted, _, err := s.Aborted(0, math.MaxInt64)
@@ -205,11 +210,12 @@ func (c *Cut) planIndexes(p *backupPlan) error {
 				entries = t.AppendTo(entries)
 			}
 		}
+		p.state.Segments[i].Aborted = segment.AbortedSum(aborted[:markersBelow(aborted, c.end)])
 		if len(entries) > 0 {
 			p.small[segment.FileName(s.Base(), segment.TxnIndexSuffix)] = entries
 		}
 		if i == len(p.segments)-1 {
-			break // its indexes may tell of more than the copy has
+			break // its indexes may have entries of batches that are not in the copy
 		}
 		for _, suffix := range []string{segment.IndexSuffix, segment.TimeIndexSuffix} {
 			p.large = append(p.large, largeFile{segment.FileName(s.Base(), suffix), s})
@@ -218,7 +224,7 @@ func (c *Cut) planIndexes(p *backupPlan) error {
 	return nil
 }
 
-// write makes the copy, durable but for its directory's own name; the state comes last.
+// write writes the copy, durable except for its directory's own name; the state comes last.
 func (p *backupPlan) write(ctx context.Context, fsys vfs.FS, dir string) error {
 	for i, s := range p.segments {
 		size := p.state.Size
@@ -257,7 +263,7 @@ func (p *backupPlan) write(ctx context.Context, fsys vfs.FS, dir string) error {
 
 // copySegment copies the first size bytes of a segment, which are whole batches, checking each.
 func copySegment(ctx context.Context, fsys vfs.FS, dir string, s *segment.Segment, size int64) (err error) {
-	out, err := fsys.OpenFile(filePath(dir, s.Base(), segment.LogSuffix), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	out, err := fsys.OpenFile(filePath(dir, s.Base(), segment.LogSuffix), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -286,8 +292,7 @@ func copySegment(ctx context.Context, fsys vfs.FS, dir string, s *segment.Segmen
 }
 
 // checkBatches checks the CRC of each batch of p, which was read at pos. A segment itself does so
-// only when it reads a batch for the first time, so what the disk has forgotten since would be
-// copied.
+// only when it reads a batch for the first time, so later damage on the disk would be copied.
 func checkBatches(s *segment.Segment, p []byte, pos int64) error {
 	for len(p) > 0 {
 		_, size, err := record.Parse(p)
@@ -302,7 +307,7 @@ func checkBatches(s *segment.Segment, p []byte, pos int64) error {
 
 // writeSynced makes a file in a directory that is not in use yet.
 func writeSynced(fsys vfs.FS, name string, data []byte) (err error) {
-	f, err := fsys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := fsys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -107,6 +107,8 @@ func TestCrashDuringBackupLeavesAWholeCopyOrNone(t *testing.T) {
 	}
 }
 
+// A hard link is the same file: truncation cuts sealed segments in place, and a copy continues
+// its last segment. So the two share no file.
 func TestOriginalAndBackupCannotChangeEachOther(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

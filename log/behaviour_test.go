@@ -8,17 +8,17 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/vfs"
 )
 
-// Tests of the first rows of docs/checklist.md, by what a user of a log sees.
+// Tests of the first rows of the checklist, as a user of a log sees them.
 
 // openAt opens the log in "log" and closes it with the test.
 func openAt(t *testing.T, fsys vfs.FS, cfg log.Config) *log.Log {

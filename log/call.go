@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 )
 
 // maxPooledBytes is the largest builder that is kept for another call: one huge batch must not pin
@@ -21,7 +21,7 @@ type call struct {
 	done    chan struct{} // capacity 1
 	foreign bool          // the batch is not the builder's: it must not be kept
 	patient bool          // it waits to the end: its goroutine may sync
-	inline  bool          // its own goroutine leads the round: nobody needs to be woken
+	inline  bool          // its own goroutine leads the round: no goroutine has to be woken
 	round   round         // of its own, which it may have led
 	ended   bool          // complete was called while inline was set
 }
@@ -64,14 +64,16 @@ func (d *Directory) putCall(c *call) {
 }
 
 // Append appends the records as one batch and returns the offset of the first. It waits until they
-// are as durable as the sync policy promises. Records without a timestamp get the present time;
+// are as durable as the sync policy promises. Records without a timestamp get the present time.
 // Topic, Partition and Offset are ignored. Keys, values and headers are borrowed.
 //
-// Cancelling ctx ends the wait, not the append: the records may be there later. It returns
-// ErrRecordTooLarge, ErrClosed, or the error of a failed write, after which nothing of them is
-// there. A failed sync breaks the log: the appends that waited for it and all later ones return its
-// error. The records of the former were written and may be there when the log is opened again;
-// those of the latter are not.
+// If ctx ends, Append stops waiting, but the append continues: the records may be in the log later.
+// Other errors: ErrRecordTooLarge, ErrClosed, and the error of a failed write, after which none of
+// the records is in the log.
+//
+// A failed sync breaks the log: the appends that waited for it and all later ones return its error.
+// Records of the former were written, and may be there when the log is opened again. Records of the
+// latter are not.
 func (l *Log) Append(ctx context.Context, rs ...record.Record) (first int64, err error) {
 	if len(rs) == 0 {
 		return 0, fmt.Errorf("%w: no records", ErrInvalidBatch)
@@ -95,9 +97,9 @@ func (l *Log) Append(ctx context.Context, rs ...record.Record) (first int64, err
 	return l.await(ctx, c, p)
 }
 
-// AppendBatch appends a ready batch, whose base offset and leader epoch are set in a copy; batch is
-// borrowed for the call. Otherwise it is Append. The batch's CRC is verified: an error matching
-// ErrCorrupt. Its records are not looked at.
+// AppendBatch appends an encoded batch. The base offset and the leader epoch are set in a copy;
+// batch is borrowed for the call. It verifies the batch's CRC, and returns an error matching
+// ErrCorrupt if it is wrong. It does not decode the records. Otherwise it is Append.
 func (l *Log) AppendBatch(ctx context.Context, batch []byte) (first int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -131,8 +133,8 @@ func (l *Log) await(ctx context.Context, c *call, batch []byte) (int64, error) {
 		select {
 		case <-c.done:
 		case <-ctx.Done():
-			// The append goes on and uses c, which is not put back into the pool.
-			return 0, fmt.Errorf("append to %s: the wait ended, the append goes on: %w", l.path, ctx.Err())
+			// The append continues and uses c, which is not put back into the pool.
+			return 0, fmt.Errorf("append to %s: the wait ended, the append continues: %w", l.path, ctx.Err())
 		}
 	}
 	first, err := a.BaseOffset, a.Err

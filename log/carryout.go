@@ -9,8 +9,8 @@ import (
 	"github.com/stratalog/strata/log/internal/recovery"
 )
 
-// carryOut does the steps but for cuts, which follow with what was scanned. A step that was done
-// before is done again without harm.
+// carryOut carries out the steps except cuts, which follow after the scans. A step that was done
+// before can be done again.
 func (o *opening) carryOut(steps []recovery.Step) error {
 	l, fsys := o.log, o.cfg.FS
 	for _, s := range steps {

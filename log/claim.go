@@ -14,33 +14,33 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A log has one owner at a time, whatever its directory is called by: through symbolic links, by a
-// relative name, in this process or another. Two files named .lock say who it is:
+// A log has one owner at a time, by whatever path and in whatever process. Two files named .lock
+// show the owner:
 //
-//	parent/.lock       held by a Directory while it is open, for the logs right below it, open or not
-//	parent/log/.lock   held by a log that is open alone, or through a Directory that lies elsewhere
+//	parent/.lock       held by an open Directory, for the logs directly in it, open or not
+//	parent/log/.lock   held by a log that is open alone, or through a Directory elsewhere
 //
-// Whoever opens a log first takes what protects it and then looks at the other file (probe):
+// An open first takes the lock that protects the log, and then checks the other file (probe):
 //
 //	T1, Directory   takes parent/.lock      then probes parent/log/.lock
 //	T2, alone       takes parent/log/.lock  then probes parent/.lock
 //
-// Each takes before it probes, so of two opens that run at once at least one sees the other; both
-// may, and then neither gets the log. A log of a Directory costs no descriptor: a name in
-// Directory.logs tells two opens through the same Directory apart. The system ends the locks of a
-// killed process.
+// Each takes before it probes, so of two concurrent opens at least one detects the other. Both may,
+// and then neither gets the log. A log of a Directory takes no descriptor: its name in
+// Directory.logs distinguishes two opens through the same Directory. The system releases the locks
+// of a killed process.
 //
-// Only a lock that was taken, or a file that is not there, proves that nobody has the log. Any
-// other answer refuses the open: a mount that is read-only or has no locks, or a file of another
-// user, may be writable and locked for whoever has the log.
+// Only a lock that was taken, or a file that does not exist, proves that no process has the log
+// open. Any other result rejects the open: on a read-only mount, on one without locks, or with
+// another user's file, another process may have the log open for writing.
 
-// lockTries and lockPause are how long somebody waits for a lock that may only be probed.
+// lockTries and lockPause limit the wait for a lock that another open may only be probing.
 const (
 	lockTries = 4
 	lockPause = time.Millisecond
 )
 
-// takeLock locks a file. It returns an error matching ErrLocked if somebody was seen to hold it.
+// takeLock locks a file. It returns an error matching ErrLocked if another holder has it.
 func takeLock(fsys vfs.FS, name string) (io.Closer, error) {
 	for try := 1; ; try++ {
 		lock, err := fsys.Lock(name)
@@ -53,20 +53,20 @@ func takeLock(fsys vfs.FS, name string) (io.Closer, error) {
 		case !locked || try == lockTries:
 			return nil, fmt.Errorf("%w: %s: close it there first (%w)", ErrLocked, filepath.Dir(name), err)
 		}
-		time.Sleep(lockPause) // a probe is over at once
+		time.Sleep(lockPause) // a probe ends soon
 	}
 }
 
-// probe returns nil if nobody holds the lock of dir, and an error matching ErrLocked if somebody
-// does. It creates no file.
+// probe returns nil if the lock of dir is free, and an error matching ErrLocked if it is held. It
+// creates no file.
 func probe(fsys vfs.FS, dir string) error {
 	name := filepath.Join(dir, lockFile)
 	switch info, err := fsys.Stat(name); {
-	case errors.Is(err, fs.ErrNotExist): // whoever has dir open has made one
+	case errors.Is(err, fs.ErrNotExist): // every open of dir creates one
 		return nil
 	case err != nil:
 		return fmt.Errorf("is %s in use? %w", dir, err)
-	case info.IsDir(): // somebody else's: nobody can lock it
+	case info.IsDir(): // of another program: it cannot be locked
 		return nil
 	}
 	lock, err := takeLock(fsys, name)
@@ -95,12 +95,14 @@ func (d *Directory) enter(l *Log, fsys vfs.FS) (found listing, err error) {
 	found, err = fsys.ReadDir(l.path)
 	if err == nil && d.real == filepath.Dir(name) {
 		if found.has(lockFile) {
-			err = probe(fsys, name)
+			if err = probe(fsys, name); err == nil {
+				found, err = fsys.ReadDir(l.path) // it may have been open when it was listed
+			}
 		}
 		switch {
 		case err != nil || found.has(stateFile):
 		case slices.ContainsFunc(found, func(e fs.DirEntry) bool { return recovery.IsSegmentFile(e.Name()) || e.Name() == epochFile }):
-			// Whoever made the directory may have been killed before syncing.
+			// The process that created the directory may have been killed before it synced it.
 			err = d.syncEntries(fsys)
 		default:
 			l.unentered.Store(true) // for the first state, which comes before the first append
@@ -133,7 +135,7 @@ func (d *Directory) makeLogDir(fsys vfs.FS, path string) (name string, err error
 	if !errors.Is(err, fs.ErrNotExist) {
 		return name, err
 	}
-	if err := fsys.MkdirAll(path, 0o755); err != nil {
+	if err := fsys.MkdirAll(path, 0o700); err != nil {
 		return "", err
 	}
 	return vfs.RealPathIn(fsys, d.real, path)
@@ -145,10 +147,10 @@ func makeDir(fsys vfs.FS, dir, file string) error {
 	if _, err := fsys.Stat(filepath.Join(dir, file)); err == nil {
 		return nil
 	}
-	return vfs.MakeDir(fsys, dir, 0o755)
+	return vfs.MakeDir(fsys, dir, 0o700)
 }
 
-// A listing is what a directory holds, by name.
+// A listing has the entries of a directory, by name.
 type listing []fs.DirEntry
 
 func (l listing) has(name string) bool {
@@ -159,8 +161,8 @@ func (l listing) has(name string) bool {
 // hasNone reports whether the directory holds none of these.
 func (l listing) hasNone(names ...string) bool { return !slices.ContainsFunc(names, l.has) }
 
-// claim makes the log in path, whose real path is name, one of d's open logs. That nobody has a log
-// right below d open alone is left to the caller.
+// claim makes the log in path, whose real path is name, one of d's open logs. The caller checks
+// that no log directly in d is open alone.
 func (d *Directory) claim(fsys vfs.FS, path, name string) (c claim, err error) {
 	c.name = name
 	d.mu.Lock()

@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/vfs"
 )
 

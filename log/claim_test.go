@@ -291,3 +291,87 @@ func TestLogOfAKilledProcessIsFreeHoweverItWasOpened(t *testing.T) {
 		}
 	}
 }
+
+// A listed file system calls then once, when a directory was listed.
+type listed struct {
+	vfs.FS
+	dir  string
+	then func()
+}
+
+func (f *listed) ReadDir(name string) ([]os.DirEntry, error) {
+	entries, err := f.FS.ReadDir(name)
+	if then := f.then; filepath.Clean(name) == f.dir && then != nil {
+		f.then = nil
+		then()
+	}
+	return entries, err
+}
+
+// A log is opened, written and closed while another open of it has listed its directory, at any
+// operation: the other one has the record, or does not get the log.
+func TestRecordOfALogThatClosesWhileAnotherOpensItIsKept(t *testing.T) {
+	alone, throughDirectory := waysIn[0], waysIn[2] // of the others only the paths differ
+	for _, first := range waysIn {
+		for _, second := range []wayIn{alone, throughDirectory} {
+			t.Run(first.name+", then "+second.name, func(t *testing.T) {
+				for at, ended := 0, false; !ended; at++ {
+					ended = openDuring(t, first, second, at)
+				}
+			})
+		}
+	}
+}
+
+// openDuring opens a log by the second way at an operation of the first one. It reports whether
+// there were fewer operations.
+func openDuring(t *testing.T, first, second wayIn, at int) (ended bool) {
+	disk, root := vfs.Mem(), "/base/root"
+	require.NoError(t, disk.MkdirAll(filepath.Join(root, "t-0"), 0o700))
+	looked, closed, opened := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	open := func() {
+		_, closeSecond, err := second.open(&listed{disk, filepath.Join(root, "t-0"), func() {
+			close(looked)
+			<-closed
+		}}, root)
+		if err == nil {
+			err = closeSecond()
+		}
+		opened <- err
+	}
+	var operations atomic.Int64
+	observed := vfs.Faulty(disk) // the second way does not come by here
+	observed.Observe(vfs.Observer{Before: func(vfs.Event) {
+		if operations.Add(1) != int64(at)+1 {
+			return
+		}
+		go open()
+		select {
+		case <-looked:
+		case err := <-opened:
+			opened <- err
+		}
+	}})
+	l, closeFirst, err := first.open(observed, root)
+	records := 0
+	if err == nil {
+		_, err = l.Append(t.Context(), record.String("", "k", "v"))
+		require.NoError(t, err)
+		records++
+		err = closeFirst()
+	}
+	if err != nil {
+		require.ErrorIs(t, err, ErrLocked, "operation %d", at) // both found the other
+	}
+	close(closed)
+	if ended = operations.Load() <= int64(at); !ended {
+		if err := <-opened; err != nil {
+			require.ErrorIs(t, err, ErrLocked, "operation %d", at)
+		}
+	}
+	l, closeAll, err := second.open(disk, root)
+	require.NoError(t, err)
+	require.EqualValues(t, records, l.EndOffset(), "operation %d", at)
+	require.NoError(t, closeAll())
+	return ended
+}

@@ -7,28 +7,30 @@ import (
 	"time"
 )
 
-// A CleanReport says what Clean did and why.
+// A CleanReport reports the result of Clean, with reasons.
 type CleanReport struct {
-	// Segments has every segment that was there, oldest first, and what retention decided.
+	// Segments has every segment that there was, oldest first, and the decision of retention on it.
 	Segments    []SegmentVerdict
-	StartOffset int64             // of the log, afterwards
-	Compaction  *CompactionReport // nil: the log is not compacted
+	StartOffset int64             // the log start offset after Clean
+	Compaction  *CompactionReport // nil if the log is not compacted
 }
 
-// Clean applies the retention settings now, then compacts if Cleanup says so, and tells what went,
-// what stayed, and why.
+// Clean applies the retention settings now, then compacts if Cleanup includes compaction. It
+// reports the removed and kept parts of the log, with reasons.
 //
-// Retention removes whole segments from the front: those below the start offset, those without
-// which the log still has RetentionBytes, and those whose newest record is older than RetentionAge.
-// An active segment that is too old is rolled first, so that a log can become empty. Nothing at or
-// above the high watermark goes. Compaction rewrites closed segments; see MinDirtyRatio and the
-// lags for when. The active segment of a compacted log is rolled first if it is SegmentAge old, or
+// Retention removes whole segments from the front of the log: segments below the start offset,
+// segments without which the log still has RetentionBytes, and segments whose newest record is
+// older than RetentionAge. An active segment that is too old is rolled first, so that a log can
+// become empty. No segment at or above the high watermark is removed.
+//
+// Compaction rewrites closed segments, when MinDirtyRatio and the lags permit it. The active
+// segment of a compacted log is rolled first if it is older than SegmentAge, or than
 // MaxCompactionLag if that is less.
 //
-// Appends and reads go on. One Clean runs at a time; another waits. Cancelling ctx, or Close, ends
-// a compaction at the next batch; what was swapped in until then stays. Removed files disappear
-// when their last reader has gone. Kafka: log.retention.check.interval.ms and the log cleaner,
-// which call this in the background.
+// Appends and reads continue. One Clean runs at a time; another one waits. If ctx ends or the log
+// is closed, compaction ends at the next batch; segments that are replaced by then stay replaced. A
+// removed file is deleted when its last reader has finished. Kafka: log.retention.check.interval.ms
+// and the log cleaner, which run this in the background.
 func (l *Log) Clean(ctx context.Context) (rep CleanReport, err error) {
 	if l.readOnly {
 		return rep, ErrReadOnly
@@ -76,11 +78,11 @@ func (l *Log) applyRetention(ctx context.Context) (rep CleanReport, err error) {
 	return rep, nil
 }
 
-// rollOverdue closes the active segment of a compacted log when its first record has waited for
+// rollOverdue closes the active segment of a compacted log when its first record is older than
 // segmentAge, so that it can be compacted. Kafka does so only with the next append: the last
-// records of a topic that nobody writes to any more are never compacted there. A segment is never
-// closed sooner than segmentAge after it was made, or records with old timestamps would get a
-// segment each time.
+// records of an idle topic are never compacted there. A segment is closed at the earliest
+// segmentAge after its creation. Otherwise each record with an old timestamp would get a segment of
+// its own.
 func (w *writer) rollOverdue() error {
 	l := w.log
 	cfg, active := l.cfg.Load(), l.active()
@@ -132,7 +134,11 @@ func (w *writer) retain() ([]SegmentVerdict, error) {
 		return verdicts, nil
 	}
 	if n == len(list) {
-		if err := w.roll(l.segments.end.Load()); err != nil {
+		err := w.roll(l.segments.end.Load())
+		if err != nil && n > 1 { // a full disk: those before the active one go without a new one
+			n--
+			verdicts[n].Removed, verdicts[n].Reason = false, fmt.Sprintf("the active segment cannot be closed: %v", err)
+		} else if err != nil {
 			return nil, err
 		}
 	}

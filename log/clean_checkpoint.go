@@ -47,8 +47,8 @@ func writeCleanerOffset(fsys vfs.FS, dir string, offset int64) error {
 	return vfs.WriteFile(fsys, filepath.Join(dir, cleanerFile), []byte(text))
 }
 
-// lowerCleanerOffset must be called when a log is cut at offset: what comes there later was not
-// seen by a compaction.
+// lowerCleanerOffset must be called when a log is truncated at offset: later records there have not
+// been compacted.
 func lowerCleanerOffset(fsys vfs.FS, dir string, offset int64) error {
 	have, err := readCleanerOffset(fsys, dir)
 	if err != nil || have <= offset {

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/vfs"
 )
@@ -60,6 +60,31 @@ func clean(t testing.TB, l *Log) CleanReport {
 	return rep
 }
 
+// With RetentionAge alone, records are not kept for twice as long: segments close often enough.
+func TestRetentionAgeAloneRemovesRecordsSoonAfterIt(t *testing.T) {
+	for age, longest := range map[time.Duration]time.Duration{7 * 24 * time.Hour: 8 * 24 * time.Hour, time.Hour: 70 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			l := openClean(t, vfs.Mem(), Config{RetentionAge: age})
+			begin, written := time.Now(), map[int64]time.Time{}
+			for time.Since(begin) < 3*age {
+				written[l.EndOffset()] = time.Now()
+				appendKV(t, l, "a=1")
+				clean(t, l)
+				require.Less(t, time.Since(written[l.StartOffset()]), longest)
+				time.Sleep(age / 100)
+			}
+			require.Positive(t, l.StartOffset())
+			require.Less(t, len(l.Segments()), 12)
+			require.NoError(t, l.Close())
+		})
+	}
+	for _, cfg := range []Config{{}, {RetentionAge: Unlimited}, {RetentionAge: time.Hour, Cleanup: CleanupCompact}} {
+		got, err := cfg.withDefaults()
+		require.NoError(t, err)
+		require.Equal(t, DefaultSegmentAge, got.SegmentAge)
+	}
+}
+
 func TestExpiredActiveSegmentIsRolledAndThenRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := vfs.Mem()
@@ -98,8 +123,42 @@ func TestExpiredActiveSegmentIsRolledAndThenRemoved(t *testing.T) {
 	})
 }
 
-func TestUnlimitedRetentionKeepsEverything(t *testing.T) {
+// A high watermark of 0 is one: nothing is replicated yet, so nothing may be removed.
+func TestRetentionRemovesNothingAboveAHighWatermarkOfZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		l := openClean(t, vfs.Mem(), Config{RetentionAge: time.Hour, RetentionBytes: 1})
+		for _, kv := range []string{"a=1", "b=1", "c=1"} {
+			appendKV(t, l, kv)
+			require.NoError(t, l.Roll())
+		}
+		time.Sleep(2 * time.Hour)
+		for hw := range int64(4) {
+			l.SetHighWatermark(hw)
+			clean(t, l)
+			require.Equal(t, hw, l.StartOffset())
+		}
+		require.NoError(t, l.Close())
+	})
+}
+
+// Compaction leaves all at and above the high watermark as it is, also if that is 0.
+func TestCompactionStaysBelowAHighWatermarkOfZero(t *testing.T) {
+	l := openClean(t, vfs.Mem(), compacting)
+	for _, kv := range []string{"a=1", "a=2", "a=3"} {
+		appendKV(t, l, kv)
+		require.NoError(t, l.Roll())
+	}
+	l.SetHighWatermark(0)
+	clean(t, l)
+	require.Equal(t, "0:a=1 1:a=2 2:a=3", logDump(t, l))
+	l.SetHighWatermark(3)
+	clean(t, l)
+	require.Equal(t, "2:a=3", logDump(t, l))
+	require.NoError(t, l.Close())
+}
+
+func TestUnlimitedRetentionKeepsEverything(t *testing.T) {
+	synctest.TestFor(t, 101*365*24*time.Hour, func(t *testing.T) {
 		l := openClean(t, vfs.Mem(), Config{RetentionAge: Unlimited})
 		appendKV(t, l, "a=1")
 		require.NoError(t, l.Roll())

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A wallClock tells the present time in ms for less than time.Now does, which asks the system for
-// two clocks: it asks for the monotonic one, and looks how that relates to the wall clock when a
-// millisecond has passed since it last did. So a clock that is set is followed a millisecond late.
-// Safe for concurrent use.
+// A wallClock returns the present time in ms at a lower cost than time.Now, which reads two clocks
+// of the system. It reads the monotonic clock, and compares it with the wall clock once a
+// millisecond. So it follows a change of the wall clock a millisecond late. It is safe for
+// concurrent use.
 type wallClock struct {
 	begun time.Time
 	// wall is the time of begun as of the last look, in ns since the Unix epoch. It changes when

@@ -2,10 +2,11 @@ package log
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/synctest"
 )
 
 func TestWallClockTellsTheSystemsTime(t *testing.T) {

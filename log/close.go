@@ -11,8 +11,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Close refuses new calls with ErrClosed, lets the appends under way end, wakes who waits, syncs
-// and closes the files. It is idempotent; later callers wait for the first and get its result.
+// Close rejects new calls with ErrClosed, waits for appends in progress, wakes all waiting readers,
+// and syncs and closes the files. It is idempotent: later calls wait for the first and return its
+// result.
 func (l *Log) Close() error {
 	_, e := l.shut((*writer).closeFiles)
 	return e.err
@@ -22,16 +23,16 @@ func (l *Log) Close() error {
 // <dir>.<16 hex digits>.removed.
 const removedSuffix = ".removed"
 
-// Remove closes the log and deletes its directory. The directory gets another name first, durably:
-// a crash leaves the whole log or none, and what it left under that name is never taken for a log
-// and can be removed. A later Close or Remove waits and gets the same result.
+// Remove closes the log and deletes its directory. It renames the directory first, durably. A crash
+// leaves the whole log or none; a directory that it leaves under the new name is never opened as a
+// log and can be removed. A later Close or Remove waits and returns the same result.
 //
-// After an error the log is whole or gone. If it is gone since only its new name could not be made
-// durable, a power cut may bring it back, until something is on stable storage of a log that was
-// opened in its place; removing that one ends both.
+// After an error the log is complete or removed. If only the sync of the new name failed, the log
+// is removed, but a power failure may bring it back. That is possible until a log that was opened
+// in its place has something on stable storage; removing the latter removes both.
 //
-// A log that Close has closed, or is closing, is not removed: its directory may be somebody else's
-// by now. Remove returns ErrClosed then. A read-only log stays open, and it returns ErrReadOnly.
+// Remove returns ErrClosed for a log that Close has closed or is closing, since another owner may
+// have opened the directory since. It returns ErrReadOnly for a read-only log, which stays open.
 func (l *Log) Remove() error {
 	if l.readOnly {
 		return ErrReadOnly
@@ -53,11 +54,11 @@ func (l *Log) Remove() error {
 func (w *writer) removeDir() error {
 	l := w.log
 	fsys, real := l.cfg.Load().FS, l.claim.name
-	gone := fmt.Sprintf("%s.%016x%s", real, rand.Uint64(), removedSuffix)
+	gone := vfs.WithSuffix(real, fmt.Sprintf(".%016x%s", rand.Uint64(), removedSuffix))
 	if err := fsys.Rename(real, gone); err != nil { // it is to be opened again, as after Close
 		return errors.Join(fmt.Errorf("remove %s: %w", l.path, err), l.noteAgain())
 	}
-	vfs.Forget(fsys, filepath.Join(real, suspectFile))
+	vfs.RemoveNote(fsys, filepath.Join(real, suspectFile))
 	errs := []error{fsys.SyncDir(filepath.Dir(real))}
 	if errs[0] == nil { // else a power cut may bring the name back: what it names must be whole
 		errs = append(errs, fsys.RemoveAll(gone))
@@ -68,8 +69,9 @@ func (w *writer) removeDir() error {
 	return errors.Join(errs...)
 }
 
-// shut ends the log, with end in the place where its files are closed. first says that this call
-// did so; else it has waited for the one that does. e is the result of that one.
+// shut ends the log; end is called in the place where its files are closed. first reports whether
+// this call ended the log; otherwise it has waited for the call that does. e is the result of that
+// call.
 func (l *Log) shut(end func(w *writer) error) (first bool, e *ending) {
 	e = &ending{done: make(chan struct{})}
 	if !l.ending.CompareAndSwap(nil, e) {
@@ -94,7 +96,7 @@ func (l *Log) shut(end func(w *writer) error) (first bool, e *ending) {
 	l.wg.Wait() // syncs in the background
 	if !l.readOnly {
 		if e.err = l.syncNow(); e.err != nil {
-			e.err = l.breakWith(e.err) // nobody tries again: the next open recovers the log
+			e.err = l.breakWith(e.err) // there is no later attempt: the next open recovers the log
 		}
 		if e.err == nil && w.marked { // also what a failed write left and was cut off: the state is going to say where the log ends
 			if err := l.active().Sync(); err != nil {
@@ -122,6 +124,7 @@ func (w *writer) closeFiles() error {
 		if err := w.snapshot(l.segments.end.Load()); err != nil {
 			errs = append(errs, err)
 		}
+		w.noteAborted(l.active(), l.segments.end.Load())
 	}
 	for _, s := range l.list() {
 		errs = append(errs, s.Close())

@@ -2,9 +2,9 @@ package log
 
 import "fmt"
 
-// completeWritten completes what was refused, and what is as safe as its caller wants it once it is
-// written. It reports whether the round has to be made durable: complete must follow then, for what
-// is left in r.written.
+// completeWritten completes rejected appends, and appends that are as safe as their callers want
+// when they are written. It reports whether the round must be made durable: then complete must
+// follow for the appends left in r.written.
 func (w *writer) completeWritten(r *round) (unsynced bool) {
 	l := w.log
 	for _, a := range r.refused {
@@ -34,14 +34,15 @@ func (w *writer) completeWritten(r *round) (unsynced bool) {
 	return true
 }
 
-// sync makes everything below r.end durable. What a roll in this round has closed was synced then.
+// sync makes everything below r.end durable. Segments that a roll of this round has closed were
+// synced then.
 func (w *writer) sync(*round) error {
 	w.log.durability.syncs.Add(1)
 	return w.log.active().Sync()
 }
 
-// complete records that everything below r.end is on stable storage, or with an error that nobody
-// can know what is, and completes the appends that waited for it.
+// complete records that everything below r.end is on stable storage, or, with an error, that this
+// is unknown. It completes the appends that waited for it.
 func (w *writer) complete(r *round, err error) {
 	l := w.log
 	if err != nil {

@@ -6,32 +6,32 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/log/internal/compact"
 	"github.com/stratalog/strata/log/internal/manifest"
-	"github.com/stratalog/strata/segment"
 )
 
-// Producers may be implemented by an Owner that knows producers and transactions: compaction then
-// leaves alone what they still need.
+// Producers may be implemented by an Owner that has the state of producers and transactions.
+// Compaction then keeps the records and markers that this state still needs.
 type Producers interface {
-	// LastStableOffset returns the offset from which on transactions are undecided.
+	// LastStableOffset returns the offset from which on transactions may be undecided.
 	LastStableOffset() int64
-	// ProducerLast returns what is known of the last append of a producer; ok is false if the
-	// producer is forgotten.
+	// ProducerLast returns the last append of a producer; ok is false if the producer has expired
+	// or is unknown.
 	ProducerLast(producerID int64) (last ProducerLast, ok bool)
 }
 
-// ProducerLast is the last trace of a producer that is still known: the Offset of its last record
-// with data, -1 if none is known any more, and the Epoch whose last marker stays then.
+// ProducerLast has the last append of a known producer: the Offset of its last record with data, or
+// -1 if there is none, and the Epoch whose last marker is kept in that case.
 type ProducerLast = compact.ProducerLast
 
-// A CompactionReport says what a compaction did, or why it did nothing: Skipped is empty if it did.
-// FirstDirty is the first offset that no earlier compaction had seen, FirstUncleanable the first
-// that must stay as it is; below End all is compacted now. The other fields count segments, records
-// and bytes before and after.
+// A CompactionReport reports the result of a compaction. Skipped is the reason why nothing was
+// done, or empty. FirstDirty is the first offset that no earlier compaction has processed.
+// FirstUncleanable is the first offset that must not be compacted. All offsets below End are
+// compacted now. The other fields count segments, records and bytes before and after.
 type CompactionReport = compact.Report
 
-// errChanged says that segments changed while they were being compacted.
+// errChanged is returned if segments changed while they were being compacted.
 var errChanged = errors.New("log: segments were truncated or removed meanwhile")
 
 // compactContext ends a compaction when its context does, or the log is closed or cut.
@@ -55,8 +55,8 @@ func (c compactContext) Err() error {
 func (l *Log) compact(ctx context.Context) (rep CompactionReport, err error) {
 	cfg := l.cfg.Load()
 	watched := compactContext{ctx, l, l.durability.cuts.Load()}
-	// What takes the place of old records must be at least as durable as they were: a power cut
-	// must not take a key's last value after compaction has removed the one before it.
+	// The replacement of old records must be at least as durable as they were: a power failure must
+	// not remove a key's last value after compaction has removed the one before it.
 	if err := l.Sync(); err != nil {
 		return rep, err
 	}
@@ -64,8 +64,8 @@ func (l *Log) compact(ctx context.Context) (rep CompactionReport, err error) {
 	if err != nil {
 		return rep, fmt.Errorf("compact %s: %w", l.path, err)
 	}
-	// A result that was committed has its own name by now. While the state on the disk says that it
-	// may have another one, recovery would take an unfinished result of that name and size for it.
+	// A committed result has its final name by now. While the state on the disk has it under
+	// another name, recovery would use an incomplete result of that name and size in its place.
 	err = l.exclusively(func(w *writer) error {
 		if !w.installing {
 			return nil
@@ -86,7 +86,7 @@ func (l *Log) compact(ctx context.Context) (rep CompactionReport, err error) {
 	cfg.Logger.Info("log compacted", "path", l.path, "from", rep.FirstDirty, "offset", rep.End, "segments", rep.SegmentsBefore, "segments_after", rep.SegmentsAfter,
 		"bytes", rep.BytesBefore, "bytes_after", rep.BytesAfter)
 	return rep, l.exclusively(func(w *writer) error {
-		if watched.Err() == errChanged { // whoever cut the log has lowered the cleaner's offset
+		if watched.Err() == errChanged { // the goroutine that truncated the log has lowered the cleaner's offset
 			return nil
 		}
 		return writeCleanerOffset(cfg.FS, l.path, rep.End)
@@ -114,13 +114,14 @@ func (l *Log) newPass(cfg *Config, watched compactContext, firstDirty int64) *co
 		p.Stable = min(p.Stable, o.LastStableOffset())
 		p.LastOf = o.ProducerLast
 	}
-	// After the owner was asked: what was undecided then, and is not any more, is here.
+	// Later than the owner's bound: a transaction that was undecided then, and is decided now, is
+	// in aborts.
 	p.Stable = min(p.Stable, l.aborts.stable())
 	return p
 }
 
-// replaceCompacted makes a compacted segment take the place of its sources. One state says so,
-// durably: a crash before it leaves the sources, and one after it the result.
+// replaceCompacted replaces the sources of a compacted segment with the segment. One durable state
+// records it: a crash before that leaves the sources, and a crash after it the result.
 func (l *Log) replaceCompacted(watched compactContext, r *compact.Result) error {
 	return l.exclusively(func(w *writer) error {
 		if err := errors.Join(watched.Err(), l.durability.failed()); err != nil {
@@ -145,12 +146,13 @@ func (l *Log) replaceCompacted(watched compactContext, r *compact.Result) error 
 		if err == nil {
 			fresh, err = r.Install(l.removeFile)
 		}
-		if err != nil { // the state asks for the result, and only the next open can do that
+		if err != nil { // the state names the result, and only the next open can complete that
 			return l.breakWith(fmt.Errorf("replace segments from %d on of %s by a compacted one: %w", r.Base, l.path, err))
 		}
-		l.purged.Store(&purged) // first: who has read from the result, and looks then, finds it
+		l.purged.Store(&purged) // first: a reader that has read from the result, and checks then, finds it
 		w.replaceSegments(r.Sources, fresh)
-		// Nobody is to find there what compaction has taken.
+		w.noteAborted(fresh, list[i+len(r.Sources)].Base())
+		// No reader may find records in the tail that compaction has removed.
 		l.tail.leave(list[i+len(r.Sources)].Base())
 		for _, gone := range r.Sources {
 			l.durability.forget(gone)
@@ -159,8 +161,8 @@ func (l *Log) replaceCompacted(watched compactContext, r *compact.Result) error 
 	})
 }
 
-// cutCompaction tells compaction, under way or later, that the log is cut at offset: what comes
-// there afterwards is new.
+// cutCompaction notifies compaction, in progress or later, that the log is truncated at offset:
+// later records there are new.
 func (w *writer) cutCompaction(offset int64) error {
 	l := w.log
 	l.durability.cuts.Add(1)

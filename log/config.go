@@ -7,29 +7,31 @@ import (
 	"math"
 	"time"
 
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
-// Unlimited switches a limit off where 0 means a default.
+// Unlimited disables a limit whose zero value means a default.
 const Unlimited = -1
 
-// A SyncPolicy says when appended records are on stable storage. The zero value is the safest.
+// A SyncPolicy determines when appended records are on stable storage. The zero value, SyncOnAck,
+// is the safest.
 type SyncPolicy time.Duration
 
 const (
 	// SyncOnAck acknowledges an append when it survives power loss. Many waiting appends share one
 	// fsync.
 	SyncOnAck SyncPolicy = 0
-	// SyncNever leaves it to the operating system; an acknowledged append survives a killed
-	// process. Kafka's default.
+	// SyncNever leaves syncing to the operating system; an acknowledged append survives a killed
+	// process. It is Kafka's default.
 	SyncNever SyncPolicy = -1
 )
 
-// SyncInterval syncs d after the first append that was not synced: a power cut loses at most what
-// the last d brought. d below 1 ms counts as 1 ms. Kafka: flush.ms.
+// SyncInterval returns a policy that syncs d after the first append since the last sync: a power
+// failure loses at most the records of the last d. A d below 1 ms counts as 1 ms. Kafka: flush.ms.
 func SyncInterval(d time.Duration) SyncPolicy { return SyncPolicy(max(d, time.Millisecond)) }
 
+// Interval returns the interval of a SyncInterval policy, and 0 for the other policies.
 // Interval returns the d of SyncInterval, 0 for the other policies.
 func (p SyncPolicy) Interval() time.Duration { return max(time.Duration(p), 0) }
 
@@ -44,15 +46,15 @@ func (p SyncPolicy) String() string {
 	return "every " + p.Interval().String()
 }
 
-// A CleanupPolicy says what Clean does with old records. Kafka: cleanup.policy.
+// A CleanupPolicy determines how Clean treats old records. Kafka: cleanup.policy.
 type CleanupPolicy uint8
 
 const (
-	// CleanupDelete removes whole segments by age and size; the zero value means this too.
+	// CleanupDelete removes whole segments by age and size. The zero value means the same.
 	CleanupDelete CleanupPolicy = 1 << iota
-	// CleanupCompact keeps the last record of each key. May be combined with CleanupDelete.
+	// CleanupCompact keeps the last record of each key. It may be combined with CleanupDelete.
 	CleanupCompact
-	// CleanupNone: only DeleteRecords removes anything.
+	// CleanupNone removes nothing: only DeleteRecords does.
 	CleanupNone
 )
 
@@ -76,103 +78,123 @@ const (
 
 // Config describes a log. The zero Config is valid.
 type Config struct {
-	Segment segment.Config // FS, Files and ReadOnly of it are set by the log
-
-	// SegmentBytes: a segment that would grow beyond it is closed. 0: 1 GiB; up to 2^31-1. Kafka:
-	// segment.bytes.
+	// SegmentBytes is the maximum size of a segment: one that would exceed it is closed. 0 means 1
+	// GiB; the maximum is 2^31 - 1. Kafka: segment.bytes.
 	SegmentBytes int64
-	// SegmentAge: so is one whose first record is that much older than the one to append. 0: 7
-	// days. Kafka: segment.ms.
+	// SegmentAge is the maximum age of a segment: it is closed if its first record is that much
+	// older than the one to append. Retention removes whole segments, so a record is kept for up to
+	// RetentionAge + SegmentAge. 0 means an eighth of RetentionAge if that is set and records are
+	// deleted, at least 1 s and at most 7 days; otherwise 7 days. Kafka: segment.ms.
 	SegmentAge time.Duration
-	// SegmentJitter: up to so much less than SegmentAge, chosen per segment. Kafka:
-	// segment.jitter.ms.
+	// SegmentJitter is the maximum of a random duration by which SegmentAge is reduced, for each
+	// segment. Kafka: segment.jitter.ms.
 	SegmentJitter time.Duration
-	// RetentionBytes: closed segments are removed while the log stays at or above this. 0: no
-	// limit. Kafka: retention.bytes.
+	// IndexIntervalBytes is the number of bytes between two entries of a segment's index. 0 means
+	// 4096. Kafka: index.interval.bytes.
+	IndexIntervalBytes int
+	// IndexBytes is the size of an index at which its segment is closed. 0 means 10 MiB. Kafka:
+	// segment.index.bytes.
+	IndexBytes int
+	// RetentionBytes is the size in bytes that retention keeps: a closed segment is removed if the
+	// rest of the log has at least this size. 0 means no limit. Kafka: retention.bytes.
 	RetentionBytes int64
-	// RetentionAge: closed segments are removed this long after their newest record. 0: 7 days;
-	// Unlimited: never. Kafka: retention.ms.
+	// RetentionAge is the time after its newest record for which a closed segment is kept. 0 means
+	// 7 days, Unlimited forever. Kafka: retention.ms.
 	RetentionAge time.Duration
 
 	Cleanup CleanupPolicy
-	// MinDirtyRatio of not yet compacted bytes, above which Clean compacts. 0: 0.5. Kafka:
-	// min.cleanable.dirty.ratio.
+	// MinDirtyRatio is the ratio of bytes that are not yet compacted above which Clean compacts. 0
+	// means 0.5. Kafka: min.cleanable.dirty.ratio.
 	MinDirtyRatio float64
-	// MinCompactionLag: records younger than this are not compacted. Kafka: min.compaction.lag.ms.
+	// MinCompactionLag is the minimum age of a record to compact. Kafka: min.compaction.lag.ms.
 	MinCompactionLag time.Duration
-	// MaxCompactionLag: records older than this are compacted whatever the ratio. 0: no such bound.
-	// Kafka: max.compaction.lag.ms.
+	// MaxCompactionLag is the age from which on records are compacted regardless of the ratio. 0
+	// means no such limit. Kafka: max.compaction.lag.ms.
 	MaxCompactionLag time.Duration
-	// DeleteRetention is how long compaction keeps tombstones and markers. 0: 24 h. Kafka:
-	// delete.retention.ms.
+	// DeleteRetention is the time for which compaction keeps tombstones and markers. 0 means 24 h.
+	// Kafka: delete.retention.ms.
 	DeleteRetention time.Duration
 
-	// DeleteDelay is how long the .log file of a segment that was removed, by Clean or a
-	// truncation, stays on disk under a name ending in .deleted. 0: until its last reader has left.
-	// The next open deletes what a closed log has left. Kafka: file.delete.delay.ms
+	// DeleteDelay is the time for which the .log file of a segment that Clean or a truncation has
+	// removed stays on disk, under a name ending in .deleted. 0 means until its last reader has
+	// finished. The next open deletes files that a closed log has left. Kafka: file.delete.delay.ms
 	DeleteDelay time.Duration
 
-	// CompactionMemory bounds the table of keys of a compaction: 24 bytes for each different key,
-	// whatever its length, at three quarters full. With more keys than fit, Clean compacts as far
-	// as it gets, and the next one goes on there. The table begins small. 0: 128 MiB, which is 4
-	// million keys; at least 24 KiB. Kafka: log.cleaner.dedupe.buffer.size
+	// CompactionMemory is the maximum size in bytes of a compaction's table of keys. A key takes 24
+	// bytes, whatever its length, and the table is at most three quarters full. If not all keys
+	// fit, Clean compacts a part of the log, and the next Clean continues after it. The table grows
+	// as needed. 0 means 128 MiB, for 4 million keys; the minimum is 24 KiB. Kafka:
+	// log.cleaner.dedupe.buffer.size
 	CompactionMemory int64
 
 	Sync          SyncPolicy
-	MaxBatchBytes int // of one batch: ErrRecordTooLarge above. 0: 1048588. Kafka: max.message.bytes
+	MaxBatchBytes int // maximum size of one batch, else ErrRecordTooLarge. 0 means 1048588. Kafka: max.message.bytes
 
-	// Dir is the directory whose syncer, descriptors and lock the log shares. nil: the log is alone
-	// and locks its own directory.
+	// Dir is the directory whose syncer, descriptors and lock the log shares. nil means that the
+	// log is used alone and locks its own directory.
 	Dir *Directory
-	// Owner takes part in every append. nil: nobody.
+	// Owner takes part in every append. nil means that the log has no owner.
 	Owner Owner
-	// Beside makes durable what the owner has put into dir, the directory of a new log, but for the
-	// directory's entries, which the log syncs. It is called once or more, by any goroutine, while
-	// the log waits for the disk for the first time, and nothing is called durable before it has
-	// returned nil; an error breaks the log. It uses no method of the log. nil: there is nothing.
+	// Beside makes durable the files that the owner has put into dir, the directory of a new log.
+	// The log itself syncs the directory's entries. Beside is called at least once, on any
+	// goroutine, when the log waits for the disk for the first time. Nothing counts as durable
+	// before it has returned nil; an error breaks the log. It must not use the log. nil means that
+	// there are no such files.
 	Beside func(dir string) error
+	// Identity identifies the log wherever its directory is. It becomes part of the log's state, and
+	// Open returns ErrOtherLog if the state has another one. 0 means none.
+	Identity uint64
+	// IdentityRequired makes Open return ErrOtherLog also for a state of this version without one.
+	IdentityRequired bool
+	// Known has bounds of the log that the owner keeps outside the log's directory. nil means none.
+	Known *Known
 
-	FS     vfs.FS       // nil: that of Dir, or the operating system's
+	FS     vfs.FS       // nil means the file system of Dir, or the operating system's
 	Logger *slog.Logger // nil discards everything
 	Hooks  Hooks
 }
 
-// Hooks tell about events. They are called without locks and must not block.
+// Hooks are functions that the log calls on events. They are called without locks and must not
+// block.
 type Hooks struct {
-	OnRolled func(SegmentInfo) // a segment was closed, a new one takes the appends
+	OnRolled func(SegmentInfo) // called when a segment was closed and a new one is active
 }
 
 var (
 	// ErrClosed is returned by every call on a closed log.
 	ErrClosed = errors.New("log: closed")
-	// ErrOffsetOutOfRange says that an offset is below the start or above the end of the log, or no
-	// end that a log can have: 0 to 2^63 - 2.
+	// ErrOffsetOutOfRange is returned for an offset below the start or above the end of the log,
+	// and for an end outside of 0 to 2^63 - 2.
 	ErrOffsetOutOfRange = errors.New("log: offset out of range")
-	// ErrJournaled says that a log can only be opened through its Directory: the directory's
-	// journal, which OpenDirectory replays, may hold acknowledged records that the log's own files
+	// ErrJournaled is returned if a log can only be opened through its Directory. The directory's
+	// journal, which OpenDirectory replays, may have acknowledged records that the log's own files
 	// lack.
 	ErrJournaled = errors.New("log: the journal of the directory has to be replayed first")
-	// ErrLocked says that somebody else, in this process or another, has the directory open.
+	// ErrLocked is returned if the directory is open already, in this process or another.
 	ErrLocked = errors.New("log: directory is in use")
-	// ErrReadOnly is returned by changes to a log that OpenReadOnly opened.
+	// ErrReadOnly is returned by changes of a log that OpenReadOnly opened.
 	ErrReadOnly = errors.New("log: read-only")
-	// ErrRecordTooLarge says that a batch is larger than MaxBatchBytes, or than a segment.
+	// ErrRecordTooLarge is returned for a batch that is larger than MaxBatchBytes, or than a
+	// segment.
 	ErrRecordTooLarge = errors.New("log: batch too large")
-	// ErrInvalidBatch says that the bytes to append are not exactly one batch with at least one
-	// record.
+	// ErrInvalidBatch is returned if the bytes to append are not exactly one batch with at least
+	// one record.
 	ErrInvalidBatch = errors.New("log: not exactly one batch")
-	// ErrNewerFormat says that a newer version wrote the directory's own files.
+	// ErrNewerFormat is returned if a newer version wrote the directory's own files.
 	ErrNewerFormat = errors.New("log: written by a newer version")
-	// ErrStaleEpoch says that a leader epoch is below one that the log has recorded: behind that,
-	// its batches would be damage.
-	ErrStaleEpoch = errors.New("log: leader epoch below that of the log")
-	// ErrMissingSegment says that a segment file that was there is gone.
+	// ErrOtherLog is returned if the directory has the files of another log: see Config.Identity.
+	ErrOtherLog = errors.New("log: the directory has another log")
+	// ErrStaleEpoch is returned for a leader epoch below one that the log has recorded: batches of
+	// that epoch would count as damage there.
+	ErrStaleEpoch = errors.New("log: leader epoch is below the log's")
+	// ErrMissingSegment is returned if a segment file is missing.
 	ErrMissingSegment = errors.New("log: segment file is missing")
 	// ErrCorrupt is matched by every *CorruptError.
 	ErrCorrupt = segment.ErrCorrupt
 )
 
-// CorruptError is segment.CorruptError: what is damaged, and where.
+// A CorruptError reports damage in a file. Path is the file, Pos the position in it, Offset the
+// offset of the record expected there. It matches ErrCorrupt.
 type CorruptError = segment.CorruptError
 
 func (c Config) withDefaults() (Config, error) {
@@ -196,12 +218,15 @@ func (c Config) withDefaults() (Config, error) {
 	check(c.MaxBatchBytes >= 0, "MaxBatchBytes", c.MaxBatchBytes)
 	check(c.Sync >= SyncNever, "Sync", c.Sync)
 	check(c.Cleanup <= CleanupDelete|CleanupCompact|CleanupNone, "Cleanup", c.Cleanup)
-	check(c.Segment.IndexIntervalBytes >= 0, "Segment.IndexIntervalBytes", c.Segment.IndexIntervalBytes)
-	check(c.Segment.IndexBytes >= 0, "Segment.IndexBytes", c.Segment.IndexBytes)
+	check(c.IndexIntervalBytes >= 0, "IndexIntervalBytes", c.IndexIntervalBytes)
+	check(c.IndexBytes >= 0, "IndexBytes", c.IndexBytes)
 	if len(errs) > 0 {
 		return c, errors.Join(errs...)
 	}
 	setDefault(&c.SegmentBytes, DefaultSegmentBytes)
+	if c.SegmentAge == 0 && c.RetentionAge > 0 && c.Cleanup.Deletes() {
+		c.SegmentAge = min(max(c.RetentionAge/8, time.Second), DefaultSegmentAge)
+	}
 	setDefault(&c.SegmentAge, DefaultSegmentAge)
 	setDefault(&c.RetentionBytes, Unlimited)
 	setDefault(&c.RetentionAge, DefaultRetentionAge)

@@ -6,18 +6,17 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
-// A Cut is what a log held at one moment: its records from the start that it had to EndOffset.
-// Taking one reads no file and waits for nobody, so that those of many logs can be of the same
-// moment; copying them may take its time. What is appended, compacted, deleted or removed by
-// retention after the moment changes nothing of the cut: segments that leave the log stay on the
-// disk until Release.
+// A Cut is the content of a log at one instant: its records from the start offset to EndOffset.
+// Taking a cut reads no file and does not wait, so that the cuts of many logs can be of the same
+// instant; they can be copied later. Appends, compaction, deletion and retention after that instant
+// do not affect the cut: the files of removed segments stay on disk until Release.
 //
-// A truncation takes from the cut as well: Backup returns ErrChanged then. A Cut is for one
-// goroutine.
+// A truncation invalidates the cut: Backup returns ErrChanged then. A Cut must not be used
+// concurrently.
 type Cut struct {
 	l          *Log
 	segments   []*segment.Segment // acquired; at least one
@@ -27,21 +26,21 @@ type Cut struct {
 	cuts       int64 // durability.cuts before
 }
 
-// Cut returns what the log holds at this moment. It must be released. It takes no lock, does no I/O
-// and does not wait. It returns ErrClosed, ErrReadOnly, or the sticky error of a broken log.
+// Cut returns the present content of the log. The caller must release it. Cut takes no lock, does
+// no I/O and does not wait. It returns ErrClosed, ErrReadOnly, or the sticky error of a broken log.
 func (l *Log) Cut() (*Cut, error) {
 	for {
 		if err := l.refusal(); err != nil {
 			return nil, fmt.Errorf("cut %s: %w", l.path, err)
 		}
 		c := &Cut{l: l, cuts: l.durability.cuts.Load(), epochs: l.epochs.list()}
-		// The list is stored before an end in it, and start moves before a list that is shorter in
-		// front. So in this order all from start to end is in the list; what was truncated
-		// meanwhile is in cuts.
+		// The list is stored before an end in it, and start moves before the list loses segments in
+		// front. So in this order the list has everything from start to end; truncations meanwhile
+		// are counted in cuts.
 		c.end = l.segments.end.Load()
 		c.segments = l.list()
 		c.start = min(max(l.segments.start.Load(), c.segments[0].Base()), c.end)
-		c.purged = l.Purged() // behind the list: what is missing there is in it
+		c.purged = l.Purged() // after the list: it covers the records that are missing there
 		// Epochs begin at the end, before their batches, and go behind them. They have not changed
 		// meanwhile, so they are those of start to end.
 		if slices.Equal(c.epochs, l.epochs.list()) && c.acquire() {
@@ -68,7 +67,10 @@ func (c *Cut) acquire() bool {
 	return true
 }
 
-// EndOffset returns the offset behind the last record of the cut.
+// StartOffset returns the offset of the first record of the cut.
+func (c *Cut) StartOffset() int64 { return c.start }
+
+// EndOffset returns the offset after the last record of the cut.
 func (c *Cut) EndOffset() int64 { return c.end }
 
 // Backup copies the cut as Log.Backup copies a log, once: it returns ErrChanged if the log was
@@ -90,7 +92,7 @@ func (c *Cut) Backup(ctx context.Context, fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// Release gives up what the cut keeps on the disk. It is idempotent.
+// Release allows the files that the cut keeps on disk to be deleted. It is idempotent.
 func (c *Cut) Release() {
 	for _, s := range c.segments {
 		if err := s.Release(); err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -181,7 +181,7 @@ func TestCopyHasNoIndexOfAnotherSegment(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
 	cfg := Config{SegmentBytes: 20000, Cleanup: CleanupCompact, MinDirtyRatio: 0.01}
-	cfg.Segment.IndexIntervalBytes = 100
+	cfg.IndexIntervalBytes = 100
 	l := openClean(t, disk, cfg)
 	for i := range 100 {
 		appendKV(t, l, fmt.Sprintf("%c=%d", 'a'+i%50, i))

@@ -5,13 +5,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 )
 
-// A removed segment's .log file is renamed at once, so that it is gone for the log, and deleted
-// after Config.DeleteDelay: until then somebody who removed too much finds the records there. Its
-// other files go at once; they can be rebuilt. Closing the log leaves the files that wait where
-// they are, as a kill does; the next open deletes them. Kafka: UnifiedLog.deleteSegmentFiles.
+// A removed segment's .log file is renamed at once, so that it is not part of the log any more, and
+// deleted after Config.DeleteDelay. Until then an operator who removed too much can recover the
+// records. Its other files are deleted at once; they can be rebuilt. Closing the log leaves the
+// waiting files where they are, as a kill does; the next open deletes them. Kafka:
+// UnifiedLog.deleteSegmentFiles.
 
 // expiring is a removed segment whose file waits to be deleted.
 type expiring struct {
@@ -23,7 +24,7 @@ type expiring struct {
 func (l *Log) discard(s *segment.Segment) error {
 	err := l.removeFile(s)
 	if err != nil {
-		err = errors.Join(err, s.Close()) // at least nobody keeps it open
+		err = errors.Join(err, s.Close()) // at least no descriptor stays open
 	}
 	return err
 }

@@ -10,26 +10,30 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
 // DirectoryConfig describes a Directory. The zero DirectoryConfig is valid.
 type DirectoryConfig struct {
-	MaxOpenFiles int          // descriptors kept open. 0: 512
-	MaxSyncs     int          // fsyncs at once, each on a thread of its own. 0: 16
-	FS           vfs.FS       // nil: the operating system's
-	TailBytes    int64        // memory for what was written last, for all logs together. 0: 8 MiB; negative: none
-	JournalBytes int64        // of the file with which several busy logs share a sync, while it is needed. 0: 16 MiB; negative: none
+	MaxOpenFiles int          // file descriptors kept open. 0 means 512
+	MaxSyncs     int          // concurrent fsyncs, each on its own thread. 0 means 16
+	FS           vfs.FS       // nil means the operating system's
+	TailBytes    int64        // memory for the newest bytes of all logs together. 0 means 8 MiB, negative none
+	JournalBytes int64        // size of the file with which busy logs share a sync, while it is needed. 0 means 16 MiB, negative none
 	Logger       *slog.Logger // nil discards everything
-	// Unentered leaves it to the caller to sync the entry of the directory, and of those above that
-	// were made for it, before anything in it is relied on. false: OpenDirectory does.
+	// Unentered leaves the sync of the directory's entry to the caller, and of the entries of
+	// parent directories that were created. The caller must sync them before it relies on the
+	// directory's contents. With false, OpenDirectory syncs them.
 	Unentered bool
+	// Void has names of files in the directory that describe its logs. They are removed, durably, if a
+	// Kafka broker has used the directory since the last Close (Taken).
+	Void []string
 }
 
-// A Directory is what the logs below one directory share: the lock, the syncer, the descriptors.
-// Safe for concurrent use. No log right below it can be opened beside it, whether the Directory has
-// it open or not.
+// A Directory has the resources that the logs in one directory share: the lock, the syncer and the
+// file descriptors. It is safe for concurrent use. A log in the directory can only be opened
+// through the Directory, even if the Directory has not opened that log.
 type Directory struct {
 	path   string
 	real   string // path with symbolic links resolved; "" where read-only logs have a Directory of their own
@@ -40,7 +44,7 @@ type Directory struct {
 	syncer syncer
 	logger *slog.Logger
 	calls  sync.Pool            // of *call
-	spare  atomic.Pointer[call] // the one that was used last: quicker than calls
+	spare  atomic.Pointer[call] // the call used last: quicker than calls
 	tails  *tailPool
 	clock  wallClock
 
@@ -53,15 +57,16 @@ type Directory struct {
 	closed  bool
 	unclean bool // a log was not closed in order
 	kafka   kafkaFiles
+	seen    map[string]bool // names of the logs that were closed since OpenDirectory
 
 	replayed map[string]replayed // by the name of a log that was not opened since
 }
 
 const lockFile = ".lock"
 
-// OpenDirectory locks dir, which is created if needed. It returns an error matching ErrLocked if
-// another process, or this one, has it open. Without the lock, whatever the reason, it is refused.
-// A dir of "" is fs.ErrInvalid.
+// OpenDirectory locks dir and creates it if needed. It returns an error matching ErrLocked if this
+// process or another has it open, and another error if it cannot take the lock for any other
+// reason. For a dir of "" it returns fs.ErrInvalid.
 func OpenDirectory(dir string, cfg DirectoryConfig) (*Directory, error) {
 	if dir == "" { // it would be the working directory
 		return nil, fmt.Errorf("log: open directory: no name: %w", fs.ErrInvalid)
@@ -90,11 +95,11 @@ func OpenDirectory(dir string, cfg DirectoryConfig) (*Directory, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("log: open directory: %w", err), lock.Close())
 	}
-	kafka, err := takeDirectory(cfg.FS, dir)
+	kafka, err := takeDirectory(cfg.FS, dir, cfg.Void)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("log: open directory: %w", err), lock.Close())
 	}
-	d := &Directory{kafka: kafka, replayed: replayed, path: dir, real: real, logs: map[string]bool{}, fs: cfg.FS, lock: lock, files: segment.NewFileCache(cfg.MaxOpenFiles), bootID: cfg.FS.BootID(), logger: cfg.Logger}
+	d := &Directory{kafka: kafka, replayed: replayed, path: dir, real: real, logs: map[string]bool{}, seen: map[string]bool{}, fs: cfg.FS, lock: lock, files: segment.NewFileCache(cfg.MaxOpenFiles), bootID: cfg.FS.BootID(), logger: cfg.Logger}
 	setDefault(&cfg.TailBytes, 8<<20)
 	d.tails = newTailPool(cfg.TailBytes)
 	d.clock.init()
@@ -107,14 +112,16 @@ func OpenDirectory(dir string, cfg DirectoryConfig) (*Directory, error) {
 // enterDirectory makes dir, durably unless that is the caller's affair.
 func enterDirectory(dir string, cfg *DirectoryConfig) error {
 	if cfg.Unentered {
-		return cfg.FS.MkdirAll(dir, 0o755)
+		return cfg.FS.MkdirAll(dir, 0o700)
 	}
 	return makeDir(cfg.FS, dir, lockFile)
 }
 
-// Close gives up the lock. All logs of the directory must be closed before; if not, it returns an
-// error and does nothing. It is idempotent. If everything was closed in order it leaves Kafka's
-// checkpoints and its marker of a clean shutdown, so that a Kafka broker can go on from here.
+// Close releases the lock. All logs of the directory must be closed before; otherwise Close returns
+// an error and does nothing. It is idempotent. If every log was closed cleanly, Close writes
+// Kafka's checkpoints and Kafka's marker of a clean shutdown, so that a Kafka broker can continue
+// with the directory. After a kill, this requires that each log of the directory was opened and
+// closed since.
 func (d *Directory) Close() error {
 	d.mu.Lock()
 	if d.closed {
@@ -131,8 +138,12 @@ func (d *Directory) Close() error {
 	d.syncer.journal.idle.Wait()
 	d.syncer.stop()
 	err := d.syncer.journal.close(!d.unclean)
-	if err == nil && !d.solo && !d.unclean {
-		if err = leaveDirectory(d.fs, d.path, &d.kafka); err != nil {
+	if err == nil && !d.solo {
+		var vouches bool
+		if vouches, err = d.vouches(); vouches && err == nil {
+			err = leaveDirectory(d.fs, d.path, &d.kafka)
+		}
+		if err != nil {
 			err = fmt.Errorf("log: close directory %s: %w", d.path, err)
 		}
 	}

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/internal/chanlock"
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 )
 
-// durability is what is known to be on stable storage, and whether that can still be relied on. It
-// belongs to nobody: writers, workers of the syncer and callers of Sync move it.
+// durability records which part of the log is on stable storage, and whether that is still
+// reliable. It has no single owner: writers, workers of the syncer and callers of Sync change it.
 type durability struct {
 	syncing chanlock.Lock // one pass over dirty and the active segment at a time. Taken by a writer too, never the other way round
 
@@ -24,14 +24,17 @@ type durability struct {
 	noting    chanlock.Lock             // one at a time leaves the mark of a failure; taken last
 	torn      atomic.Pointer[tornWrite] // set once, by the writer
 	persisted persisted                 // what the state on the disk says
-	// unnamed: the names that lead to the log's records may not be on stable storage, see
-	// syncNamesBeside. Set by the writer, before the first append; cleared by who has synced them.
+	// unnamed means that the names that lead to the log's records may not be on stable storage, see
+	// syncNamesBeside. Set by the writer, before the first append; cleared by the goroutine that
+	// has synced them.
 	unnamed atomic.Bool
+	// stated means that strata.state is on stable storage. Set by the writer, never cleared.
+	stated atomic.Bool
 
-	mu sync.Mutex // guards dirty, and that offset moves only forward, but for a cut
-	// dirty are closed segments that no sync has covered. A roll adds one and stores the longer
-	// list of segments in one critical section, so that who reads dirty, the active segment and the
-	// end in another one misses none. The slice is replaced, never changed.
+	mu sync.Mutex // guards dirty, and that offset only grows, except at a truncation
+	// dirty has the closed segments that no sync has covered. A roll adds one and stores the longer
+	// list of segments in one critical section. So a goroutine that reads dirty, the active segment
+	// and the end in another critical section misses none. The slice is replaced, never changed.
 	dirty []*segment.Segment
 }
 
@@ -57,7 +60,7 @@ func (d *durability) failed() error {
 	return nil
 }
 
-// fail makes err the sticky error, unless there is one. It returns the one that holds.
+// fail makes err the sticky error, unless there is one. It returns the sticky error.
 func (d *durability) fail(err error) (sticky error, first bool) {
 	first = d.failure.CompareAndSwap(nil, &stickyError{err})
 	return d.failure.Load().err, first
@@ -100,8 +103,8 @@ func (d *durability) settled() bool {
 	return d.inFiles.Load() >= d.offset.Load()
 }
 
-// cutTo ends what is durable at end, after the log was cut: a sync that began before may have seen
-// segments that were still to go.
+// cutTo limits the durable offset to end, after the log was truncated: a sync that began before may
+// have covered segments that were removed after it.
 func (d *durability) cutTo(end int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -119,7 +122,7 @@ func (d *durability) set(offset int64) {
 	d.inFiles.Store(offset)
 }
 
-// forget takes a segment off dirty: it is synced, removed, or takes appends again.
+// forget removes a segment from dirty: it is synced, removed, or active again.
 func (d *durability) forget(s *segment.Segment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 // nothing. That the log is empty then need not be on the disk, because the sync failed or the
 // process was killed before, and the next open does not ask. A directory that is closed in order
 // says nothing of such a log: what another power cut brings back is cut off again (row D2 of
-// docs/checklist.md).
+// the checklist).
 func TestLogThatWasCutToNothingOpensAfterThePowerCutThatBringsItsBytesBack(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncNever, SyncOnAck} {

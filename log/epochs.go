@@ -10,17 +10,19 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
-// An EpochCache knows at which offset each leader epoch began (Kafka: LeaderEpochFileCache). It is
-// kept in leader-epoch-checkpoint, in Kafka's format; the first epoch of a new log only in the
-// log's state, until there is another one or the log is closed. Only the log's writer changes it; a
-// change is on stable storage before anybody can see it. That of a read-only log stays what it was
-// when the log was opened. All methods are safe for concurrent use and take no lock.
+// An EpochCache has the start offset of each leader epoch (Kafka: LeaderEpochFileCache). It is
+// stored in leader-epoch-checkpoint, in Kafka's format. The first epoch of a new log is stored only
+// in the log's state, until there is another epoch or the log is closed. Only the log's writer
+// changes an EpochCache, and a change is on stable storage before readers see it. The EpochCache of
+// a read-only log does not change. All methods are safe for concurrent use and take no lock.
 type EpochCache struct {
 	fs  vfs.FS
 	dir string
@@ -29,6 +31,7 @@ type EpochCache struct {
 	entries atomic.Pointer[[]epochEntry] // ascending; replaced by the writer, never changed. nil: none
 	unsure  atomic.Bool                  // the file may hold other entries: it could not be written. Set by the writer
 	absent  bool                         // there is no file. Of the writer
+	doubted bool                         // the file has changed since the log was closed. Of the writer
 	inState bool                         // the state holds first, from offset 0 on, instead of a file. Of the writer
 	first   int32                        // the only epoch, if inState
 }
@@ -42,7 +45,8 @@ type epochEntry struct {
 const epochFile = "leader-epoch-checkpoint"
 
 // loadEpochs reads the file, or takes the first epoch from the state if there is no file; found is
-// false if there is neither.
+// false if there is neither. A file that has changed since the close is doubted, also if it cannot
+// be parsed.
 func loadEpochs(fsys vfs.FS, dir string, st *manifest.State, end func() int64) (c *EpochCache, found bool, err error) {
 	path := filepath.Join(dir, epochFile)
 	p, err := vfs.ReadFile(fsys, path)
@@ -56,11 +60,14 @@ func loadEpochs(fsys vfs.FS, dir string, st *manifest.State, end func() int64) (
 	if err != nil {
 		return nil, false, fmt.Errorf("read %s: %w", path, err)
 	}
+	c.doubted = st.Clean && st.EpochsHash != 0 && st.EpochsHash != xxhash.Sum64(p)
 	entries, err := parseEpochs(string(p))
-	if err != nil {
+	switch {
+	case err == nil:
+		c.entries.Store(&entries)
+	case !c.doubted:
 		return nil, false, &CorruptError{Path: path, Reason: err.Error()}
 	}
-	c.entries.Store(&entries)
 	return c, true, nil
 }
 
@@ -94,7 +101,26 @@ func epochsOf(list []*segment.Segment) (entries []epochEntry, err error) {
 	return entries, nil
 }
 
-// rebuild makes entries those of the cache, and of its file unless the log is only read.
+// agrees reports whether all batches at start and behind it have the epochs of the file, which may
+// have others that have no batch. A leader that was killed before its first append leaves one.
+func (c *EpochCache) agrees(list []*segment.Segment, start int64) (yes bool, err error) {
+	yes = true
+	for _, s := range list {
+		if !yes || s.Size() == 0 {
+			continue
+		}
+		err := s.Headers(0, func(b *record.Batch, _ int64) bool {
+			yes = b.NextOffset() <= start || b.LeaderEpoch == c.At(max(b.BaseOffset, start))
+			return yes
+		})
+		if err != nil {
+			return false, err
+		}
+	}
+	return yes, nil
+}
+
+// rebuild replaces the entries of the cache, and of its file unless the log is read-only.
 func (c *EpochCache) rebuild(entries []epochEntry, readOnly bool) error {
 	if readOnly {
 		c.entries.Store(&entries)
@@ -140,7 +166,7 @@ func (c *EpochCache) list() []epochEntry {
 // begin makes epoch the only one, from offset 0 on, once write has made it part of the state.
 func (c *EpochCache) begin(epoch int32, write func() error) error {
 	c.first, c.inState = epoch, true
-	if err := write(); err != nil { // it may be there all the same: until records have an epoch, it says nothing
+	if err := write(); err != nil { // the file may be there all the same: until records have an epoch, it has no effect
 		c.inState = false
 		return err
 	}
@@ -157,6 +183,14 @@ func epochText(entries []epochEntry) []byte {
 	return b
 }
 
+// hash is the hash of the file, 0 if there is none, or if it may have other entries.
+func (c *EpochCache) hash() uint64 {
+	if entries := c.list(); len(entries) > 0 && !c.inState && !c.unsure.Load() {
+		return xxhash.Sum64(epochText(entries))
+	}
+	return 0
+}
+
 // store replaces the file.
 func (c *EpochCache) store(entries []epochEntry) error {
 	err := vfs.WriteFile(c.fs, filepath.Join(c.dir, epochFile), epochText(entries))
@@ -171,8 +205,8 @@ func (c *EpochCache) store(entries []epochEntry) error {
 	return err
 }
 
-// become makes entries those of the file and then of the cache; if that fails the cache is what it
-// was.
+// become replaces the entries of the file and then of the cache; if the former fails the cache is
+// unchanged.
 func (c *EpochCache) become(entries []epochEntry) error {
 	if err := c.store(entries); err != nil {
 		return err
@@ -207,7 +241,7 @@ func (c *EpochCache) assign(epoch int32, start int64) error {
 	return c.become(append(entries[:n:n], epochEntry{epoch, start}))
 }
 
-// Latest returns the newest epoch; ok is false if none is known.
+// Latest returns the newest epoch; ok is false if there is none.
 func (c *EpochCache) Latest() (epoch int32, ok bool) {
 	entries := c.list()
 	if len(entries) == 0 {
@@ -216,7 +250,7 @@ func (c *EpochCache) Latest() (epoch int32, ok bool) {
 	return entries[len(entries)-1].epoch, true
 }
 
-// At returns the epoch of the record at offset, -1 if it is not known.
+// At returns the epoch of the record at offset, or -1 if it is unknown.
 func (c *EpochCache) At(offset int64) int32 {
 	entries := c.list()
 	i := sort.Search(len(entries), func(i int) bool { return entries[i].start > offset })
@@ -226,11 +260,11 @@ func (c *EpochCache) At(offset int64) int32 {
 	return entries[i-1].epoch
 }
 
-// EndOffsetFor returns the largest epoch that is not above the given one, and where it ended: the
-// start of the next, or the log's end for the current one. Both are -1 if epoch is above the
-// newest, or none is known. Kafka: LeaderEpochFileCache.endOffsetFor.
+// EndOffsetFor returns the largest epoch that is not above epoch, and its end: the start of the
+// next epoch, or the log end offset for the newest one. Both are -1 if epoch is above the newest,
+// or if no such epoch is known. Kafka: LeaderEpochFileCache.endOffsetFor.
 func (c *EpochCache) EndOffsetFor(epoch int32) (int32, int64) {
-	logEnd := c.end() // before the entries: one that begins there later is not counted in
+	logEnd := c.end() // before the entries: an epoch that begins later is not included
 	entries := c.list()
 	n := len(entries)
 	if epoch < 0 || n == 0 || epoch > entries[n-1].epoch {
@@ -247,14 +281,14 @@ func (c *EpochCache) EndOffsetFor(epoch int32) (int32, int64) {
 	}
 }
 
-// beginAt says that there are epochs, and that all of them began at end or later.
+// beginAt reports whether there are epochs, all of which began at end or later.
 func (c *EpochCache) beginAt(end int64) bool {
 	entries := c.list()
 	return len(entries) > 0 && entries[0].start >= end
 }
 
-// truncateFromEnd forgets epochs that began at end or later. If none is left it is otherwise,
-// unless its epoch is negative.
+// truncateFromEnd removes epochs that began at end or later. If none is left, otherwise is the only
+// one, unless its epoch is negative.
 func (c *EpochCache) truncateFromEnd(end int64, otherwise epochEntry) error {
 	entries := c.list()
 	n := len(entries)

@@ -2,10 +2,12 @@ package log
 
 import (
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -118,4 +120,92 @@ func TestStaleBatchOfAnEarlierLeaderIsCut(t *testing.T) {
 		require.EqualValues(t, 4, l.Epochs().At(10))
 		require.NoError(t, l.Close())
 	}
+}
+
+// closedWithEpochs returns the disk of a closed log, and the epochs that it has.
+func closedWithEpochs(t *testing.T) (*vfs.MemFS, []epochEntry) {
+	t.Helper()
+	disk := vfs.Mem()
+	l := epochLog(t, disk)
+	require.NoError(t, l.Close())
+	return disk, []epochEntry{{2, 0}, {5, 30}, {6, 60}}
+}
+
+func TestEachWrongBitOfTheLeaderEpochsOfAClosedLogIsMended(t *testing.T) {
+	t.Parallel()
+	name := "log/" + epochFile
+	disk, want := closedWithEpochs(t)
+	good, err := vfs.ReadFile(disk, name)
+	require.NoError(t, err)
+	require.Equal(t, epochText(want), good)
+	look := sample.OneIn(t, 4)
+	for bit := range 8 * len(good) {
+		if !look(bit) {
+			continue
+		}
+		damaged := disk.Kill()
+		p := slices.Clone(good)
+		p[bit/8] ^= 1 << (bit % 8)
+		require.NoError(t, vfs.WriteFile(damaged, name, p))
+
+		l, err := OpenReadOnly("log", Config{FS: damaged})
+		require.NoError(t, err, "%q", p)
+		require.Equal(t, want, l.Epochs().list(), "%q", p)
+		require.NoError(t, l.Close())
+		now, err := vfs.ReadFile(damaged, name)
+		require.NoError(t, err)
+		require.Equal(t, p, now, "a reader changes nothing")
+
+		l, err = Open("log", Config{FS: damaged})
+		require.NoError(t, err, "%q", p)
+		require.Equal(t, want, l.Epochs().list(), "%q", p)
+		require.Len(t, values(t, l), 90)
+		require.NoError(t, l.Close())
+		now, err = vfs.ReadFile(damaged, name)
+		require.NoError(t, err)
+		require.Equal(t, good, now)
+	}
+}
+
+// A leader that was killed before its first append has left an epoch without a batch, and a Kafka
+// broker may have written the file since.
+func TestLeaderEpochsThatAgreeWithTheBatchesStay(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"an epoch without a batch": "0\n4\n2 0\n5 30\n6 60\n7 90\n",
+		"written another way":      "0\n3\n02 0\n5 30\n6 60\n",
+	} {
+		disk, _ := closedWithEpochs(t)
+		require.NoError(t, vfs.WriteFile(disk, "log/"+epochFile, []byte(text)))
+		l, err := Open("log", Config{FS: disk})
+		require.NoError(t, err, name)
+		want, err := parseEpochs(text)
+		require.NoError(t, err)
+		require.Equal(t, want, l.Epochs().list(), name)
+		require.NoError(t, l.Close())
+	}
+}
+
+// Records that were deleted have taken their epochs with them.
+func TestLeaderEpochsOfAClosedLogAreMendedBehindItsStart(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	l := epochLog(t, disk)
+	require.NoError(t, l.DeleteRecords(40))
+	want := slices.Clone(l.Epochs().list())
+	require.Equal(t, []epochEntry{{5, 40}, {6, 60}}, want)
+	require.NoError(t, l.Close())
+	for _, text := range []string{"0\n2\n4 40\n6 60\n", "0\n2\n5 40\n6 64\n", "0\n2\n5 40\n7 60\n", "0\n2\n5 50\n6 60\n"} {
+		damaged := disk.Kill()
+		require.NoError(t, vfs.WriteFile(damaged, "log/"+epochFile, []byte(text)))
+		l, err := Open("log", Config{FS: damaged})
+		require.NoError(t, err, text)
+		require.Equal(t, want, l.Epochs().list(), text)
+		require.NoError(t, l.Close())
+	}
+	require.NoError(t, vfs.WriteFile(disk, "log/"+epochFile, []byte("0\n3\n5 40\n6 60\n9 90\n")))
+	l, err := Open("log", Config{FS: disk})
+	require.NoError(t, err)
+	require.Equal(t, append(want, epochEntry{9, 90}), l.Epochs().list(), "no batch contradicts it")
+	require.NoError(t, l.Close())
 }

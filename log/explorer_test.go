@@ -28,8 +28,8 @@ const exploreDir = "/data/t-0"
 // once, after a while, or never, as policy says.
 func exploreConfig(policy log.SyncPolicy) log.Config {
 	cfg := log.Config{SegmentBytes: 3000, RetentionBytes: 12_000, RetentionAge: log.Unlimited, Sync: policy}
-	cfg.Segment.IndexIntervalBytes = 300
-	cfg.Segment.IndexBytes = 120
+	cfg.IndexIntervalBytes = 300
+	cfg.IndexBytes = 120
 	cfg.Owner = exploreOwner{}
 	switch {
 	case policy == log.SyncNever:

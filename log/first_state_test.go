@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/log/internal/recovery"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/vfs"
@@ -200,7 +200,10 @@ func TestNewLogGoesOnWithNothingThatItFinds(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Empty(t, snapshots, name)
 		if name == epochFile { // of a log that lost its records, which is no reason to begin an epoch again
-			require.ErrorIs(t, l.LeadInEpoch(3), ErrStaleEpoch)
+			err := l.LeadInEpoch(3)
+			require.ErrorIs(t, err, ErrStaleEpoch)
+			require.ErrorIs(t, err, ErrCorrupt)
+			require.ErrorContains(t, err, "data/t-0/"+epochFile)
 		} else {
 			require.False(t, isThere(t, disk, "data/t-0/"+name), name)
 			require.NoError(t, l.LeadInEpoch(3), name)

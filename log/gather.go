@@ -1,8 +1,8 @@
 package log
 
 import (
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 )
 
 // gather makes r.bufs hold the bytes of r.in, with offsets and epochs set: in copies, unless the
@@ -52,12 +52,12 @@ func (r *round) gather() {
 	r.buf = buf[:0]
 }
 
-// info is a as the segment is told of it.
+// info returns a in the form that the segment takes.
 func (a *Append) info() segment.BatchInfo {
 	return segment.BatchInfo{Size: len(a.Batch), BaseOffset: a.BaseOffset, LastOffset: a.LastOffset, MaxTimestamp: a.Info.MaxTimestamp}
 }
 
-// stamp sets what the CRC does not cover.
+// stamp sets the fields that the CRC does not cover.
 func (a *Append) stamp(p []byte) {
 	if !a.KeepOffsets {
 		record.SetBaseOffset(p, a.BaseOffset)

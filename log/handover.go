@@ -6,34 +6,71 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/stratalog/strata/vfs"
 )
 
-// A Kafka broker may have had a directory since we had it. It knows nothing of strata.state: it may
-// have compacted, rolled and removed segments of which a state says something else. So such
-// states are void, all of the directory's, until each log gets a new one from what the
-// broker left (package recovery: adopt).
+// A Kafka broker may have used a directory since we did. It does not use strata.state: it may have
+// compacted, rolled and removed segments that contradict a state. Then all states of the directory
+// are void, until each log gets a new one from the files that the broker left (package recovery:
+// adopt).
 //
 // A broker removes the marker of a clean shutdown when it starts, and writes its own when it stops
-// in order. Ours tells that nobody had the directory since; none tells nothing by itself, since we
-// remove it too. Therefore closedFile: it is there only while our marker is. So in this order, each
-// step on stable storage before the next:
+// in order. Our marker shows that no broker has used the directory since. The lack of a marker
+// shows nothing by itself, since we remove it too. Therefore closedFile exists only while our
+// marker does. The order is as follows, each step on stable storage before the next:
 //
 //	Close          writes the marker, then closedFile
 //	OpenDirectory  removes closedFile, then the marker
 //
-// closedFile without our marker is a broker's doing, whether it was stopped or killed. (A broker
-// that takes a directory which we did not close in order, and is killed, is not told from nobody.)
+// closedFile without our marker means that a broker has used the directory, or that the marker was
+// removed or damaged. closedFile has a sum of brokersFiles, and only a broker changes those: in
+// another state they show that it has. (A broker that takes over a directory which we did not close
+// cleanly, and is killed, cannot be detected.)
 const closedFile = "strata.closed"
+
+// brokersFiles are the checkpoints of a directory that a broker writes. A broker that starts makes
+// missing ones after it has loaded the logs, and before it changes a log. We never leave
+// the last one, so each broker that has changed a log has made it.
+var brokersFiles = []string{recoveryPointFile, logStartFile, "replication-offset-checkpoint", cleanerFile}
+
+// sumMark begins the line of closedFile with the sum. Earlier versions wrote none.
+const sumMark = "checkpoints "
+
+// sumOfBrokersFiles returns the line of closedFile for the present state of brokersFiles. whole is
+// false if one of the files that Close writes is missing.
+func sumOfBrokersFiles(fsys vfs.FS, dir string) (line string, whole bool, err error) {
+	h := xxhash.New()
+	whole = true
+	for _, name := range brokersFiles {
+		p, err := readIfThere(fsys, filepath.Join(dir, name))
+		if errors.Is(err, vfs.ErrNotRegular) { // for example a directory: neither a broker's nor ours
+			p, err = nil, nil
+		}
+		if err != nil {
+			return "", false, err
+		}
+		if p == nil && (name == recoveryPointFile || name == logStartFile) {
+			whole = false
+		}
+		if p != nil {
+			fmt.Fprintf(h, "%s %d %s", name, len(p), p)
+		}
+	}
+	return fmt.Sprintf("%s%016x\n", sumMark, h.Sum64()), whole, nil
+}
 
 const closedText = "The logs here were closed in order, and " + cleanShutdownFile + " was written for them.\n"
 
-// voidSuffix is put behind the name of a state that a broker's work has made old. Nobody reads it.
+// voidSuffix is appended to the name of a state that a broker's work has made obsolete. It is never
+// read.
 const voidSuffix = ".aside"
 
-// takeDirectory reads what Kafka keeps in dir, and makes it a directory that is in use. Every crash
-// leaves one of which the next open finds the same: the marks go last.
-func takeDirectory(fsys vfs.FS, dir string) (k kafkaFiles, err error) {
+// takeDirectory reads what Kafka keeps in dir, and makes it a directory that is in use. It removes
+// void if a Kafka broker has used it. Every crash leaves one of which the next open finds the same:
+// the marks go last.
+func takeDirectory(fsys vfs.FS, dir string, void []string) (k kafkaFiles, err error) {
 	if k, err = readKafkaFiles(fsys, dir); err != nil {
 		return k, err
 	}
@@ -41,14 +78,19 @@ func takeDirectory(fsys vfs.FS, dir string) (k kafkaFiles, err error) {
 		if err := voidStates(fsys, dir); err != nil {
 			return k, err
 		}
-		k.taken = false // from here on states are of now
+		for _, name := range void {
+			if err := removeDurably(fsys, dir, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return k, err
+			}
+		}
+		k.taken, k.wasTaken = false, true // from here on states are of now
 	}
 	if k.closed {
 		if err := removeDurably(fsys, dir, closedFile); err != nil {
 			return k, err
 		}
 	}
-	if k.clean {
+	if k.marked {
 		return k, removeDurably(fsys, dir, cleanShutdownFile)
 	}
 	return k, nil
@@ -64,23 +106,48 @@ func removeDurably(fsys vfs.FS, dir, name string) error {
 // leaveDirectory writes what Kafka keeps in dir, and that it is ours, for a
 // directory whose logs were all closed in order.
 func leaveDirectory(fsys vfs.FS, dir string, k *kafkaFiles) error {
-	if err := k.write(fsys, dir); err != nil {
+	if err := fsys.Remove(filepath.Join(dir, cleanerFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return vfs.WriteFile(fsys, filepath.Join(dir, closedFile), []byte(closedText+k.note))
+	if err := k.write(fsys, dir); err != nil { // syncs dir as well
+		return err
+	}
+	sum, _, err := sumOfBrokersFiles(fsys, dir)
+	if err != nil {
+		return err
+	}
+	return vfs.WriteFile(fsys, filepath.Join(dir, closedFile), []byte(closedText+sum+k.note))
 }
 
-// Note returns what LeaveNote was told before the directory was closed the last time. It is empty
-// if that was not in order, or a Kafka broker has had the directory since.
+// Note returns the text of LeaveNote from before the last Close. It is empty if the directory was
+// not closed cleanly, or if a Kafka broker has used the directory since.
 func (d *Directory) Note() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.kafka.found
 }
 
-// LeaveNote has Close leave a text for whoever opens the directory next, if everything was closed
-// in order. A note is read once: it is gone, on stable storage, before anything else in an opened
-// directory changes.
+// Taken reports whether a Kafka broker has used the directory between the last Close and this open.
+// The broker may have removed records by its own rules.
+func (d *Directory) Taken() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.kafka.wasTaken
+}
+
+// ReadNote returns what Note and Taken of a Directory return that is opened now. It opens and
+// changes nothing.
+func ReadNote(fsys vfs.FS, dir string) (note string, taken bool, err error) {
+	var k kafkaFiles
+	if err := k.readMarks(fsys, dir); err != nil {
+		return "", false, fmt.Errorf("log: read marks of %s: %w", dir, err)
+	}
+	return k.found, k.taken, nil
+}
+
+// LeaveNote makes Close store a text for the next open of the directory, if every log was closed
+// cleanly. A note is read once: it is durably deleted before anything else in the opened directory
+// changes.
 func (d *Directory) LeaveNote(text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -109,7 +176,7 @@ func voidStates(fsys vfs.FS, dir string) error {
 			}
 			found = true
 			if err := fsys.Rename(name, name+voidSuffix); err != nil {
-				return fmt.Errorf("set aside what a broker has made old: %w", err)
+				return fmt.Errorf("set aside state that a broker has made obsolete: %w", err)
 			}
 		}
 		if !found {

@@ -1,6 +1,7 @@
 package log
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,9 +89,13 @@ func brokerCompacts(t *testing.T, disk *vfs.MemFS, bases []int64, step func()) {
 	require.NoError(t, disk.SyncDir("data/t-0"))
 }
 
+// brokerStarts does what Kafka 4.3 has done before it changes a log.
 func brokerStarts(t *testing.T, disk *vfs.MemFS) {
 	t.Helper()
 	require.NoError(t, disk.Remove("data/"+cleanShutdownFile))
+	if _, err := disk.Stat("data/" + cleanerFile); err != nil {
+		require.NoError(t, vfs.WriteFile(disk, "data/"+cleanerFile, nil))
+	}
 	require.NoError(t, disk.SyncDir("data"))
 }
 
@@ -174,6 +179,34 @@ func TestCrashWhileWhatABrokerLeftIsTakenInBelievesNoOldState(t *testing.T) {
 	}
 }
 
+// A file that describes the logs is removed before the marks that show the work of a broker.
+func TestFileThatABrokersWorkVoidsIsRemovedBeforeTheMarks(t *testing.T) {
+	t.Parallel()
+	const file = "notes"
+	disk, _, _ := handOver(t)
+	require.NoError(t, vfs.WriteFile(disk, "data/"+file, []byte("of the logs")))
+	cfg := DirectoryConfig{Void: []string{file, "missing"}}
+	opened := func(fsys *vfs.MemFS) (taken, there bool) {
+		c := cfg
+		c.FS = fsys
+		d, err := OpenDirectory("data", c)
+		require.NoError(t, err)
+		require.NoError(t, d.Close())
+		_, err = fsys.Stat("data/" + file)
+		return d.Taken(), err == nil
+	}
+	taken, there := opened(disk.Kill())
+	require.False(t, taken)
+	require.True(t, there)
+	brokerStarts(t, disk)
+	for _, m := range moments(disk, modelledCrashes(disk, 2), func() { taken, there = opened(disk) }) {
+		_, there := opened(m.disk)
+		require.False(t, there, "crash before %v", m.before)
+	}
+	require.True(t, taken)
+	require.False(t, there)
+}
+
 // A crash while a directory is opened that we closed in order is no broker's doing.
 func TestCrashWhileADirectoryIsOpenedLeavesItsStates(t *testing.T) {
 	t.Parallel()
@@ -189,5 +222,69 @@ func TestCrashWhileADirectoryIsOpenedLeavesItsStates(t *testing.T) {
 		require.Error(t, err, "crash before %v: its state was set aside", m.before)
 		require.Equal(t, before, valuesOf(t, again.log))
 		again.close(t)
+	}
+}
+
+// A marker that was removed or damaged is no broker's work: nothing that a broker changes has
+// changed.
+func TestMissingMarkerAloneIsNoWorkOfABroker(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	d, err := OpenDirectory("data", DirectoryConfig{FS: disk})
+	require.NoError(t, err)
+	l, err := Open("data/t-0", Config{Dir: d, SegmentBytes: 300})
+	require.NoError(t, err)
+	fill(t, l, 20)
+	require.NoError(t, l.DeleteRecords(1))
+	before := valuesOf(t, l)
+	require.NoError(t, l.Close())
+	d.LeaveNote("a note")
+	require.NoError(t, vfs.WriteFile(disk, "data/"+cleanerFile, []byte("0\n0\n"))) // of a broker, earlier
+	require.NoError(t, d.Close())
+	for name, ruin := range map[string]func(*vfs.MemFS) error{
+		"removed": func(fsys *vfs.MemFS) error { return fsys.Remove("data/" + cleanShutdownFile) },
+		"empty":   func(fsys *vfs.MemFS) error { return vfs.WriteFile(fsys, "data/"+cleanShutdownFile, nil) },
+		"removed with a checkpoint": func(fsys *vfs.MemFS) error {
+			return errors.Join(fsys.Remove("data/"+cleanShutdownFile), fsys.Remove("data/"+recoveryPointFile))
+		},
+		"one byte": func(fsys *vfs.MemFS) error {
+			return vfs.WriteFile(fsys, "data/"+cleanShutdownFile, []byte(`{"version":0,"brokerEpoch":-3}`))
+		},
+	} {
+		left := disk.Kill()
+		require.NoError(t, ruin(left))
+		ro, err := OpenReadOnly("data/t-0", Config{FS: left})
+		require.NoError(t, err)
+		require.Equal(t, before, valuesOf(t, ro), name)
+		require.NoError(t, ro.Close())
+		d, err := OpenDirectory("data", DirectoryConfig{FS: left})
+		require.NoError(t, err)
+		require.False(t, d.Taken(), name)
+		require.Equal(t, "a note", d.Note(), name)
+		l, err := Open("data/t-0", Config{Dir: d})
+		require.NoError(t, err)
+		require.True(t, l.Recovery().Clean)
+		require.Equal(t, before, valuesOf(t, l), name)
+		inDirectory{l, d}.close(t)
+	}
+	for name, use := range map[string]func(*vfs.MemFS) error{
+		"killed": func(fsys *vfs.MemFS) error { brokerStarts(t, fsys); return nil },
+		"stopped": func(fsys *vfs.MemFS) error {
+			return vfs.WriteFile(fsys, "data/"+cleanShutdownFile, []byte(`{"version":0,"brokerEpoch":7}`))
+		},
+		"replication": func(fsys *vfs.MemFS) error {
+			return errors.Join(fsys.Remove("data/"+cleanShutdownFile), vfs.WriteFile(fsys, "data/replication-offset-checkpoint", []byte("0\n0\n")))
+		},
+		"an earlier version's": func(fsys *vfs.MemFS) error {
+			return errors.Join(fsys.Remove("data/"+cleanShutdownFile), vfs.WriteFile(fsys, "data/"+closedFile, []byte(closedText+"a note")))
+		},
+	} {
+		left := disk.Kill()
+		require.NoError(t, use(left))
+		d, err := OpenDirectory("data", DirectoryConfig{FS: left})
+		require.NoError(t, err)
+		require.True(t, d.Taken(), name)
+		require.Empty(t, d.Note(), name)
+		require.NoError(t, d.Close())
 	}
 }

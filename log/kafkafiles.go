@@ -26,16 +26,18 @@ const (
 
 // kafkaFiles is the content of those files. Offsets are by the name of the log's directory.
 type kafkaFiles struct {
-	clean      bool // the marker was there
-	closed     bool // and closedFile: see there
-	taken      bool // a Kafka broker has had the directory since: what we knew of the logs is old
+	clean      bool // every log was closed in order
+	marked     bool // the marker is there
+	closed     bool // closedFile is there
+	taken      bool // a Kafka broker has used the directory since: our states are obsolete
+	wasTaken   bool // taken was set when the directory was opened
 	recoveries map[string]int64
 	starts     map[string]int64
 	found      string // the note in closedFile, if both are ours
 	note       string // that is to be left there
 }
 
-// readKafkaFiles reads what is there.
+// readKafkaFiles reads the existing files.
 func readKafkaFiles(fsys vfs.FS, dir string) (k kafkaFiles, err error) {
 	if k.recoveries, err = readOffsets(fsys, filepath.Join(dir, recoveryPointFile)); err != nil {
 		return k, err
@@ -56,12 +58,38 @@ func (k *kafkaFiles) readMarks(fsys vfs.FS, dir string) error {
 	if err == nil && closed != nil && marker == nil { // unless a writer has just closed the directory
 		marker, err = readIfThere(fsys, filepath.Join(dir, cleanShutdownFile))
 	}
-	k.clean, k.closed = marker != nil, closed != nil
-	k.taken = k.clean && string(marker) != cleanShutdown || k.closed && !k.clean
-	if k.clean && !k.taken {
-		k.found = strings.TrimPrefix(string(closed), closedText)
+	if err != nil {
+		return err
 	}
-	return err
+	k.marked, k.closed = marker != nil, closed != nil
+	sum, note := "", strings.TrimPrefix(string(closed), closedText)
+	if strings.HasPrefix(note, sumMark) {
+		sum, note, _ = strings.Cut(note, "\n")
+		sum += "\n"
+	}
+	ours := string(marker) == cleanShutdown
+	if !ours && sum != "" && !isBrokersMarker(marker) { // the marker was removed, or is damaged
+		now, whole, err := sumOfBrokersFiles(fsys, dir)
+		if err != nil {
+			return err
+		}
+		ours = now == sum || !whole // a broker that starts makes missing ones
+	}
+	k.clean = k.marked || ours
+	k.taken = !ours && (k.marked || k.closed)
+	if ours {
+		k.found = note
+	}
+	return nil
+}
+
+// isBrokersMarker reports whether a broker of Kafka has written the marker. Older ones left it
+// empty.
+func isBrokersMarker(p []byte) bool {
+	before, _, _ := strings.Cut(cleanShutdown, "-1")
+	epoch, ok := strings.CutPrefix(string(p), before)
+	_, err := strconv.ParseUint(strings.TrimSuffix(epoch, "}"), 10, 63)
+	return ok && err == nil
 }
 
 // readIfThere reads a file; nil if there is none.
@@ -73,9 +101,9 @@ func readIfThere(fsys vfs.FS, name string) (p []byte, err error) {
 	return append([]byte{}, p...), err
 }
 
-// lookBeside reads Kafka's files beside the log in path, for a log that is only read and shares no
-// Directory. known says that the log has a state of ours: then they count only if a broker has
-// had the directory since.
+// lookBeside reads Kafka's files beside the log in path, for a read-only log that shares no
+// Directory. known means that the log has a state of ours: then the files count only if a broker
+// has used the directory since.
 func (d *Directory) lookBeside(path string, known bool) error {
 	real, err := d.fs.RealPath(path)
 	if err != nil {
@@ -84,7 +112,7 @@ func (d *Directory) lookBeside(path string, known bool) error {
 	d.path = filepath.Dir(real)
 	if known {
 		var k kafkaFiles
-		if err := k.readMarks(d.fs, d.path); err != nil || !k.taken { // what cannot be read says nothing against the state
+		if err := k.readMarks(d.fs, d.path); err != nil || !k.taken { // unreadable marks do not contradict the state
 			return nil
 		}
 	}
@@ -95,8 +123,8 @@ func (d *Directory) lookBeside(path string, known bool) error {
 	return err
 }
 
-// write writes the files, and the marker last. Logs whose directory is gone are left out, and those
-// that are no partition by their name.
+// write writes the files, and the marker last. It leaves out logs whose directory is missing, and
+// logs whose name is not a partition's.
 func (k *kafkaFiles) write(fsys vfs.FS, dir string) error {
 	for _, f := range []struct {
 		name    string
@@ -163,7 +191,7 @@ func readOffsets(fsys vfs.FS, path string) (map[string]int64, error) {
 	return offsets, nil
 }
 
-// kafkaState is what Kafka's files say of l; known says that it was closed in order.
+// kafkaState returns the state of l from Kafka's files; known means that it was closed cleanly.
 func (d *Directory) kafkaState(l *Log) (st manifest.State, known bool) {
 	if !d.holds(l) {
 		return st, false
@@ -178,8 +206,29 @@ func (d *Directory) kafkaState(l *Log) (st manifest.State, known bool) {
 	return st, known
 }
 
-// takenByKafka reports whether a Kafka broker has had the directory since we had. Only read-only
-// logs find it so: OpenDirectory takes in what the broker left.
+// vouches reports whether Close may leave the marker of a clean shutdown. The marker covers all
+// logs of the directory. So each log was closed cleanly now, or was not opened since the last
+// marker. A start that is rejected has opened few of them.
+func (d *Directory) vouches() (bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.unclean || d.kafka.clean {
+		return !d.unclean, nil
+	}
+	entries, err := d.fs.ReadDir(d.path)
+	if err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		if _, _, ok := splitName(e.Name()); ok && !d.seen[e.Name()] && (e.IsDir() || e.Type()&fs.ModeSymlink != 0) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// takenByKafka reports whether a Kafka broker has used the directory since we did. It is true only
+// for read-only logs: OpenDirectory adopts the files that the broker left.
 func (d *Directory) takenByKafka() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -191,9 +240,12 @@ func (d *Directory) wasClosed(l *Log, err error) {
 	name, start := filepath.Base(l.path), l.segments.start.Load()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.holds(l) {
+		d.seen[name] = true
+	}
 	if err != nil || l.Err() != nil {
 		d.unclean = true
-		if !l.durability.settled() { // what the journal has of the log must stay, and be still when the log is opened again
+		if !l.durability.settled() { // the log's entries in the journal must stay, and be synced when the log is opened again
 			d.syncer.journal.retire(errors.Join(err, l.Err()))
 		}
 		return
@@ -206,9 +258,9 @@ func (d *Directory) wasClosed(l *Log, err error) {
 		return
 	}
 	if l.token.writer.stateless { // shut has the token
-		// It is empty, and perhaps not on the disk: its file may be of a process that was killed
-		// before it had synced the cut. So nothing is said of it, and its bytes, if there are some
-		// the next time, are judged as what a power cut leaves.
+		// It is empty, and its file may not be on the disk: a process that was killed may not have
+		// synced its truncation. So the checkpoints have no entry for it. If the file has bytes the
+		// next time, they are treated as left by a power failure.
 		delete(d.kafka.recoveries, name)
 		delete(d.kafka.starts, name)
 		return

@@ -1,22 +1,30 @@
 package log
 
-import "fmt"
+import (
+	"fmt"
+	"path/filepath"
+)
 
-// SetLeaderEpoch records that a leader epoch begins at the present end, before anything is appended
-// in it. It is on stable storage on return. It returns ErrStaleEpoch if the log has recorded a
-// higher one; TruncateTo forgets those that began where it cuts, or later.
+// SetLeaderEpoch records that a leader epoch begins at the log end offset, before anything is
+// appended in it. It is on stable storage on return. It returns ErrStaleEpoch if the log has
+// recorded a higher epoch. TruncateTo removes epochs that began at its offset or later.
 func (l *Log) SetLeaderEpoch(epoch int32) error { return l.setLeaderEpoch(epoch, durable) }
 
 // LeadInEpoch is SetLeaderEpoch for an epoch that is on stable storage elsewhere, as a partition's
-// is in the metadata. In a new log that is not under SyncOnAck it is as safe as the records are.
+// epoch is in the metadata. In a new log that is not under SyncOnAck, the epoch is only as durable
+// as the records. ErrStaleEpoch comes with a *CorruptError here: a log cannot be ahead of that
+// place unless its leader-epoch-checkpoint is damaged or that place has gone back.
 func (l *Log) LeadInEpoch(epoch int32) error { return l.setLeaderEpoch(epoch, asRecord) }
 
 func (l *Log) setLeaderEpoch(epoch int32, how safety) error {
 	return l.exclusively(func(w *writer) error {
-		if err := l.durability.failed(); err != nil { // the end may not be what the files say
+		if err := l.durability.failed(); err != nil { // the end may differ from the files
 			return err
 		}
 		if err := w.checkEpoch(epoch); err != nil {
+			if how == asRecord {
+				err = fmt.Errorf("%w: %w", err, &CorruptError{Path: filepath.Join(l.path, epochFile), Reason: "its last leader epoch is above the one to lead in"})
+			}
 			return fmt.Errorf("leader epoch %d of %s: %w", epoch, l.path, err)
 		}
 		if err := w.beginEpoch(epoch, how); err != nil {

@@ -12,11 +12,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/vfs"
@@ -76,7 +76,7 @@ func TestSecondProcessIsRefusedUntilTheFirstIsKilled(t *testing.T) {
 
 // TestClockJumps appends records whose times jump back and forth, as a clock that is set does.
 func TestClockJumps(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	synctest.TestFor(t, 21*365*24*time.Hour, func(t *testing.T) {
 		cfg := exploreConfig(log.SyncOnAck)
 		cfg.RetentionBytes, cfg.RetentionAge = 0, time.Hour
 		l, fsys := openMem(t, cfg)

@@ -10,25 +10,21 @@ import (
 	"github.com/stratalog/strata/log/internal/manifest"
 )
 
-// A Log is an ordered list of segments, the last of which takes the appends. All methods are safe
-// for concurrent use. Its state is in three parts, each with its own guard: token (who writes, and
-// what only the writer has), durability (what is on stable storage) and segments (what is there to
-// be read).
+// A Log is an ordered list of segments, the last of which receives the appends. All methods are
+// safe for concurrent use.
+//
+// Its state has three parts, each with its own guard: token (the writer and the writer's state),
+// durability (the range on stable storage) and segments (the readable range).
 type Log struct {
-	path      string
-	name      string // of the directory, the last element of path
-	dir       *Directory
-	claim     claim         // of a log that may write
-	moment    manifest.Mark // of the state that a read-only log shows, see vouch
-	ownsDir   bool
-	readOnly  bool
-	journaled bool // the directory's journal may be used for it
-	recovery  *RecoveryReport
-	epochs    *EpochCache
-	cfg       atomic.Pointer[Config] // replaced by a writer, see Reconfigure
+	location
+	moment   manifest.Mark // of the state that a read-only log shows, see vouch
+	identity uint64        // of its state: that of Config, or of the state that was found
+	recovery *RecoveryReport
+	epochs   *EpochCache
+	cfg      atomic.Pointer[Config] // replaced by a writer, see Reconfigure
 
-	// unentered says that the Directory was not synced since the log's own was made in it. Set by
-	// open; cleared by the writer with the first state.
+	// unentered means that the Directory was not synced since the log's own directory was created
+	// in it. Set by open; cleared by the writer with the first state.
 	unentered atomic.Bool
 	closing   atomic.Bool            // set once, by the first Close; nothing new begins from then on
 	ending    atomic.Pointer[ending] // of the first Close or Remove; nil until then
@@ -47,19 +43,35 @@ type Log struct {
 	purgeGuessed bool // purged was not known to Open
 
 	tail      tail          // recently written bytes in memory; changed by the writer
-	followers followers     // who wait for the readable end to grow
+	followers followers     // readers that wait for the readable end to grow
 	cleaning  chanlock.Lock // one Clean, Retain or Backup at a time; taken before the token
 
-	intervalAlarm alarm.Alarm // syncDue, of SyncInterval
-	idleAlarm     alarm.Alarm // trimIdle
-	expiryAlarm   alarm.Alarm // expire
-
+	alarms
 	wg sync.WaitGroup // syncs of closed segments in the background
 }
 
+// location is the directory of a log and how the log uses it. It is constant once the log is open.
+type location struct {
+	path      string
+	name      string // of the directory, the last element of path
+	dir       *Directory
+	claim     claim // of a log that may write
+	ownsDir   bool
+	readOnly  bool
+	journaled bool // the directory's journal may be used for it
+}
+
+// alarms are the timers of a log, by the method that they call.
+type alarms struct {
+	intervalAlarm alarm.Alarm // syncDue, of SyncInterval
+	idleAlarm     alarm.Alarm // trimIdle
+	expiryAlarm   alarm.Alarm // expire
+}
+
+// ending is the end of a log: the first Close or Remove, for which all others wait.
 // ending is how a log ends: by the first Close or Remove, for which all others wait.
 type ending struct {
-	done    chan struct{} // closed when that is through; the other fields are read after it
+	done    chan struct{} // closed when the end is complete; the other fields are read after it
 	err     error
 	removed bool // it was Remove
 }
@@ -68,13 +80,13 @@ type ending struct {
 type followers struct {
 	mu    sync.Mutex // guards queue
 	queue watermark.Queue[chan struct{}]
-	count atomic.Int32 // len of queue, written under mu: a writer that finds 0 has nobody to wake
+	count atomic.Int32 // len of queue, written under mu: a writer that finds 0 wakes no reader
 }
 
-// Stats counts what a log did since it was opened.
+// Stats counts the operations of a log since it was opened.
 type Stats struct {
 	Batches, Records, Bytes int64 // appended
-	Rounds                  int64 // writes that took
+	Rounds                  int64 // writes of the appends
 	Syncs                   int64
 	Rolls                   int64
 }
@@ -88,7 +100,7 @@ func (l *Log) Stats() Stats {
 // Path returns the log's directory.
 func (l *Log) Path() string { return l.path }
 
-// StartOffset returns the first offset held; the end offset if the log is empty.
+// StartOffset returns the first offset in the log; it is the end offset if the log is empty.
 func (l *Log) StartOffset() int64 { return l.segments.start.Load() }
 
 // EndOffset returns the offset that the next record gets.
@@ -97,18 +109,22 @@ func (l *Log) EndOffset() int64 { return l.segments.end.Load() }
 // DurableOffset returns the offset below which everything is on stable storage.
 func (l *Log) DurableOffset() int64 { return l.durability.offset.Load() }
 
+// Stated reports whether the log's strata.state is on stable storage. It may be there, although the
+// result is false, until the first append after Open. See Known.Stated.
+func (l *Log) Stated() bool { return l.durability.stated.Load() }
+
 // Epochs returns the leader epochs of the log.
 func (l *Log) Epochs() *EpochCache { return l.epochs }
 
-// Recovery tells what Open had to repair.
+// Recovery returns the report of what Open found and repaired.
 func (l *Log) Recovery() RecoveryReport { return *l.recovery }
 
-// SetHighWatermark bounds retention: Clean removes nothing at or above it. Without a call there is
-// no bound.
+// SetHighWatermark limits retention: Clean removes nothing at or above offset. Until the first call
+// there is no limit.
 func (l *Log) SetHighWatermark(offset int64) { l.segments.highWatermark.Store(offset) }
 
-// Busy reports whether a write of the log is under way: an append, a roll, a truncation. It does
-// not block, and may be called concurrently with everything.
+// Busy reports whether a write of the log is in progress: an append, a roll or a truncation. It
+// does not block.
 func (l *Log) Busy() bool {
 	t := &l.token
 	t.mu.Lock()

@@ -6,13 +6,14 @@ import (
 	"math"
 	"slices"
 
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 )
 
-// DeleteRecords moves the start of the log to before: records below it cannot be read any more. It
-// is on stable storage when it returns. Whole segments below are removed by Clean. It returns
-// ErrOffsetOutOfRange if before is above the end; below the start it does nothing.
+// DeleteRecords moves the start of the log to before: records below it cannot be read any more. The
+// change is on stable storage when it returns. Clean removes whole segments below the start. It
+// returns ErrOffsetOutOfRange if before is above the end; if it is below the start, nothing
+// changes.
 func (l *Log) DeleteRecords(before int64) error {
 	return l.exclusively(func(w *writer) error {
 		if err := l.durability.failed(); err != nil {
@@ -61,24 +62,26 @@ func (w *writer) removeFront(n int) error {
 	}
 	errs = append(errs, l.dropSnapshotsBefore(kept[0].Base()))
 	err := l.cfg.Load().FS.SyncDir(l.path)
-	w.unlisted = err != nil // the next state does not name what is gone any more: until then it must be durable that it is
+	w.unlisted = err != nil // the next state does not name the removed segments: until then their removal must be durable
 	return errors.Join(append(errs, err)...)
 }
 
-// TruncateTo removes the batches that reach to offset or beyond it; appends go on at offset, or at
-// the base of the batch that offset is inside of (Kafka's UnifiedLog.truncateTo leaves a gap then),
-// but not below the start, if that is at offset or below.
-// It is on stable storage when it returns. Appends under way end first. At or above the end no
-// batch goes, but leader epochs are forgotten that began at offset or later, as everywhere: appends
-// without an epoch go on in the newest that is left. Below the first segment it empties the log. It
+// TruncateTo removes the batches that reach to offset or beyond it. Appends continue at offset, or
+// at the base of the batch that contains offset (Kafka's UnifiedLog.truncateTo leaves a gap then).
+// They never continue below the start offset, unless offset is below it. An offset below the first
+// segment empties the log.
+//
+// TruncateTo waits for appends in progress. The change is on stable storage when it returns. An
+// offset at or above the end removes no batch. Leader epochs that began at offset or later are
+// removed in every case: appends without an epoch continue in the newest that is left. TruncateTo
 // returns ErrOffsetOutOfRange if offset is negative.
 //
-// After any other error Err and EndOffset tell what became of it: the next Open of a log that is
-// broken finds it whole, or cut there or anywhere above. From one that is not, and ends where it
-// did, no batch went, and none will.
+// After any other error, Err and EndOffset have the outcome. If Err is set, the next Open finds the
+// log complete, or truncated at offset or anywhere above it. If Err is nil and EndOffset has not
+// changed, no batch was removed, and none will be.
 func (l *Log) TruncateTo(offset int64) error {
 	return l.exclusively(func(w *writer) error {
-		if err := l.durability.failed(); err != nil { // the end may not be what the files say
+		if err := l.durability.failed(); err != nil { // the end may differ from the files
 			return err
 		}
 		switch {
@@ -165,9 +168,9 @@ func (w *writer) truncate(offset int64) error {
 	return w.roll(end) // the name of a segment keeps the offsets of the gap from being given again
 }
 
-// announceCut writes the state of a log that is about to be cut. It begins where it did, also if
-// that is above the cut: until the batches are gone, a start at the cut would show records again
-// that were deleted. With them gone, the next open begins the log anew at that start.
+// announceCut writes the state of a log that is about to be truncated. Its start stays, even if it
+// is above the cut: until the batches are removed, a start at the cut would show deleted records
+// again. When they are removed, the next open begins the empty log at that start.
 func (w *writer) announceCut(kept, gone []*segment.Segment, start int64) error {
 	s := w.stateOf(w.log.cfg.Load(), kept, false)
 	s.Start = max(s.Start, start)
@@ -178,10 +181,10 @@ func (w *writer) announceCut(kept, gone []*segment.Segment, start int64) error {
 	return nil
 }
 
-// takeBackCut makes the state say again that the log is whole, after the one that was to announce a
-// cut failed with cause: it can have its name all the same, and the next open would remove the
-// segments that it calls obsolete, with what the log says is durable. If that fails too it is not
-// known which of them is on the disk.
+// takeBackCut writes the state of the complete log again, after the write of the state that
+// announces a truncation failed with cause. That state may have its name all the same. Then the
+// next open would remove the segments that it marks as obsolete, with durable records. If
+// takeBackCut fails too, it is unknown which of the states is on the disk.
 func (w *writer) takeBackCut(cause error) error {
 	l := w.log
 	if mark, err := readMark(l.cfg.Load().FS, l.path); err == nil && mark.Cuts != w.cuts {
@@ -219,19 +222,18 @@ func endOfCut(s *segment.Segment, offset int64) (end int64, err error) {
 	return end, err
 }
 
-// maxEnd is the largest end offset: one more can be asked for without an overflow.
+// maxEnd is the largest end offset: the offset after it can be computed without an overflow.
 const maxEnd = math.MaxInt64 - 1
 
-// TruncateFully removes everything; appends go on at start. A follower does so whose log ends
-// before its leader's begins. It returns ErrOffsetOutOfRange if start is negative or above 2^63 -
+// TruncateFully removes everything; appends continue at start. A follower calls it if its log ends
+// before its leader's starts. It returns ErrOffsetOutOfRange if start is negative or above 2^63 -
 // 2.
 func (l *Log) TruncateFully(start int64) error {
 	return l.TruncateFullyFrom(start, Purged{})
 }
 
-// TruncateFullyFrom is TruncateFully of a log that is going to be a copy of another one, from which
-// purged has been purged: it counts as purged from this one, and a crash that leaves the log empty
-// leaves that, too.
+// TruncateFullyFrom is TruncateFully for a log that becomes a copy of another one, whose Purged is
+// purged. It becomes the Purged of this log, also if a crash leaves the log empty.
 func (l *Log) TruncateFullyFrom(start int64, purged Purged) error {
 	return l.exclusively(func(w *writer) error {
 		return w.restartFrom(start, purged)
@@ -260,7 +262,7 @@ func (w *writer) restartFrom(start int64, purged Purged) error {
 	if err != nil {                                                // which of the two states is on the disk is not known
 		return l.breakWith(fmt.Errorf("restart %s at %d: %w", l.path, start, err))
 	}
-	w.marked, w.provisional, w.stateless = false, false, false // before anything is appended the state has to say otherwise again
+	w.marked, w.provisional, w.stateless = false, false, false // before the next append the state has to be written again
 	l.purged.Store(&purged)
 	w.moveEnd(start, start, start)
 	l.aborts.begin()
@@ -293,10 +295,10 @@ func (w *writer) restartFrom(start int64, purged Purged) error {
 	return w.writeState(list, false)
 }
 
-// cutEpochs forgets the leader epochs that began at end or later, and goes on in the newest that is
-// left. DeleteRecords can have moved the beginning of the oldest one up to end: if that leaves
-// none, the epoch of the last batch stays, for recovery takes a batch of an earlier epoch behind it
-// for damage.
+// cutEpochs removes the leader epochs that began at end or later; the log continues in the newest
+// that is left. DeleteRecords can have moved the beginning of the oldest one up to end. If that
+// leaves none, the epoch of the last batch stays, because recovery treats a later batch of an
+// earlier epoch as damage.
 func (w *writer) cutEpochs(end int64) error {
 	l := w.log
 	last := noEpoch

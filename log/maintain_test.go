@@ -6,13 +6,13 @@ import (
 	"math"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/segment"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -231,8 +231,28 @@ func TestClosedLogAnswersNothing(t *testing.T) {
 		"TruncateTo":         l.TruncateTo(1),
 		"DeleteRecords":      l.DeleteRecords(1),
 		"Reconfigure":        l.Reconfigure(Config{}),
+		"AppendAborted":      l.AppendAborted(segment.AbortedTxn{LastOffset: 2}),
+		"ResetAborted":       l.ResetAborted(0, nil),
+		"Append":             second(l.Append(t.Context(), record.Record{})),
+		"Clean":              second(l.Clean(t.Context())),
+		"Retain":             second(l.Retain(t.Context())),
+		"Cut":                second(l.Cut()),
+		"SetLeaderEpoch":     l.SetLeaderEpoch(9),
+		"LeadInEpoch":        l.LeadInEpoch(9),
+		"TruncateFully":      l.TruncateFully(3),
+		"SyncRecords":        l.SyncRecords(),
+		"OffsetAt":           second(l.OffsetAt(time.UnixMilli(0))),
+		"ReadSnapshot":       second(l.ReadSnapshot(3)),
+		"SnapshotFiles":      second(l.SnapshotFiles()),
 	} {
 		require.ErrorIs(t, err, ErrClosed, name)
+	}
+	require.Empty(t, l.aborts.recent, "nothing was added")
+	for _, err := range l.Held(0) {
+		require.ErrorIs(t, err, ErrClosed)
+	}
+	for _, err := range l.Follow(t.Context(), 0) {
+		require.ErrorIs(t, err, ErrClosed)
 	}
 	for _, err := range l.Batches(0) {
 		require.ErrorIs(t, err, ErrClosed)

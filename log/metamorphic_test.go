@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -112,7 +111,7 @@ func (k *keptLog) open() {
 	k.d, err = OpenDirectory("data", DirectoryConfig{FS: k.disk, TailBytes: tail})
 	require.NoError(k.t, err)
 	k.l, err = Open("data/t-0", Config{Dir: k.d, SegmentBytes: k.v.segmentBytes, Sync: k.v.sync, MinDirtyRatio: 1e-9,
-		Segment: segment.Config{IndexIntervalBytes: k.v.interval, IndexBytes: k.v.index}})
+		IndexIntervalBytes: k.v.interval, IndexBytes: k.v.index})
 	require.NoError(k.t, err)
 }
 

@@ -50,7 +50,7 @@ func runModel(t *testing.T, seed uint64, steps int) {
 	r.m = modelLog{values: map[int64]string{}, batches: map[int64]int64{}}
 	policies := []SyncPolicy{SyncOnAck, SyncNever, SyncInterval(1 << 40)}
 	r.cfg = Config{FS: r.disk, SegmentBytes: int64(500 + r.rnd.IntN(5000)), Sync: policies[r.rnd.IntN(len(policies))]}
-	r.cfg.Segment.IndexIntervalBytes = 1 + r.rnd.IntN(600)
+	r.cfg.IndexIntervalBytes = 1 + r.rnd.IntN(600)
 	defer func() {
 		if t.Failed() {
 			t.Logf("seed %d, %+v: %v", seed, r.cfg.Sync, r.trace)

@@ -8,31 +8,31 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// What Kafka's checkpoints say of a log counts while it has no state of ours, and they go by names.
-// They are written when the directory is closed, and lie there while it is in use: by then the log
-// may have been removed, and another begun under its name. So a log whose name they have gets a
-// state before its first file:
+// Kafka's checkpoints count for a log that has no state of ours, and they identify logs by name.
+// They are written when the directory is closed, and stay there while it is in use. Meanwhile the
+// log may have been removed, and another one created under its name. So a log whose name is in the
+// checkpoints gets a state before its first file:
 //
 //	Remove   the directory of the old log gets another name, durably
 //	Open     the new one's state names no segment, durably
-//	Open     its first segment is made
+//	Open     its first segment is created
 //
-// With that state nobody asks the checkpoints, and segments that it does not name go on with the
-// log: what a Kafka broker appends that takes over after a kill counts. The checkpoints stay
-// as they are, since the journal is known by them (witness). A log that they do not name gets
-// its first state with its first append.
+// With that state the checkpoints are not used. Segments that the state does not name continue the
+// log: the appends of a Kafka broker that takes over after a kill count. The checkpoints do not
+// change, since they identify the journal (witness). A log that is not in the checkpoints gets its
+// first state with its first append.
 
-// outliveNamesake makes a log that begins at start, and has no segment yet, one that is not judged
-// by what the checkpoints have of an earlier log of its name. A state that is there already was
-// perhaps left by a process that did not live to sync its name.
+// outliveNamesake protects a log that begins at start, and has no segment yet, from the checkpoints
+// of an earlier log of its name. An existing state may have been left by a process that was killed
+// before it synced the state's name.
 func (l *Log) outliveNamesake(cfg *Config, start int64) error {
 	if !l.dir.names(cfg.FS, l) {
 		return nil
 	}
-	w := &l.token.writer // nobody else knows the log yet
+	w := &l.token.writer // no other goroutine has the log yet
 	st := manifest.State{
 		Clean: true, Start: start, RecoveryPoint: start, End: start,
-		Incarnation: w.incarnation, Cuts: w.cuts, BootID: l.dir.bootID, // nothing was ever purged
+		Identity: l.identity, Incarnation: w.incarnation, Cuts: w.cuts, BootID: l.dir.bootID, // nothing was ever purged
 	}
 	err := vfs.WriteFileBeside(cfg.FS, stateName(l.path), st.AppendTo(nil), func() error {
 		if !l.unentered.Load() {
@@ -44,6 +44,7 @@ func (l *Log) outliveNamesake(cfg *Config, start int64) error {
 		return fmt.Errorf("write state of %s: %w", l.path, err)
 	}
 	l.unentered.Store(false)
+	l.durability.stated.Store(true)
 	w.stateless = false
 	if l.dir.holds(l) {
 		l.dir.mu.Lock()
@@ -53,9 +54,8 @@ func (l *Log) outliveNamesake(cfg *Config, start int64) error {
 	return nil
 }
 
-// names reports whether the checkpoints beside l may have its name. Those of d
-// are in memory; beside a log that is open alone, or through a Directory that
-// lies elsewhere, nobody has read them.
+// names reports whether the checkpoints beside l may have its name. Those of d are in memory.
+// Beside a log that is open alone, or through a Directory elsewhere, they have not been read.
 func (d *Directory) names(fsys vfs.FS, l *Log) bool {
 	parent, name := filepath.Split(l.claim.name)
 	if d.holds(l) {
@@ -83,8 +83,8 @@ func (k *kafkaFiles) names(name string) bool {
 	return recovery || start
 }
 
-// forget makes the entries of a log that was removed those of an empty one. They must not go: the
-// files have them until the directory is closed, for the next log of the name too.
+// forget replaces the entries of a removed log with those of an empty one. They must not be
+// removed: the files have them until the directory is closed, for the next log of the name too.
 func (k *kafkaFiles) forget(name string) {
 	if k.names(name) {
 		k.recoveries[name] = 0

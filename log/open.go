@@ -6,28 +6,30 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/log/internal/recovery"
-	"github.com/stratalog/strata/segment"
 )
 
-// Open opens the log in dir, creating it if there is none, and recovers it first.
+// Open opens the log in dir and recovers it; if there is none, it creates one.
 //
-// After a killed process only an incomplete last batch is cut; after a power cut, what the sync
-// policy did not promise. Recovery says what. Any other invalid byte that is looked at is a
-// *CorruptError that names file, position and offset; nothing is changed then. Sealed segments are
-// checked when they are read.
+// After a killed process, recovery truncates only an incomplete last batch. After a power failure,
+// it truncates only data that the sync policy did not promise. Recovery returns a report. Any other
+// invalid byte that Open reads is a *CorruptError with file, position and offset, and then no file
+// is changed. Closed segments are verified when they are read.
 //
-// It returns ErrLocked if the log is open already, here or in another process, or its directory
-// lies in an open Directory that is not Config.Dir; also ErrNewerFormat, ErrMissingSegment,
-// ErrJournaled, or errors of the file system. Where that cannot tell whether the log is open, for
-// want of permission, say, it is taken to be: OpenReadOnly needs no lock.
+// Open returns ErrLocked if the log is open already, in this process or another, or if its
+// directory is in an open Directory other than Config.Dir. If the file system cannot determine
+// whether the log is open, for example for lack of permission, it also returns ErrLocked;
+// OpenReadOnly needs no lock. Other errors: ErrNewerFormat, ErrMissingSegment, ErrOtherLog, an
+// *IncompleteError if the directory contradicts Config.Known, ErrJournaled, and errors of the file
+// system.
 func Open(dir string, cfg Config) (*Log, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{path: dir, name: filepath.Base(dir), dir: cfg.Dir}
+	l := &Log{location: location{path: dir, name: filepath.Base(dir), dir: cfg.Dir}, identity: cfg.Identity}
 	l.token.writer.log = l
 	l.intervalAlarm.Do, l.idleAlarm.Do, l.expiryAlarm.Do = l.syncDue, l.trimIdle, l.expire
 	if l.dir == nil {
@@ -70,9 +72,9 @@ func (l *Log) abandon() error {
 	return errors.Join(errs...)
 }
 
-// load brings the directory, in which entries were found, in order and opens what
-// belongs to the log: package recovery plans, and what it plans is carried out here
-// before anything else looks at the files.
+// load brings the directory, in which entries were found, in order and opens the segments that
+// belong to the log. Package recovery makes the plan, and load carries it out before any other code
+// uses the files.
 func (l *Log) load(cfg *Config, found listing) error {
 	done, err := l.replay(cfg)
 	if err != nil {
@@ -93,6 +95,9 @@ func (l *Log) load(cfg *Config, found listing) error {
 	o := &opening{log: l, cfg: cfg, scanned: map[int64]scanned{}, entries: found, replayed: done}
 	defer o.drop()
 	plan, err := o.plan()
+	if err == nil {
+		err = o.compare(&plan)
+	}
 	if err != nil {
 		return err
 	}
@@ -111,17 +116,24 @@ func (l *Log) load(cfg *Config, found listing) error {
 		}
 		return l.create(cfg, plan.Start, suspect, o.unchanged(&plan))
 	}
-	list, err := o.segments(plan)
+	return o.loadSegments(&plan, suspect)
+}
+
+// loadSegments opens the segments of the plan, whose steps have been carried out, and reads the
+// other files of the log.
+func (o *opening) loadSegments(plan *recovery.Plan, suspect *manifest.State) error {
+	l, cfg := o.log, o.cfg
+	list, err := o.segments(*plan)
 	if err != nil {
 		return err
 	}
-	o.takeOver(&plan, list)
+	o.takeOver(plan, list)
 	must := o.facts.State.Epochs || plan.Adopted
 	if err := l.findEpochs(cfg, l.epochs, o.epochs, must); err != nil {
 		return err
 	}
 	beyond := func(offset int64) bool { return offset > plan.End }
-	if len(plan.Steps) == 0 { // else the directory is not what it was
+	if len(plan.Steps) == 0 { // else the directory has changed
 		err = l.dropListed(o.entries, beyond)
 	} else {
 		err = l.dropSnapshots(beyond)
@@ -133,18 +145,18 @@ func (l *Log) load(cfg *Config, found listing) error {
 		return err
 	}
 	if !plan.Clean { // the cut is on stable storage
-		if err := w.resetAborted(plan.End, nil, false); err != nil {
+		if err := l.token.writer.resetAborted(plan.End, nil, false); err != nil {
 			return err
 		}
 	}
 	if plan.Adopted || o.provisional {
-		return w.writeState(list, plan.Clean) // nobody else knows the log yet
+		return l.token.writer.writeState(list, plan.Clean) // no other goroutine has the log yet
 	}
 	return nil
 }
 
-// takeOver makes what was found the log's: its segments, how far they are on stable storage, and
-// what its writer has to know of the state on the disk. Nobody else knows the log yet.
+// takeOver sets the fields of the log from the plan: its segments, its durable offset, and the
+// writer's copy of the state on the disk. No other goroutine has the log yet.
 func (o *opening) takeOver(plan *recovery.Plan, list []*segment.Segment) {
 	l := o.log
 	l.segments.current.Store(&list)
@@ -168,12 +180,12 @@ func (o *opening) takeOver(plan *recovery.Plan, list []*segment.Segment) {
 		w.unfilled = gap{batches, plan.End}
 	}
 	w.gapless = last.Gapless
-	w.unlisted = o.facts.State.Version == 0 || o.provisional // nobody says that the names of the segments are durable
+	w.unlisted = o.facts.State.Version == 0 || o.provisional // the names of the segments may not be durable
 	w.created = now()
 	w.drawJitter()
 }
 
-// forgetBesideSegments ends what lies beside the segments, for a log that begins anew.
+// forgetBesideSegments removes the files that lie beside the segments, for a log that starts again.
 func (l *Log) forgetBesideSegments(cfg *Config) error {
 	epochs, _, err := loadEpochs(cfg.FS, l.path, &manifest.State{}, l.EndOffset)
 	if err != nil {
@@ -182,9 +194,9 @@ func (l *Log) forgetBesideSegments(cfg *Config) error {
 	return errors.Join(epochs.truncateFromEnd(0, noEpoch), lowerCleanerOffset(cfg.FS, l.path, 0), l.dropSnapshots(func(int64) bool { return true }))
 }
 
-// loadEpochs reads the leader epochs. If must says that some were recorded and their file is
-// missing, it is made anew from the batches: without it a follower could not tell where it parted
-// from its leader, and wrong epochs in batches, which no CRC covers, would not be noticed.
+// loadEpochs reads the leader epochs. With must, some were recorded: if their file is missing, it
+// is rebuilt from the batches. Without it a follower could not find where it diverged from its
+// leader, and wrong epochs in batches, which no CRC covers, would not be detected.
 func (l *Log) loadEpochs(cfg *Config, st *manifest.State, must bool) error {
 	epochs, found, err := loadEpochs(cfg.FS, l.path, st, l.EndOffset)
 	if err != nil {
@@ -193,29 +205,36 @@ func (l *Log) loadEpochs(cfg *Config, st *manifest.State, must bool) error {
 	return l.findEpochs(cfg, epochs, found, must)
 }
 
-// findEpochs makes epochs those of the log; if they must be there and were not found, it finds them
-// in the batches.
+// findEpochs sets the log's epochs; with must, if they were not found, it reads them from the
+// batches. It does so, too, if the file has changed since the close and contradicts them.
 func (l *Log) findEpochs(cfg *Config, epochs *EpochCache, found, must bool) error {
-	if !found && must {
-		entries, err := epochsOf(l.list())
-		if err != nil {
-			return fmt.Errorf("leader epochs: %w", err)
-		}
-		if len(entries) > 0 {
-			cfg.Logger.Warn("leader-epoch-checkpoint was missing, and made anew from the batches", "path", l.path, "epochs", len(entries))
-			if err := epochs.rebuild(entries, l.readOnly); err != nil {
-				return err
-			}
-		}
-	}
 	l.epochs = epochs
-	return nil
+	what := "missing"
+	switch {
+	case epochs.doubted:
+		agrees, err := epochs.agrees(l.list(), l.segments.start.Load())
+		if agrees || err != nil {
+			return err
+		}
+		what = "damaged"
+	case found || !must:
+		return nil
+	}
+	entries, err := epochsOf(l.list())
+	if err != nil {
+		return fmt.Errorf("leader epochs: %w", err)
+	}
+	if len(entries) == 0 && !epochs.doubted {
+		return nil
+	}
+	cfg.Logger.Warn("leader-epoch-checkpoint was "+what+", and made anew from the batches", "path", l.path, "epochs", len(entries))
+	return epochs.rebuild(entries, l.readOnly)
 }
 
 // loadRest brings what lies beside the segments in line with them. suspect is the mark of a failed
 // sync, nil if there is none.
 func (l *Log) loadRest(cfg *Config, suspect *manifest.State) error {
-	w := &l.token.writer // nobody else knows the log yet
+	w := &l.token.writer // no other goroutine has the log yet
 	if err := errors.Join(l.epochs.truncateFromEnd(l.segments.end.Load()+1, noEpoch), l.epochs.truncateFromStart(l.segments.start.Load())); err != nil {
 		return err
 	}
@@ -231,13 +250,13 @@ func (l *Log) loadRest(cfg *Config, suspect *manifest.State) error {
 		}
 	}
 	if !l.recovery.Clean && cfg.Sync == SyncOnAck && l.durability.offset.Load() < l.segments.end.Load() {
-		return l.syncNow() // what is readable must not disappear again
+		return l.syncNow() // readable records must not disappear again
 	}
 	return nil
 }
 
-// unchanged returns what the directory holds if that is what was listed: nothing has been done to
-// the files since. nil: it is not known.
+// unchanged returns the listing of the directory if its files have not been changed since. nil
+// means that the content is unknown.
 func (o *opening) unchanged(plan *recovery.Plan) listing {
 	if len(plan.Steps) > 0 || plan.Restart {
 		return nil
@@ -245,10 +264,10 @@ func (o *opening) unchanged(plan *recovery.Plan) listing {
 	return o.entries
 }
 
-// create makes the first segment of a new log, or of one that was emptied. What the directory
-// holds, if found says so, is not looked for: thousands of new logs have nothing.
+// create creates the first segment of a new log, or of an emptied one. With found, it does not list
+// the directory again: thousands of new logs have empty ones.
 func (l *Log) create(cfg *Config, base int64, suspect *manifest.State, found listing) error {
-	w := &l.token.writer // nobody else knows the log yet
+	w := &l.token.writer // no other goroutine has the log yet
 	makeSegment := segment.Create
 	if found != nil && found.hasNone(segment.FileName(base, segment.IndexSuffix), segment.FileName(base, segment.TimeIndexSuffix), segment.FileName(base, segment.TxnIndexSuffix)) {
 		makeSegment = segment.CreateAlone

@@ -13,7 +13,6 @@ import (
 
 	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -236,7 +235,7 @@ func TestReturnedAndGivenBytesAreNotShared(t *testing.T) {
 func TestOpenRefusesWhatCannotBeMeant(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range []Config{
-		{Cleanup: 8}, {Cleanup: 255}, {Segment: segment.Config{IndexIntervalBytes: -1}}, {Segment: segment.Config{IndexBytes: -1}},
+		{Cleanup: 8}, {Cleanup: 255}, {IndexIntervalBytes: -1}, {IndexBytes: -1},
 	} {
 		disk := vfs.Mem()
 		cfg.FS = disk

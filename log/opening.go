@@ -4,18 +4,19 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/log/internal/compact"
 	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/log/internal/recovery"
-	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
-// An opening gathers what is known of a directory and has package recovery plan what the log is.
-// There are two that go by the plan: Open, which does the plan's steps to the files (carryOut,
-// segments), and OpenReadOnly, which takes the files as they are (view).
+// An opening collects the facts of a directory, and package recovery makes a plan from them. Two
+// functions use the plan: Open carries out the plan's steps on the files (carryOut, segments), and
+// OpenReadOnly uses the files as they are (view).
 type opening struct {
 	log     *Log
 	cfg     *Config
@@ -44,15 +45,15 @@ type scanned struct {
 	report segment.Report
 }
 
-// drop closes what was opened and not handed over.
+// drop closes everything that was opened and not handed over.
 func (o *opening) drop() {
 	for _, s := range o.scanned {
 		_ = s.Discard() // nothing was written
 	}
 }
 
-// plan reads what is needed and returns the plan, which is in the log's report too. Nothing is
-// changed.
+// plan reads the necessary files and returns the plan, which is in the log's report too. It changes
+// nothing.
 func (o *opening) plan() (recovery.Plan, error) {
 	if err := o.gather(); err != nil {
 		return recovery.Plan{}, err
@@ -60,14 +61,14 @@ func (o *opening) plan() (recovery.Plan, error) {
 	return o.decide()
 }
 
-// lists reports whether the directory has a file. A reader beside a writer does not know: what was
-// not there when it was listed may have come since.
+// lists reports whether the directory may have a file. For a reader beside a writer it always does:
+// the file may have been created since the listing.
 func (o *opening) lists(name string) bool { return o.log.readOnly || o.entries.has(name) }
 
-// decide returns the plan of what was gathered. It scans the segments that the plan hangs on.
+// decide returns the plan for the collected facts. It scans the segments that the plan depends on.
 func (o *opening) decide() (_ recovery.Plan, err error) {
 	l := o.log
-	// Recovery asks for the epochs. If their file is missing they are made anew afterwards.
+	// Recovery needs the epochs. If their file is missing they are rebuilt afterwards.
 	if o.lists(epochFile) {
 		l.epochs, o.epochs, err = loadEpochs(o.cfg.FS, l.path, &o.facts.State, l.EndOffset)
 	} else {
@@ -92,8 +93,8 @@ func (o *opening) decide() (_ recovery.Plan, err error) {
 	}
 }
 
-// gather reads the manifest and the directory: one ReadDir, and the size of each segment's data.
-// What the directory does not list is not asked for: a start does this for each log.
+// gather reads the manifest and the directory: one ReadDir, and the size of each segment's data. It
+// does not look for files that are not in the listing: a start does this for each log.
 func (o *opening) gather() (err error) {
 	l := o.log
 	if o.entries == nil {
@@ -119,7 +120,7 @@ func (o *opening) gather() (err error) {
 			return err
 		}
 	}
-	old := known && l.dir.takenByKafka() // the broker knew nothing of the state, and has changed what it speaks of
+	old := known && l.dir.takenByKafka() // the broker does not use the state, and has changed its files
 	if len(files) > 0 && (!known || old) {
 		st, known = l.dir.kafkaState(l)
 	}
@@ -130,6 +131,9 @@ func (o *opening) gather() (err error) {
 	}
 	if st.Incarnation == 0 { // new, or of a version without: written with the next state, which comes before the next append
 		st.Incarnation = newIncarnation()
+	}
+	if l.identity == 0 {
+		l.identity = st.Identity
 	}
 	w := &l.token.writer
 	w.leftover = o.lists(provisionalFile)
@@ -145,12 +149,19 @@ func (o *opening) gather() (err error) {
 	return nil
 }
 
-// segmentFiles returns the files of segments among the entries of dir, with the sizes of those that
-// hold batches. A symbolic link is what it leads to.
+// segmentFiles returns the files of segments among the entries of dir, with the sizes of data
+// files. A symbolic link counts as its target.
 func segmentFiles(fsys vfs.FS, dir string, entries []fs.DirEntry) (files []recovery.File, err error) {
 	for _, e := range entries {
 		name := e.Name()
-		if !recovery.IsSegmentFile(name) || e.IsDir() {
+		if !recovery.IsSegmentFile(name) {
+			continue
+		}
+		if e.IsDir() {
+			log := strings.TrimSuffix(name, filepath.Ext(name)) + segment.LogSuffix
+			if log != name && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == log && !e.IsDir() }) {
+				return nil, &CorruptError{Path: filepath.Join(dir, name), Offset: -1, Reason: "it is a directory; put the segment's file back"}
+			}
 			continue
 		}
 		f := recovery.File{Name: name}
@@ -204,8 +215,9 @@ func (o *opening) config(suffix string) segment.Config {
 	return c
 }
 
-// known is what the listing tells about the files of a segment: nothing where compaction has left
-// others, which may still get their names, nor to a reader, since a writer may have changed them.
+// known returns the facts about a segment's files from the listing. It has none where compaction
+// has left other files, which may still get their names, nor for a reader, since a writer may have
+// changed them.
 func (o *opening) known(seg recovery.Segment) (known segment.OpenOptions) {
 	if o.log.readOnly {
 		return known

@@ -11,26 +11,27 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A new log under SyncNever or SyncInterval promises nothing of its records to survive a power cut
-// until it is synced, so its first append waits for no disk. What has to survive the death of the
-// process is in provisionalFile: a state of which nothing is synced, neither its bytes nor its name
-// nor the names of what it speaks of. It counts while
+// A new log under SyncNever or SyncInterval does not promise that its records survive a power
+// failure until it is synced, so its first append waits for no disk. The facts that have to survive
+// the death of the process are in provisionalFile. It is a state of which nothing is synced,
+// neither its bytes nor its name nor the names of the files that it lists. It is valid while
 //
-//   - there is no strata.state. The first one is written before anything but an append happens to
-//     the log (roll, truncation, DeleteRecords, another policy, Close ...);
-//   - the machine runs on: its boot id is the present one. Then the system has all that was
-//     written. One that does not check was being written when the process died, and nothing was
+//   - there is no strata.state. The first one is written before any change of the log other than an
+//     append (roll, truncation, DeleteRecords, another policy, Close ...);
+//   - the machine has not been restarted: its boot id is the present one. Then the system has all
+//     written data. An invalid state was being written when the process died, and nothing was
 //     appended.
 //
-// After a power cut nobody knows which part of all that is on the disk. The log is read as one
+// After a power failure it is unknown which part of that is on the disk. The log is read as one
 // without a state, by Kafka's rules: its batches are checked one by one, and it ends at the first
-// that is not whole; its leader epochs are in them. That is right as long as what was called
-// durable is: a sync makes the names durable, too (syncNamesBeside), and nothing before that was.
+// incomplete one; its leader epochs are in the batches. That is correct as long as durable records
+// are: a sync makes the names durable, too (syncNamesBeside), and nothing was durable before that
+// sync.
 
 // provisionalFile is only ours; Kafka ignores it. Its format is that of stateFile.
 const provisionalFile = "strata.provisional"
 
-// safety is how safe a state, or an epoch in it, has to be before the log goes on.
+// safety is the required durability of a state, or of an epoch in it, before the log continues.
 type safety uint8
 
 const (
@@ -38,14 +39,14 @@ const (
 	asRecord               // as safe as the policy makes the log's records
 )
 
-// mayBeProvisional reports whether a state need not be durable to append under cfg. Where the
-// machine's runs cannot be told apart it would never count.
+// mayBeProvisional reports whether a state need not be durable to append under cfg. Where runs of
+// the machine cannot be distinguished, a provisional state would never be valid.
 func (w *writer) mayBeProvisional(cfg *Config) bool {
 	return w.stateless && w.made && w.gapless && !w.cutPending && cfg.Sync != SyncOnAck && w.log.dir.bootID != ""
 }
 
-// mark makes a state say that the log is being written to. One that is there is replaced if
-// it is less safe than asked for.
+// mark marks the log in its state as being written to. An existing state is replaced if it is less
+// durable than required.
 func (w *writer) mark(how safety) error {
 	cfg := w.log.cfg.Load()
 	if how == asRecord && w.mayBeProvisional(cfg) {
@@ -62,7 +63,7 @@ func (w *writer) storeProvisional(cfg *Config) error {
 	l := w.log
 	w.journalTag = newIncarnation()
 	w.marked, w.leftover = false, true
-	l.durability.unnamed.Store(true) // before anybody sees a record
+	l.durability.unnamed.Store(true) // before a reader can see a record
 	s := w.stateOf(cfg, l.list(), false)
 	if err := writeUnsynced(cfg.FS, filepath.Join(l.path, provisionalFile), s.AppendTo(nil)); err != nil {
 		return fmt.Errorf("write provisional state of %s: %w", l.path, err)
@@ -71,11 +72,10 @@ func (w *writer) storeProvisional(cfg *Config) error {
 	return nil
 }
 
-// settleProvisional puts everything on stable storage that a log with a provisional state has, and
-// gives it its first state, under the settings of cfg. All of it waits for the disk together, in
-// two turns: first what the state speaks of, records and names and what the state itself says; then
-// the state's name. The state may say that the records are on stable storage: where it is found,
-// they are.
+// settleProvisional puts everything of a log with a provisional state on stable storage, and gives
+// it its first state, under the settings of cfg. It waits for the disk in two rounds. The first
+// syncs the state's content, the records and their names, and the second the state's name. So the
+// state may mark the records as on stable storage: if it is found, they are.
 func (w *writer) settleProvisional(cfg *Config) error {
 	l := w.log
 	d := &l.durability
@@ -101,14 +101,15 @@ func (w *writer) settleProvisional(cfg *Config) error {
 // dropProvisional removes the provisional state, now that there is one that counts in its place.
 func (w *writer) dropProvisional(cfg *Config) {
 	if err := cfg.FS.Remove(filepath.Join(w.log.path, provisionalFile)); err == nil || errors.Is(err, fs.ErrNotExist) {
-		w.leftover = false // else the next state sees to it: it says nothing meanwhile
+		w.leftover = false // else the next state removes it: it has no effect meanwhile
 	}
 }
 
-// syncNamesBeside syncs records and, at the same time, makes durable what a log needs besides these
-// to be found with them: the names of its segment and its directory, and what its owner keeps
-// there. That is there already if a state is on stable storage, which came after them. Safe for
-// concurrent use: who has read an end calls it, and unnamed was set before there was any.
+// syncNamesBeside syncs records and, at the same time, makes durable what a log needs to be found
+// with them: the names of its segment and its directory, and the files that its owner keeps there.
+// They are durable already if a state is on stable storage, which came after them. It is safe for
+// concurrent use: a goroutine that has read an end calls it, and unnamed was set before there was
+// any end.
 func (l *Log) syncNamesBeside(records func() error) error {
 	if !l.durability.unnamed.Load() {
 		return records()
@@ -141,8 +142,8 @@ func (l *Log) syncAround(cfg *Config, listed, beside func() error) error {
 	return errors.Join(err, entered, owned, other)
 }
 
-// stateBytes returns the state of the log in dir, the provisional one if there is no other and it
-// counts. An error that matches fs.ErrNotExist says that there is none.
+// stateBytes returns the state of the log in dir, or a valid provisional one if there is no other.
+// If there is none, the error matches fs.ErrNotExist.
 func stateBytes(fsys vfs.FS, dir string) ([]byte, error) {
 	p, err := vfs.ReadFile(fsys, stateName(dir))
 	if !errors.Is(err, fs.ErrNotExist) {

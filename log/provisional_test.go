@@ -5,11 +5,11 @@ import (
 	"io/fs"
 	"os"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/vfs"
 )
@@ -62,7 +62,7 @@ func requireNoOpen(t *testing.T, fsys vfs.FS, policy SyncPolicy, want error) {
 }
 
 // The first appends to a new log under SyncNever or SyncInterval cause no sync (row L4 of
-// docs/checklist.md). A process that is killed behind them loses none of their records, and the
+// the checklist). A process that is killed behind them loses none of their records, and the
 // next open checks all batches, as for any log that was not closed.
 func TestFirstRecordThatIsNotSyncedWaitsForNoDisk(t *testing.T) {
 	t.Parallel()

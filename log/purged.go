@@ -3,25 +3,29 @@ package log
 import (
 	"math"
 
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/log/internal/manifest"
-	"github.com/stratalog/strata/segment"
 )
 
-// Purged tells what compaction has taken from a log of which no later record tells: tombstones and
-// markers of transactions that are older than Config.DeleteRetention. Of anything else that it
-// takes the log has a later record with the key, or the marker that has aborted it. So a copy of
-// the log can go on behind its end if it has all that was purged, and has to begin anew if it ends
-// before: it would show for ever what was deleted, and take transactions for open that are over.
+// Purged describes the records that compaction has removed without a trace: tombstones and
+// transaction markers older than Config.DeleteRetention. Any other record that it removes has a
+// trace in the log: a later record with the same key, or the marker that aborted it. A copy of the
+// log that lacks purged records must start again from the beginning if its end is below them.
+// Otherwise it would keep deleted keys for ever, and would take completed transactions for open
+// ones.
 type Purged struct {
-	Below int64 // nothing was purged at or above this offset; 0: nothing at all
-	// ID is drawn anew each time. Two logs with the same one lack the same: one has it from the
-	// other, as of the beginning of its copy (TruncateFullyFrom), which may have got to any offset.
+	Below int64 // nothing was purged at or above this offset; 0 means nothing was purged
+	// ID is a random number that changes with every purge. Two logs with the same ID lack the same
+	// records: one is a copy of the other (TruncateFullyFrom), up to any offset.
 	ID uint64
 }
 
-// Copied may be implemented by an Owner whose log is copied: nothing is purged at or above the
-// offset that PurgeBelow returns, so that copies under way need not begin anew.
+// Copied may be implemented by an Owner whose log is copied. Compaction purges nothing at or above
+// the offset that PurgeBelow returns, so that copies in progress need not start again.
 type Copied interface{ PurgeBelow() int64 }
+
+// Purged returns the bounds of the purged records. If it returns the same value before and after a
+// read, nothing was purged meanwhile from the records of that read.
 
 // Purged returns what compaction has purged, exclusive. A reader that finds the same before and
 // after a read has read nothing from which anything was purged in between.
@@ -32,8 +36,9 @@ func (l *Log) Purged() Purged {
 	return Purged{}
 }
 
-// IsMissedBy reports whether a copy that ends at end, and has purged of its own or of what it was
-// copied from what had says, may lack what p says was purged, and have what that ended.
+// IsMissedBy reports whether a copy may lack records whose absence p describes, and may still have
+// the records that these ended. The copy ends at end, and had is its own Purged or that of the log
+// it was copied from.
 func (p Purged) IsMissedBy(end int64, had Purged) bool {
 	return p.ID != had.ID && (end < p.Below || end < had.Below)
 }
@@ -46,9 +51,8 @@ func (p Purged) and(below int64) Purged {
 	return Purged{max(p.Below, below), newIncarnation()}
 }
 
-// purgedBefore returns what the state of a log says was purged. Of one that an earlier version has
-// written, or a Kafka broker, nobody knows: perhaps all but the last segment, in which compaction
-// never is.
+// purgedBefore returns the Purged in the state of a log. For a log of an earlier version, or of a
+// Kafka broker, it is unknown: possibly all but the last segment, which compaction never includes.
 func purgedBefore(cfg *Config, st *manifest.State, list []*segment.Segment) (p Purged, guessed bool) {
 	if st.Version >= 4 || len(list) < 2 || !cfg.Cleanup.Compacts() {
 		return Purged{st.Purged, st.PurgeID}, false
@@ -56,8 +60,9 @@ func purgedBefore(cfg *Config, st *manifest.State, list []*segment.Segment) (p P
 	return Purged{list[len(list)-1].Base(), newIncarnation()}, true
 }
 
-// BoundPurged is called by the owner of a log that was just opened, who knows that nothing was
-// purged at or above offset. It counts if only that is known: see purgedBefore.
+// BoundPurged lowers Purged to offset if Open could only estimate it, because an earlier version or
+// a Kafka broker wrote the log. The owner of a log that was just opened calls it if it can prove
+// that nothing was purged at or above offset.
 func (l *Log) BoundPurged(offset int64) {
 	if p := l.Purged(); l.purgeGuessed && p.Below > offset {
 		l.purged.Store(&Purged{offset, p.ID})

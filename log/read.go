@@ -5,28 +5,27 @@ import (
 	"fmt"
 	"sort"
 
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 )
 
-// Read appends whole batches to dst: from the one that holds offset from, about max bytes but at
-// least one. At the end it returns dst.
+// Read appends whole batches to dst, starting with the batch that contains offset from: about max
+// bytes, but at least one batch. At the end of the log it returns dst.
 //
-// The first batch may begin below from: batches are never split, the reader skips the leading
-// records (as Kafka's fetch does). The result is dst or a larger copy, owned by the caller. What is
-// read for the first time since Open is checked against its CRC. Read never waits.
+// The first batch may begin below from: batches are never split, and the reader skips the leading
+// records (as for Kafka's fetch). The result is dst or a larger copy, owned by the caller. Batches
+// that are read for the first time since Open are verified with their CRC. Read never waits.
 //
-// Under SyncOnAck records are read once they are on stable storage: what was read never disappears
-// again.
+// Under SyncOnAck only records on stable storage are read: a record that was read never disappears.
 //
-// It returns ErrOffsetOutOfRange if from is not in [StartOffset, EndOffset], a *CorruptError for
-// damage, ErrClosed.
+// Read returns ErrOffsetOutOfRange if from is not in [StartOffset, EndOffset], a *CorruptError for
+// damage, and ErrClosed.
 func (l *Log) Read(dst []byte, from int64, max int) ([]byte, error) {
 	return l.read(dst, from, max, l.readable())
 }
 
-// ReadUpTo is Read for records below offset upTo only, but those that are not durable yet included:
-// its caller knows what may be seen. upTo must not lie inside a batch.
+// ReadUpTo is Read for records below offset upTo, which need not be durable yet: the caller decides
+// which records are visible. upTo must not be inside a batch.
 func (l *Log) ReadUpTo(dst []byte, from int64, max int, upTo int64) ([]byte, error) {
 	return l.read(dst, from, max, upTo)
 }
@@ -74,15 +73,15 @@ func cutAt(p []byte, n int, upTo int64) []byte {
 	return p
 }
 
-// batchExtent reads what is needed of the header of a batch that was verified.
+// batchExtent parses the necessary fields of the header of a verified batch.
 func batchExtent(p []byte) (base, next int64, size int) {
 	be := binary.BigEndian
 	base = int64(be.Uint64(p))
 	return base, base + int64(be.Uint32(p[23:])) + 1, int(be.Uint32(p[8:])) + record.LogOverhead
 }
 
-// readSegments reads from the segment that holds offset from, or the next one that has anything
-// above it.
+// readSegments reads from the segment that contains offset from, or the next segment with a higher
+// offset.
 func (l *Log) readSegments(dst []byte, from int64, max int) ([]byte, error) {
 	for {
 		list := l.list()

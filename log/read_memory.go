@@ -15,7 +15,7 @@ const (
 	earlyChunkBytes = 2 << 20
 )
 
-// manyBytes is what somebody has read who can be expected to read much more.
+// manyBytes is the number of bytes after which a reader is expected to read much more.
 const manyBytes = 32 << 20
 
 // readMemory gives out the memory of records that their reader may keep. Once it is clear that
@@ -26,7 +26,7 @@ type readMemory struct {
 	chunk int    // bytes of the last chunk
 	size  int    // of the last read
 	batch int    // bytes of the last batch seen
-	long  bool   // the last read got about what it asked for
+	long  bool   // the last read returned about its maximum
 	total int64  // bytes read so far
 }
 
@@ -50,7 +50,8 @@ func (m *readMemory) next() (dst []byte, size int) {
 	return m.free, m.size
 }
 
-// took says what was read, and returns it without the memory behind it, which the next read gets.
+// took records the length of the read bytes, and returns them without the memory behind them, which
+// the next read gets.
 func (m *readMemory) took(p []byte) []byte {
 	m.long = len(p) > m.size/2
 	m.total += int64(len(p))

@@ -7,35 +7,36 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
-// ErrChanged says that what was being read is no more: the log has been truncated, or begun anew,
-// or removed. A read-only log says so for every read from then on: open it again. A backup says so
-// that was begun several times and never got through.
+// ErrChanged is returned if the log was truncated, reset or removed during a read. A read-only log
+// returns it for every later read and has to be opened again. A backup returns it if each of its
+// attempts failed for that reason.
 var ErrChanged = errors.New("log: truncated meanwhile")
 
-// OpenReadOnly opens the log in dir as it is, also while another process writes to it: ours, or a
-// Kafka broker. It takes no lock and gets a file system that refuses every change (vfs.ReadOnly):
-// nothing in dir is created, removed, renamed or written, by no call and not by Close. Every method
-// that would change the log returns ErrReadOnly.
+// OpenReadOnly opens the log in dir without changing it, even while another process, Strata or a
+// Kafka broker, writes to it. It takes no lock and uses a file system that rejects every change
+// (vfs.ReadOnly): no call, Close included, creates, removes, renames or writes anything in dir.
+// Every method that would change the log returns ErrReadOnly.
 //
-// The log ends where it did at the time, with its last whole batch, and stays what it was: segments
-// that retention removes or compaction replaces later are read as they were, since their files are
-// held open (one descriptor each). Only a truncation shows, as does a failed write that was taken
-// back: every read from then on gives ErrChanged, and none gives a record of after it. (A
-// truncation by a Kafka broker is noticed where the sizes of the batches differ.) Records that were
-// not on stable storage yet are seen; a power cut could take them from the writer.
+// The log ends with its last complete batch at the time of the call, and does not change. Segments
+// that retention removes or compaction replaces later can still be read, since their files are held
+// open (one descriptor each). After a truncation by the writer, or a failed write that was undone,
+// every read returns ErrChanged, and no read returns a later record. (A truncation by a Kafka
+// broker is detected if the sizes of the batches differ.) Records that are not on stable storage
+// yet are visible; a power failure could remove them from the writer's log.
 //
-// What a killed process or a power cut left is shown as Open would recover it. If after a power cut
-// the journal of the log's directory has acknowledged records that its files lack, it is
-// ErrJournaled: the directory has to be opened first. Errors are those of Open but ErrLocked;
-// without a log in dir it is one that matches fs.ErrNotExist. While a writer is at work an error is
-// believed only when it comes again, so that a damaged log costs a few attempts.
+// After a killed process or a power failure, the log is shown as Open would recover it. If the
+// journal of the log's directory has acknowledged records that its files lack, as is possible after
+// a power failure, the error is ErrJournaled: open the directory first. Other errors are those of
+// Open except ErrLocked. Without a log in dir, the error matches fs.ErrNotExist. While a writer is
+// active, OpenReadOnly retries after an error and returns it only if it occurs again, so that a
+// damaged log costs a few attempts.
 //
-// Of cfg.Dir only its file system counts, and only if cfg.FS is nil: no lock, descriptor or syncer
-// is shared with it.
+// Only the file system of cfg.Dir is used, and only if cfg.FS is nil: its lock, descriptors and
+// syncer are not.
 func OpenReadOnly(dir string, cfg Config) (*Log, error) {
 	if cfg.FS == nil && cfg.Dir != nil {
 		cfg.FS = cfg.Dir.fs
@@ -53,8 +54,8 @@ func OpenReadOnly(dir string, cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// How often a view is tried. A writer replaces the state atomically and renames files one by one,
-// so that an attempt can meet names of before and after: what it fails with is believed when
+// The numbers of attempts to make a view. A writer replaces the state atomically and renames files
+// one by one, so that an attempt can find names of before and after. An error is returned only when
 // viewAgrees attempts in a row, with pauses between them, found the same state and failed alike.
 const (
 	viewAgrees = 3
@@ -62,7 +63,7 @@ const (
 	viewPause  = 500 * time.Microsecond
 )
 
-// insist repeats attempts until one succeeds or its failure is to be believed.
+// insist repeats attempts until one succeeds or its failure is confirmed.
 func insist(cfg *Config, dir string, attempt func() error) error {
 	var last error
 	var lastState []byte
@@ -102,14 +103,14 @@ func (l *Log) orClosed(err error) error {
 	return err
 }
 
-// vouch is called after each read of a segment's file, with what it failed with. What a read-only
-// log has read counts only if the mark of the state is still that of when it was opened: the writer
-// replaces the state before it writes a byte in the place of another, so the bytes were read before
-// that. Damage that a view opened now does not have is a change by the writer, too: the end was
-// taken off a file.
+// vouch is called after each read of a segment's file, with the error of the read. A read of a
+// read-only log is valid only if the mark of the state is still the one at the time of the open.
+// The writer replaces the state before it overwrites a byte, so the bytes were read before that.
+// Damage that a view opened now does not have is a change by the writer, too: the end of a file was
+// cut off.
 //
-// A Kafka broker keeps no such mark. What it truncates and writes again with batches of the same
-// sizes is not told from what was there.
+// A Kafka broker keeps no such mark. If it truncates and writes again batches of the same sizes,
+// that cannot be detected.
 func (l *Log) vouch(offset int64, err error) error {
 	if err = l.orClosed(err); !l.readOnly || errors.Is(err, ErrClosed) {
 		return err

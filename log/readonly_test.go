@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/log/internal/recovery"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -54,8 +54,8 @@ func TestReadOnlyLogTakesNothingBackFromItsWriter(t *testing.T) {
 
 // readingMethods are those methods of a Log that are allowed on a read-only one; all others must
 // refuse.
-var readingMethods = strings.Fields(`AbortedTxns Batches BoundPurged Busy Close DurableOffset EndOffset Epochs Err Follow Held HeldFrom MaxTimestampOffset
-	OffsetAt OffsetForTimestamp Path Purged Read ReadSnapshot ReadUpTo Records Recovery Segments SetHighWatermark Size SnapshotFiles StartOffset Stats`)
+var readingMethods = strings.Fields(`AbortedTxns Batches BoundPurged Busy CheckAborted Close DurableOffset EndOffset Epochs Err Follow Held HeldFrom MaxTimestampOffset
+	OffsetAt OffsetForTimestamp Path Purged Read ReadSnapshot ReadUpTo Records Recovery Segments SetHighWatermark Size SnapshotFiles StartOffset Stated Stats`)
 
 func TestReadOnlyLogRefusesEveryChangeAndMakesNone(t *testing.T) {
 	t.Parallel()

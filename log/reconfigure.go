@@ -3,19 +3,18 @@ package log
 import "fmt"
 
 // Reconfigure changes the settings of an open log. Dir, Owner, Beside and FS stay as they are; the
-// sizes in Segment hold for segments that are begun from then on. It waits for the round under way,
-// and for the disk if the sync policy changes. On an error nothing has changed.
+// sizes in Segment apply to new segments. It waits for the round of appends in progress, and for
+// the disk if the sync policy changes. After an error nothing has changed.
 //
-// A new sync policy holds for every append that is written afterwards, and for what is there:
-// unless the new one is SyncNever, everything appended before is on stable storage when Reconfigure
-// returns, and a shorter interval counts from the next append. The recovery point is on stable
-// storage too. With the policy that the log has nothing is synced or written; that a broken log
-// takes, too.
+// A new sync policy applies to every later append, and to the present records. Unless it is
+// SyncNever, everything appended before is on stable storage when Reconfigure returns, and so is
+// the recovery point. A shorter interval counts from the next append. If the sync policy does not
+// change, nothing is synced or written; a broken log accepts that too.
 func (l *Log) Reconfigure(cfg Config) error { return l.ReconfigureWith(cfg, nil) }
 
-// ReconfigureWith is Reconfigure for an Owner that goes by the settings too: applied is called when
-// they hold, before anything is written under them and before another Reconfigure, without locks
-// but as Owner.Written is. Under SyncOnAck everything is durable then.
+// ReconfigureWith is Reconfigure for an Owner that uses the settings too. applied is called when
+// they are in effect, before any append under them and before another Reconfigure. It is called
+// without locks, in the way of Owner.Written. Under SyncOnAck everything is durable then.
 func (l *Log) ReconfigureWith(cfg Config, applied func()) error {
 	err := l.exclusively(func(w *writer) error {
 		old := l.cfg.Load()
@@ -43,8 +42,8 @@ func (l *Log) ReconfigureWith(cfg Config, applied func()) error {
 	return nil
 }
 
-// changePolicy makes the files fit the sync policy of cfg before it holds. Nothing is written
-// meanwhile, so that what is durable at the end is all there is.
+// changePolicy adapts the files to the sync policy of cfg before the policy takes effect. Nothing
+// is appended meanwhile, so that the durable part at the end is the whole log.
 func (w *writer) changePolicy(cfg *Config) error {
 	l := w.log
 	if w.provisional && cfg.Sync != SyncNever {
@@ -52,16 +51,16 @@ func (w *writer) changePolicy(cfg *Config) error {
 		return w.settleProvisional(cfg)
 	}
 	leaves := l.cfg.Load().Sync == SyncOnAck
-	// What was appended under the weaker policy. Under SyncNever the old promise still stands for
-	// that: its timer stays. What is durable in the journal goes into the files: it is not replayed
-	// behind a roll without a sync.
+	// The records that were appended under the weaker policy. Under SyncNever the old promise still
+	// holds for them: their timer stays. Data that is durable in the journal is written to the
+	// files: it is not replayed behind a roll without a sync.
 	if cfg.Sync != SyncNever || leaves {
 		if err := l.syncNow(); err != nil {
 			return err
 		}
 		l.intervalAlarm.Disarm() // it may be hours away, and there is nothing left for it to do
 	}
-	if !w.marked { // the state of the first append will say it
+	if !w.marked { // the state of the first append will record it
 		return nil
 	}
 	// Recovery must not trust in the strict policy any more, or may from here on. If this fails,

@@ -5,21 +5,21 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/segment"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
 func TestIndexSizesChangeWithTheNextSegment(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
-	l, err := Open("log", Config{FS: disk, Segment: segment.Config{IndexIntervalBytes: 1 << 20}})
+	l, err := Open("log", Config{FS: disk, IndexIntervalBytes: 1 << 20})
 	require.NoError(t, err)
 	entries := func(base int64) int {
 		info, err := disk.Stat(filepath.Join("log", segment.FileName(base, segment.IndexSuffix)))
@@ -33,7 +33,7 @@ func TestIndexSizesChangeWithTheNextSegment(t *testing.T) {
 		}
 	}
 	write(50)
-	require.NoError(t, l.Reconfigure(Config{Segment: segment.Config{IndexIntervalBytes: 1, IndexBytes: 20 * 8}}))
+	require.NoError(t, l.Reconfigure(Config{IndexIntervalBytes: 1, IndexBytes: 20 * 8}))
 	write(50)
 	require.Len(t, l.Segments(), 1, "the one that was begun has room as before")
 	require.NoError(t, l.Roll())

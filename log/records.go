@@ -5,23 +5,22 @@ import (
 	"iter"
 	"math"
 
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 )
 
-// Batches yields the batches from the one that holds offset from up to the present end. They are
-// valid until the next one. An error is yielded once and ends it.
+// Batches yields the batches from the one that contains offset from to the present end of the log.
+// A batch is valid until the next one. An error is yielded once and ends the iteration.
 func (l *Log) Batches(from int64) iter.Seq2[*record.Batch, error] {
 	return l.batches(from, l.read)
 }
 
-// HeldFrom returns the offset from which on Held finds batches, if there are any: at most
-// StartOffset.
+// HeldFrom returns the first offset from which Held may find batches. It is at most StartOffset.
 func (l *Log) HeldFrom() int64 { return l.list()[0].Base() }
 
-// Held is Batches also for what DeleteRecords has taken away from readers and no Clean has removed
-// yet: an Owner rebuilds its state from that, since a producer's last batch may lie there. It
-// begins with the first batch held if from is below that.
+// Held is Batches including records that DeleteRecords has hidden from readers, if no Clean has
+// removed them yet. An Owner rebuilds its state from them, since a producer's last batch may be
+// there. If from is below the first batch, Held begins with that batch.
 func (l *Log) Held(from int64) iter.Seq2[*record.Batch, error] {
 	return l.batches(max(from, l.list()[0].Base()), func(dst []byte, from int64, max int, upTo int64) ([]byte, error) {
 		n := len(dst)
@@ -46,19 +45,18 @@ func (l *Log) batches(from int64, read func(dst []byte, from int64, max int, upT
 	}
 }
 
-// Records yields the records from offset from up to the present end, without those of control
-// batches. Key, value and header values alias memory that is garbage collected: they may be kept,
-// read-only. What is kept keeps up to 3 MiB of its neighbours, too: of many records, keep few only
-// as a Clone. An error is yielded once and ends it.
+// Records yields the records from offset from to the present end of the log, except those of
+// control batches. Key, value and header values alias garbage-collected memory: they may be kept,
+// but not written to. A kept record keeps up to 3 MiB of neighbouring records in memory too. To
+// keep a few of many records, Clone them. An error is yielded once and ends the iteration.
 func (l *Log) Records(from int64) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		l.records(from, yield)
 	}
 }
 
-// Follow yields the records from offset from on, and waits at the end for more, without polling,
-// until ctx is done, which ends it without an error, or the log is closed, which yields ErrClosed.
-// Otherwise it is Records.
+// Follow is Records, but waits at the end for more records, without polling. If ctx ends, the
+// iteration ends without an error. If the log is closed, it yields ErrClosed.
 func (l *Log) Follow(ctx context.Context, from int64) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		for ctx.Err() == nil {
@@ -77,8 +75,8 @@ func (l *Log) Follow(ctx context.Context, from int64) iter.Seq2[record.Record, e
 	}
 }
 
-// records yields what there is and returns the offset to go on at; ok is false if the loop was left
-// or an error yielded.
+// records yields the present records and returns the offset to continue at; ok is false if the loop
+// was left or an error was yielded.
 func (l *Log) records(from int64, yield func(record.Record, error) bool) (next int64, ok bool) {
 	if l.closing.Load() {
 		yield(record.Record{}, ErrClosed)
@@ -113,9 +111,10 @@ func (l *Log) records(from int64, yield func(record.Record, error) bool) (next i
 	return from, true
 }
 
-// pastGap returns where to read on when nothing was found in [from, end): at end, since compaction
-// or a truncation behind it has left no batch there. If the log was cut since cuts was read and
-// then end, what was looked for may be gone and its offsets given again: at from.
+// pastGap returns the offset to continue at when nothing was found in [from, end). It is end, since
+// compaction or a truncation after it has left no batch there. If the log was truncated since cuts
+// and then end were read, the searched records may have been removed and their offsets reused: then
+// it is from.
 func (l *Log) pastGap(from, end, cuts int64) int64 {
 	if l.readable() < end || l.durability.cuts.Load() != cuts {
 		return from

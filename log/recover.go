@@ -14,22 +14,22 @@ import (
 // round, or one batch.
 const unsyncedWindow = 64 << 20
 
-// A RecoveryReport tells what Open found and did; OpenReadOnly and PlanRecovery, what Open would
-// do.
+// A RecoveryReport describes the state that Open found and the changes it made. For OpenReadOnly
+// and PlanRecovery it has the changes that Open would make.
 type RecoveryReport struct {
-	Clean          bool  // the log was closed in order: nothing needed to be looked at
-	SameBoot       bool  // the machine has not been restarted since: only the process had died
+	Clean          bool  // the log was closed cleanly and needed no recovery
+	SameBoot       bool  // the machine has not been restarted since: only the process ended
 	ScannedBytes   int64 // of segments
-	CutBytes       int64 // behind the last good batch, removed
-	CutOffset      int64 // next offset where something was lost behind it; -1: nothing was
+	CutBytes       int64 // bytes removed after the last valid batch
+	CutOffset      int64 // offset from which on records were lost; -1 if none were
 	RebuiltIndexes int
-	JournalBytes   int64 // written to its last segment from the directory's journal, before anything else
+	JournalBytes   int64 // written from the directory's journal to the log's last segment, before anything else
 
-	// SetAside names the files of segments that are no part of the log any more and were renamed
-	// (suffix .aside). Neither Strata nor Kafka reads or deletes them: that is for whoever knows
-	// that they are not needed.
+	// SetAside has the names of files of segments that are no longer part of the log and were
+	// renamed, with the suffix .aside. Neither Strata nor Kafka reads or deletes them; delete them
+	// when they are not needed.
 	SetAside []string
-	// Steps is what was done to the files, in order; empty if they were as they should be.
+	// Steps has the changes of the files, in order; it is empty if the files needed none.
 	Steps []RecoveryStep
 }
 
@@ -37,7 +37,7 @@ type RecoveryReport struct {
 // and since. Never changed.
 var uneventful = [...]RecoveryReport{{Clean: true, CutOffset: -1}, {Clean: true, SameBoot: true, CutOffset: -1}}
 
-// shared returns r, or one that says the same and takes no memory.
+// shared returns r, or an equal report that takes no memory.
 func (r *RecoveryReport) shared() *RecoveryReport {
 	switch {
 	case !r.Clean || r.CutOffset != -1 || r.ScannedBytes+r.CutBytes+r.JournalBytes+int64(r.RebuiltIndexes+len(r.SetAside)+len(r.Steps)) > 0:
@@ -48,10 +48,10 @@ func (r *RecoveryReport) shared() *RecoveryReport {
 	return &uneventful[0]
 }
 
-// A RecoveryStep is one change that recovery makes to a log's directory.
+// A RecoveryStep is one change of a log's directory by recovery.
 type RecoveryStep struct {
-	Action string // what is done to what, in one line
-	File   string // name in the log's directory; "" if it is none in particular
+	Action string // the operation and its object, in one line
+	File   string // name in the log's directory; "" if the step has no single file
 	Reason string
 }
 
@@ -65,10 +65,10 @@ func (r *RecoveryReport) noteCut(s recovery.Step) {
 	r.add(s)
 }
 
-// PlanRecovery returns what Open would do to the files of the log in dir, and does nothing: it
-// reads what Open reads, takes no lock and changes no file, as OpenReadOnly. Nobody may be writing
-// to the log meanwhile. Its errors are those of Open but ErrLocked; fs.ErrNotExist if there is no
-// log.
+// PlanRecovery returns the changes that Open would make to the files of the log in dir, without
+// making them. It reads what Open reads, takes no lock and changes no file, like OpenReadOnly. No
+// process may write to the log meanwhile. Errors are those of Open except ErrLocked; fs.ErrNotExist
+// if there is no log.
 func PlanRecovery(dir string, cfg Config) (RecoveryReport, error) {
 	if cfg.FS == nil && cfg.Dir != nil {
 		cfg.FS = cfg.Dir.fs
@@ -83,6 +83,9 @@ func PlanRecovery(dir string, cfg Config) (RecoveryReport, error) {
 	o := &opening{log: l, cfg: &cfg, scanned: map[int64]scanned{}}
 	defer o.drop()
 	plan, err := o.plan()
+	if err == nil {
+		err = o.compare(&plan)
+	}
 	if err == nil && len(plan.Segments) == 0 && !plan.Restart {
 		err = fs.ErrNotExist
 	}
@@ -96,9 +99,13 @@ func PlanRecovery(dir string, cfg Config) (RecoveryReport, error) {
 func (l *Log) planError(err error) error {
 	var missing *recovery.Missing
 	var damage *recovery.Damage
+	var hole *recovery.Hole
 	switch {
+	case errors.As(err, &hole):
+		return fmt.Errorf("%w: %s ends at offset %d, and the next segment begins at %d: restore the directory from one copy",
+			ErrMissingSegment, filepath.Join(l.path, hole.Name), hole.End, hole.Next)
 	case errors.As(err, &missing):
-		return fmt.Errorf("%w: %s: restore it, or remove the directory to give the log up", ErrMissingSegment, filepath.Join(l.path, missing.Name))
+		return fmt.Errorf("%w: %s: restore it", ErrMissingSegment, filepath.Join(l.path, missing.Name))
 	case errors.As(err, &damage):
 		return &CorruptError{Path: filepath.Join(l.path, damage.Name), Pos: damage.Pos, Offset: damage.Offset, Reason: damage.Reason}
 	}

@@ -3,12 +3,12 @@ package log
 import (
 	"errors"
 
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/log/internal/recovery"
-	"github.com/stratalog/strata/segment"
 )
 
-// segments opens those of the plan. What a crash can have left unsynced is synced, or is in the
-// list of what is to be.
+// segments opens the segments of the plan. Data that a crash can have left unsynced is synced, or
+// is added to the list of data to sync.
 func (o *opening) segments(plan recovery.Plan) (list []*segment.Segment, err error) {
 	defer func() {
 		if err != nil {
@@ -21,6 +21,9 @@ func (o *opening) segments(plan recovery.Plan) (list []*segment.Segment, err err
 		s, err := o.segment(seg)
 		if err != nil {
 			return list, err
+		}
+		if kept, ok := o.facts.State.Find(seg.Base); ok {
+			s.NoteAborted(kept.Aborted)
 		}
 		list = append(list, s)
 	}
@@ -42,7 +45,7 @@ const keptReserve = 1 << 20
 func (o *opening) segment(seg recovery.Segment) (s *segment.Segment, err error) {
 	l := o.log
 	had, wasScanned := o.scanned[seg.Base]
-	kept := false // the file is what it was before
+	kept := false // the file is unchanged
 	if wasScanned && had.suffix == "" {
 		delete(o.scanned, seg.Base)
 		s = had.Segment
@@ -62,8 +65,8 @@ func (o *opening) segment(seg recovery.Segment) (s *segment.Segment, err error) 
 			return nil, err
 		}
 		if seg.Next < 0 && seg.Unsynced && !l.recovery.SameBoot && !options.NoIndexes {
-			// Empty, so that nobody has scanned it: but a power cut can have taken its batches, and
-			// left index entries of theirs.
+			// It is empty, so it was not scanned. But a power failure can have removed its batches,
+			// and left their index entries.
 			if _, err := s.Recover(segment.RecoverOptions{Active: true}); err != nil {
 				return nil, errors.Join(err, s.Close())
 			}
@@ -82,9 +85,9 @@ func (o *opening) segment(seg recovery.Segment) (s *segment.Segment, err error) 
 		l.durability.dirty = append(l.durability.dirty, s)
 		return s, nil
 	}
-	// A cut, ours or a killed process', must be on the disk before the state says that the log ends
-	// here.
-	if err := s.Sync(); err != nil { // the next open must not believe the next sync
+	// A cut, by this process or by a killed one, must be on the disk before the state has the log's
+	// end here.
+	if err := s.Sync(); err != nil { // the next open must not rely on the next sync
 		l.durability.set(o.facts.State.RecoveryPoint)
 		l.noteSuspect()
 		return nil, errors.Join(err, s.Close())

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/sample"
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -294,6 +294,9 @@ func TestStateThatCannotBeReadIsAnErrorOfOpen(t *testing.T) {
 // How often a compaction opens files grows with the number of segments, not with its
 // square.
 func TestCompactionOpensFilesInProportionToSegments(t *testing.T) {
+	if RaceEnabled {
+		t.Skip("takes long, in one goroutine")
+	}
 	t.Parallel()
 	opens := func(segments int) int64 {
 		disk := vfs.Mem()

@@ -13,18 +13,18 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/log/internal/journal"
 	"github.com/stratalog/strata/log/internal/manifest"
-	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
-// journalFile is what the logs of a directory make durable together: see
-// docs/design/0003-journal.md. It is there while it is in use, and after a crash until the
-// directory is opened. Only ours; Kafka ignores it.
+// journalFile is the file with which the logs of a directory make their appends durable together:
+// see docs/explanation/journal.md. It exists while it is in use, and after a crash until the
+// directory is opened. It is only ours; Kafka ignores it.
 const journalFile = "strata.journal"
 
-// A replay brings what a journal holds to the segments it belongs to.
+// A replay writes the entries of a journal to their segments.
 type replay struct {
 	fs     vfs.FS
 	dir    string
@@ -35,9 +35,9 @@ type replay struct {
 	misfit  []string            // why entries were left out that count by their tag
 }
 
-// replayed is what a replay has written to the active segment of a log, and synced: all that the
-// segment holds is on stable storage then, as long as the log's
-// state has this tag and nobody writes.
+// replayed is the data that a replay has written to the active segment of a log, and synced. The
+// whole segment is on stable storage then, as long as the log's state has this tag and the log is
+// not written to.
 type replayed struct {
 	tag   uint64
 	bytes int64
@@ -46,19 +46,31 @@ type replayed struct {
 // replayShare is how many logs a replay has for each worker at least: fewer are not worth one.
 const replayShare = 8
 
-// replayJournal replays the journal of a directory and removes it. Nobody has a log of the
-// directory open. Every step can be repeated: the journal goes when all it holds is in the logs'
-// own files, on stable storage.
+// replayJournal replays the journal of a directory and removes it. No log of the directory is open.
+// Every step can be repeated: the journal is removed when all its entries are in the logs' own
+// files, on stable storage.
 //
-// A journal that does not belong to what lies here is not replayed, or only what does, and is
-// renamed and kept.
+// A journal that does not belong to this directory's files is not replayed, or only its matching
+// entries are; it is renamed and kept.
 func replayJournal(fsys vfs.FS, dir string, logger *slog.Logger, workers int) (written map[string]replayed, err error) {
 	path := filepath.Join(dir, journalFile)
 	c, err := loadJournal(fsys, path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !missing {
+		return nil, err
+	}
+	mark, err := readJournalMark(fsys, dir)
+	if err == nil && (missing || !mark.isOf(&c.Header)) {
+		err = mark.doubt(fsys, dir)
 	}
 	if err != nil {
+		return nil, err
+	}
+	if missing {
+		if mark.there {
+			logger.Warn("the journal is missing, and is not needed", "path", path)
+			err = dropJournalMark(fsys, dir)
+		}
 		return nil, err
 	}
 	r := &replay{fs: fsys, dir: dir, logger: logger, written: map[string]replayed{}}
@@ -76,6 +88,9 @@ func replayJournal(fsys vfs.FS, dir string, logger *slog.Logger, workers int) (w
 	}
 	if err := r.all(byLog, min(workers, len(byLog)/replayShare)); err != nil {
 		return nil, fmt.Errorf("replay %s: %w", path, err)
+	}
+	if err := dropJournalMark(fsys, dir); err != nil {
+		return nil, err
 	}
 	slices.Sort(r.misfit)
 	if len(r.misfit) == 0 {
@@ -112,7 +127,7 @@ func loadJournal(fsys vfs.FS, path string) (journal.Content, error) {
 	switch {
 	case errors.As(err, &damage):
 		return c, &CorruptError{Path: path, Pos: damage.Pos, Offset: -1, Reason: damage.Reason +
-			"; it may be the only place of acknowledged records: restore it, or remove it to give them up"}
+			"; it may be the only place of acknowledged records: restore it, or remove it and " + markFile + " to give them up"}
 	case errors.Is(err, journal.ErrNewerFormat):
 		return c, fmt.Errorf("%w: %s: %w", ErrNewerFormat, path, err)
 	}
@@ -129,7 +144,7 @@ func (r *replay) log(name string, entries []journal.Entry) (err error) {
 	f, err := r.fs.OpenFile(filePath(path, base, segment.LogSuffix), os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		r.logger.Warn("the segment that entries of the journal are for is missing", "path", path, "offset", base)
-		return nil // the log was being removed; or Open says what is to be done
+		return nil // the log was being removed; or Open reports the error
 	}
 	if err != nil {
 		return err
@@ -150,7 +165,7 @@ func (r *replay) log(name string, entries []journal.Entry) (err error) {
 		}
 		bytes += int64(len(e.Data))
 	}
-	// A failure is one of bytes, too, that only the file has: its next sync is not to be believed.
+	// A failure also concerns bytes that only the file has: its next sync is not reliable.
 	if err := f.Sync(); err != nil {
 		return errors.Join(err, r.noteSuspect(path))
 	}
@@ -160,8 +175,9 @@ func (r *replay) log(name string, entries []journal.Entry) (err error) {
 	return nil
 }
 
-// noteSuspect leaves the mark of a failed sync of the log in path, unless there is one: that says
-// more. Where nobody can tell, this one is remembered, and leaves alone what may be there.
+// noteSuspect writes the mark of a failed sync of the log in path, unless there is one, which has
+// more. If it is unknown whether there is one, this one is kept in memory, and an existing one
+// stays.
 func (r *replay) noteSuspect(path string) error {
 	real, err := r.fs.RealPath(path)
 	if err != nil {
@@ -169,7 +185,7 @@ func (r *replay) noteSuspect(path string) error {
 	}
 	mark := filepath.Join(real, suspectFile)
 	_, statErr := r.fs.Stat(mark)
-	if statErr == nil || vfs.Recall(r.fs, mark) != nil {
+	if statErr == nil || vfs.Note(r.fs, mark) != nil {
 		return nil
 	}
 	// Everything is suspect that the state does not call synced.
@@ -178,14 +194,15 @@ func (r *replay) noteSuspect(path string) error {
 		s.Start, s.RecoveryPoint = st.Start, st.RecoveryPoint
 	}
 	if !errors.Is(statErr, fs.ErrNotExist) {
-		vfs.Remember(r.fs, mark, s.AppendTo(nil))
+		vfs.SetNote(r.fs, mark, s.AppendTo(nil))
 		return statErr
 	}
 	return leaveMark(r.fs, real, &s)
 }
 
-// replay sees to it that the log's files have what the journal of its directory holds of it, before
-// they are looked at. It returns what was written for that, now or when the directory was opened.
+// replay makes sure that the log's files have the log's entries in the journal of its directory,
+// before the files are read. It returns the data that was written for that, now or when the
+// directory was opened.
 func (l *Log) replay(cfg *Config) (done replayed, err error) {
 	if filepath.Dir(l.claim.name) != l.dir.real { // it is alone, or its Directory lies elsewhere
 		_, _, err := journaledBeside(cfg.FS, l.path)
@@ -195,7 +212,7 @@ func (l *Log) replay(cfg *Config) (done replayed, err error) {
 	if !l.journaled || l.dir.syncer.journal.state.Load() != journalOut || l.dir.syncer.journal.current == nil {
 		return done, nil
 	}
-	// A log was closed with an error, perhaps this one: the disk may have lost what only the
+	// A log was closed with an error, possibly this one: the disk may have lost data that only the
 	// journal has.
 	c, err := loadJournal(cfg.FS, filepath.Join(l.dir.path, journalFile))
 	if err != nil {
@@ -211,8 +228,8 @@ func (l *Log) replay(cfg *Config) (done replayed, err error) {
 	return done, nil
 }
 
-// takeReplayed returns what was replayed for a log when the directory was opened: to the first who
-// opens it.
+// takeReplayed returns the data that was replayed for a log when the directory was opened, to the
+// first open of the log.
 func (d *Directory) takeReplayed(name string) replayed {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -236,10 +253,15 @@ func journaledBeside(fsys vfs.FS, path string) (live []journal.Entry, base int64
 	}
 	dir, name := filepath.Split(real)
 	beside := filepath.Join(dir, journalFile)
-	if there, err := journal.Exists(fsys, beside); err != nil || !there {
-		return nil, 0, nil // not ours to look into, or nothing
+	if there, err := journal.Exists(fsys, beside); err != nil {
+		return nil, 0, nil // not ours to look into
+	} else if !there {
+		return nil, 0, missingBeside(fsys, dir, name, nil)
 	}
 	c, err := loadJournal(fsys, beside)
+	if err == nil {
+		err = missingBeside(fsys, dir, name, &c.Header)
+	}
 	if err != nil {
 		return nil, 0, err
 	}
@@ -250,18 +272,21 @@ func journaledBeside(fsys vfs.FS, path string) (live []journal.Entry, base int64
 	return live, base, err
 }
 
-// checkComplete returns ErrJournaled if a journal beside the log in path holds bytes of it that are
-// not in its files. On the same boot they all are, whoever is writing: bytes get into the files
-// first.
+// checkComplete returns ErrJournaled if a journal beside the log in path has entries of the log
+// that are not in its files, and a *CorruptError if the journal is missing. On the same boot all are
+// in its files, even if another process is writing: bytes get into the files first.
 func checkComplete(fsys vfs.FS, path string) error {
 	real, err := fsys.RealPath(path)
 	if err != nil {
-		return nil // for open to say
+		return nil // open reports it
 	}
 	beside := filepath.Join(filepath.Dir(real), journalFile)
 	head, err := journal.ReadHeader(fsys, beside)
+	if errors.Is(err, fs.ErrNotExist) {
+		return missingBeside(fsys, filepath.Dir(real), filepath.Base(real), nil)
+	}
 	if err != nil || head.BootID != "" && head.BootID == fsys.BootID() {
-		return nil // none, or one that says nothing; the log itself can be looked at
+		return nil // an unreadable one: the log itself can be read
 	}
 	live, base, err := journaledBeside(fsys, path)
 	if !errors.Is(err, ErrJournaled) {

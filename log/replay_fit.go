@@ -16,9 +16,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// liveEntries returns those of a log's entries that count, and the segment they belong to: those
-// with the tag that is in the log's state. All others are void: the log was cut, begun anew or made
-// again since, was closed, or has synced its files and noted it.
+// liveEntries returns the valid entries of a log, and their segment. Valid entries have the tag in
+// the log's state. All others are void: since then the log was truncated, emptied, created again or
+// closed, or it has synced its files and recorded that.
 func liveEntries(fsys vfs.FS, dir, name string, entries []journal.Entry) (live []journal.Entry, base int64, err error) {
 	if name == "" || name != filepath.Base(name) || strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
 		return nil, 0, nil
@@ -40,13 +40,13 @@ func liveEntries(fsys vfs.FS, dir, name string, entries []journal.Entry) (live [
 	return live, base, nil
 }
 
-// misfit says why entries cannot be what was appended to f, the active segment, whose base offset
-// is base; "" if they can.
+// misfit returns the reason why entries cannot have been appended to f, the active segment, whose
+// base offset is base; "" if they can.
 //
-// After a crash the file has each of their bytes, or is torn there, or ends before. What it cannot
-// have is another valid batch in the place of one, or an end before the first of them. Then the
-// file is not the one that they were written for: Kafka has recovered it and gone on, or an older
-// copy was put in its place.
+// After a crash the file has each of their bytes, or is torn there, or ends before. It cannot have
+// another valid batch in the place of an entry, or end before the first of them. Such a file is not
+// the one that the entries were written for: Kafka has recovered it and continued, or an older copy
+// was put in its place.
 func misfit(f vfs.File, base int64, entries []journal.Entry) (reason string, err error) {
 	size, err := f.Size()
 	if err != nil {
@@ -67,9 +67,9 @@ func misfit(f vfs.File, base int64, entries []journal.Entry) (reason string, err
 	return "", nil
 }
 
-// contradiction returns where f has a valid batch that is not the one that e has in the same place;
-// -1 if nowhere. Bytes before those that the CRC covers are not compared: of a torn write they may
-// be missing alone.
+// contradiction returns the position at which f has a valid batch other than e's in the same place;
+// -1 if there is none. Bytes before those that the CRC covers are not compared: a torn write may
+// lack only these.
 func contradiction(f vfs.File, e journal.Entry) (pos int64, err error) {
 	there := make([]byte, len(e.Data))
 	if n, err := f.ReadAt(there, e.Pos); err != nil && err != io.EOF || bytes.Equal(there[:n], e.Data) {
@@ -122,12 +122,12 @@ func ignoreEOF(err error) error {
 	return err
 }
 
-// coveredByCRC is where in a batch begins what its CRC, itself included, vouches for.
+// coveredByCRC is the position in a batch from which on the CRC, itself included, protects it.
 const coveredByCRC = 17
 
-// witness is a number that tells whether Kafka's files in dir are the same as before. A broker
-// replaces them a minute after it was started, and when it is stopped; we do only when a directory
-// is closed, without a journal.
+// witness returns a number that changes when Kafka's files in dir change. A broker replaces them a
+// minute after it was started, and when it is stopped; we replace them only when a directory is
+// closed, without a journal.
 func witness(fsys vfs.FS, dir string) (uint64, error) {
 	h := xxhash.New()
 	for _, name := range []string{recoveryPointFile, logStartFile, cleanShutdownFile} {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -26,7 +26,7 @@ type segmentFacts struct {
 	unknown          error // why largestTimestamp is not known; such a segment is kept
 }
 
-// A SegmentVerdict says what Clean decided about a segment and why.
+// A SegmentVerdict is the decision of Clean on a segment, with its reason.
 type SegmentVerdict struct {
 	Removed    bool
 	BaseOffset int64
@@ -56,8 +56,8 @@ func (r retention) decide(segs []segmentFacts) (verdicts []SegmentVerdict, gone 
 	return verdicts, gone
 }
 
-// verdictOn says whether s goes, with all older ones gone, and why, or why not. total is the size
-// of s and everything behind it.
+// verdictOn reports whether s is removed, if all older segments are, and the reason. total is the
+// size of s and everything after it.
 func (r retention) verdictOn(s segmentFacts, last bool, total int64) (goes bool, reason string) {
 	goes, reason = r.outOfLimits(s, last, total)
 	switch {
@@ -71,7 +71,7 @@ func (r retention) verdictOn(s segmentFacts, last bool, total int64) (goes bool,
 	return true, reason
 }
 
-// outOfLimits says whether the settings do not keep s, and why.
+// outOfLimits reports whether the settings do not keep s, and the reason.
 func (r retention) outOfLimits(s segmentFacts, last bool, total int64) (goes bool, reason string) {
 	age, left := r.now-s.largestTimestamp, total-s.size
 	switch {
@@ -84,12 +84,16 @@ func (r retention) outOfLimits(s segmentFacts, last bool, total int64) (goes boo
 	case r.maxAge >= 0 && age > r.maxAge:
 		return true, fmt.Sprintf("its newest record is %v old, %v are to be kept", time.Duration(age)*time.Millisecond, time.Duration(r.maxAge)*time.Millisecond)
 	}
+	if r.maxAge >= 0 && age < 0 {
+		return false, fmt.Sprintf("its newest record has a timestamp in the future, %s: it is kept until %v later, or until a size limit removes it",
+			time.UnixMilli(s.largestTimestamp).UTC().Format(time.RFC3339), time.Duration(r.maxAge)*time.Millisecond)
+	}
 	return false, "within the limits"
 }
 
-// largestTimestamp returns the newest timestamp of s in ms, or the time its file was last written
-// if the records have none. An error says that it is not known: the largest of those that could be
-// read may be much too old.
+// largestTimestamp returns the newest timestamp of s in ms, or the time of the last write to its
+// file if the records have none. After an error it is unknown: the largest of the readable ones may
+// be much too old.
 func largestTimestamp(fsys vfs.FS, s *segment.Segment) (int64, error) {
 	if ts, _, err := s.MaxTimestamp(); err != nil || ts >= 0 {
 		return ts, err

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -55,6 +56,10 @@ func TestRetentionByAgeCountsFromTheNewestRecord(t *testing.T) {
 	future := equalSegments(3)
 	future[0].largestTimestamp = 1 << 60
 	require.Zero(t, removed(r, future), "a timestamp in the future keeps a segment, and all behind it")
+	future[0].largestTimestamp = time.Date(5138, 11, 16, 9, 46, 40, 0, time.UTC).UnixMilli()
+	r.now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+	verdicts, _ := r.decide(future)
+	require.Contains(t, verdicts[0].Reason, "5138-11-16T09:46:40Z", "the reason names the timestamp")
 	r.maxAge = -1
 	require.Zero(t, removed(r, equalSegments(5)))
 }

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"slices"
 
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 )
 
 // A log under SyncOnAck reserves disk space in steps, so that a sync need not write the file's
@@ -22,8 +22,8 @@ func preallocation(cfg *Config, size int64) int64 {
 	return min(max(size, minPreallocation), maxPreallocation, cfg.SegmentBytes)
 }
 
-// mustRoll reports whether b does not go into the active segment any more (Kafka:
-// LogSegment.shouldRoll). size is that of the segment with what is about to be written before b.
+// mustRoll reports whether b does not fit into the active segment any more (Kafka:
+// LogSegment.shouldRoll). size is the segment's size, including data to be written before b.
 func (w *writer) mustRoll(cfg *Config, active *segment.Segment, size int64, b *segment.BatchInfo) (bool, error) {
 	switch {
 	case size+int64(b.Size) > cfg.SegmentBytes && size > 0:
@@ -57,7 +57,7 @@ func rollBase(end, first, last int64) int64 {
 	return first
 }
 
-// Roll closes the active segment, if it holds anything, and opens the next one.
+// Roll closes the active segment, unless it is empty, and opens the next one.
 func (l *Log) Roll() error {
 	return l.exclusively(func(w *writer) error {
 		if err := l.durability.failed(); err != nil {
@@ -106,6 +106,7 @@ func (w *writer) roll(base int64) error {
 	if cfg.Sync == SyncOnAck {
 		l.durableTo(l.segments.end.Load(), l.durability.cuts.Load())
 	}
+	w.noteAborted(old, base)
 	if err := w.writeState(list, false); err != nil {
 		w.strays = append(w.strays, base) // the file stays: the state may be on the disk all the same
 		w.gapless = was
@@ -121,8 +122,8 @@ func (w *writer) roll(base int64) error {
 	return nil
 }
 
-// rolled does what follows when old is closed and a segment with the given base in its place: none
-// of it can fail the roll.
+// rolled completes a roll, when old is closed and a segment with the given base has replaced it: no
+// part of it can fail the roll.
 func (w *writer) rolled(cfg *Config, old *segment.Segment, base int64) {
 	l := w.log
 	w.created = now()
@@ -141,10 +142,9 @@ func (w *writer) rolled(cfg *Config, old *segment.Segment, base int64) {
 	cfg.Logger.Info("segment rolled", "path", l.path, "offset", base)
 }
 
-// createNext makes the file of a segment to be appended to, or takes the empty one that a roll has
-// left which failed later on, without the indexes that may be left there. If the directory cannot
-// be synced, nobody knows whether it has the file's entry, and a sync that is tried again may say
-// that it has: that breaks the log.
+// createNext creates the file of a segment to append to, or uses the empty file of a failed roll,
+// without its indexes. If the directory cannot be synced, it is unknown whether the file's entry is
+// on the disk, and a later sync may succeed without it: that breaks the log.
 func (w *writer) createNext(cfg *Config, base int64) (*segment.Segment, error) {
 	l := w.log
 	fresh, err := segment.Create(l.path, base, l.segmentConfig(cfg))
@@ -176,8 +176,8 @@ func (l *Log) epochAt(offset int64) int32 {
 }
 
 func (l *Log) segmentConfig(cfg *Config) segment.Config {
-	c := cfg.Segment
-	c.FS, c.Files, c.ReadOnly = cfg.FS, l.dir.files, l.readOnly
-	c.EpochAt = l.epochAt
-	return c
+	return segment.Config{
+		IndexIntervalBytes: cfg.IndexIntervalBytes, IndexBytes: cfg.IndexBytes,
+		FS: cfg.FS, Files: l.dir.files, ReadOnly: l.readOnly, EpochAt: l.epochAt,
+	}
 }

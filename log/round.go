@@ -4,8 +4,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/log/internal/journal"
-	"github.com/stratalog/strata/segment"
 )
 
 // Bounds of one round.
@@ -19,20 +19,19 @@ const (
 	maxRounds    = 4  // in a row by one goroutine that only wanted to append
 )
 
-// A round is the appends that are written, and under SyncOnAck synced, at once. It belongs to the
-// writer that leads it, which takes it through these steps, in this order and with the token all
-// the while:
+// A round has the appends that are written, and under SyncOnAck synced, together. It belongs to the
+// writer that leads it, which performs these steps in this order, holding the token all the time:
 //
-//  1. takeQueued: what waits moves into all
-//  2. write: admits, assigns offsets, writes, publishes the new end. What failed is in refused, the
-//     others are in written
-//  3. completeWritten: those are done that do not wait for stable storage; the others stay in
+//  1. takeQueued: waiting appends move into all
+//  2. write: admits, assigns offsets, writes, publishes the new end. Failed appends are in refused,
+//     the others are in written
+//  3. completeWritten: completes appends that do not wait for stable storage; the others stay in
 //     written
-//  4. sync, only if 3 says that it is needed. Somebody else may do it for the rounds of many logs
-//     at once, as long as everything below end is on stable storage afterwards
-//  5. complete: records that and lets go who waited for it
+//  4. sync, only if step 3 reports that it is needed. Another goroutine may do it for the rounds of
+//     many logs at once, as long as everything below end is on stable storage afterwards
+//  5. complete: records that, and completes the waiting appends
 type round struct {
-	cfg     *Config // what the log is configured with; cannot change while the token is held
+	cfg     *Config // the log's configuration; cannot change while the token is held
 	all     []*Append
 	in      []*Append // admitted, not written yet
 	refused []*Append
@@ -41,7 +40,7 @@ type round struct {
 
 	bufs   [][]byte // of the write under way
 	writer *writer  // whose round it is, of a shared round
-	// frame takes what is written, of a shared round; nil: the round is synced by itself.
+	// frame receives the written data of a shared round; nil means that the round has its own sync.
 	frame  *journal.Frame
 	shared int    // bytes of the round in frame
 	tag    uint64 // of its first entry there
@@ -78,10 +77,9 @@ func (r *round) blocking() bool {
 	return slices.ContainsFunc(r.all, func(a *Append) bool { return a.call != nil })
 }
 
-// leadInline leads rounds on the goroutine of an appender that found no round under way and may
-// lead one; the first is for a. It gives the token up. Under SyncOnAck the goroutine has entered
-// the syncer: it syncs without handing over to anybody, and what comes meanwhile is for the
-// syncer's workers.
+// leadInline leads rounds on the goroutine of an appender that found no round in progress and may
+// lead one; the first is for a. It releases the token. Under SyncOnAck the goroutine has entered
+// the syncer. It syncs without a hand-over, and later appends are left to the syncer's workers.
 func (w *writer) leadInline(a *Append) {
 	entered := w.log.cfg.Load().Sync == SyncOnAck
 	if a.call != nil { // a round of its own: what it leaves there belongs to the same call

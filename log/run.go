@@ -1,10 +1,10 @@
 package log
 
-// SubmitRun appends batches that belong together, in this order, as Submit does with one: they are
-// written at once as far as the bounds of a round and the segments allow. Each is done by itself.
-// If one of them can be seen to be wrong beforehand none is appended, and all end with its error.
+// SubmitRun appends several batches in this order, as Submit does with one. They share one write,
+// as far as the limits of a round and the segments allow. Each completes independently. If one of
+// them is invalid, none is appended, and all complete with its error.
 //
-// The slice is the caller's again when SubmitRun returns.
+// The caller may reuse the slice when SubmitRun returns.
 func (l *Log) SubmitRun(as []*Append) {
 	if err := l.submitRun(as); err != nil {
 		for _, a := range as {

@@ -6,20 +6,20 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 )
 
-// segments is what a log holds: the files and the range of offsets in them. A writer changes it,
-// anybody reads it without a lock.
+// segments has the content of a log: the files and the range of offsets in them. A writer changes
+// it; reading takes no lock.
 type segments struct {
 	// current is the list, ascending, at least one; the last one is active. A list is replaced,
 	// never changed. A list without a segment that the last one had is stored only after start has
 	// passed it, one with a further segment with durability.mu held: see durability.dirty.
 	current atomic.Pointer[[]*segment.Segment]
 	start   atomic.Int64 // first offset held
-	end     atomic.Int64 // next offset; what is below is in the files
+	end     atomic.Int64 // next offset; everything below is in the files
 
-	highWatermark atomic.Int64 // retention stays below; -1: no bound. Stored by anybody, see SetHighWatermark
+	highWatermark atomic.Int64 // retention stays below; -1: no bound. Stored by any goroutine, see SetHighWatermark
 	rolls         atomic.Int64 // counts
 
 	mu       sync.Mutex // guards expiring
@@ -56,7 +56,7 @@ func (l *Log) keepReadable(going []*segment.Segment) (release func()) {
 	}
 }
 
-// Size returns the bytes of all batches held. Unlike Segments it looks at no file.
+// Size returns the size in bytes of all batches in the log. Unlike Segments it accesses no file.
 func (l *Log) Size() (bytes int64) {
 	for _, s := range l.list() {
 		bytes += s.Size()
@@ -69,7 +69,7 @@ type SegmentInfo struct {
 	BaseOffset   int64
 	NextOffset   int64
 	Size         int64     // bytes of its batches
-	MaxTimestamp time.Time // zero if there is none, or it cannot be read
+	MaxTimestamp time.Time // zero if the segment has none, or it cannot be read
 	Active       bool
 }
 
@@ -79,7 +79,7 @@ func (l *Log) Segments() []SegmentInfo {
 	infos := make([]SegmentInfo, len(list))
 	for i, s := range list {
 		infos[i] = infoOf(s)
-		if l.vouch(s.Base(), nil) != nil { // what was read of it may be of after a truncation
+		if l.vouch(s.Base(), nil) != nil { // the data may have been read after a truncation
 			infos[i].MaxTimestamp = time.Time{}
 		}
 		infos[i].Active = i == len(list)-1

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stratalog/strata/internal/alarm"
 	"github.com/stratalog/strata/log/internal/journal"
+	"github.com/stratalog/strata/vfs"
 )
 
 const (
@@ -26,22 +27,21 @@ const (
 	journalRound = 64 << 10
 	// journalIdle is how long a journal is not used before it is emptied.
 	journalIdle = 5 * time.Second
-	// journalYields bounds how often those who were let go are waited for, so that they are in the
-	// next round.
+	// journalYields limits how often a round waits for the appenders that were just completed, so
+	// that they are in the next round.
 	journalYields = 4
 )
 
-// journaling is the use that a directory's logs make of its journal: see
-// docs/design/0003-journal.md. Its zero value, never made ready, is that of a directory without
-// one.
+// journaling is the use of a directory's journal by its logs: see docs/explanation/journal.md. Its
+// zero value, never made ready, belongs to a directory without a journal.
 type journaling struct {
 	dir       *Directory
 	half      int64 // bytes of a half; 0: no journal
 	busyLogs  int   // journalBusyLogs, but in tests
 	busyTimes int   // journalBusyTimes, likewise
 
-	// state is noJournal until begin, which is called under the syncer's mu. Then upkeep moves it,
-	// and who leads.
+	// state is noJournal until begin, which is called under the syncer's mu. Then upkeep and the
+	// leader of shared rounds change it.
 	state   atomic.Int32
 	current *journal.Journal[holder] // stored before state is journalReady, and not changed
 	// settling: a checkpoint is queued or runs. The journal allows one at a time.
@@ -81,6 +81,11 @@ func (j *journaling) make() {
 	if err == nil {
 		j.current, err = journal.Create[holder](filepath.Join(d.path, journalFile), journal.Config{FS: d.fs, HalfSize: j.half, Witness: seen})
 	}
+	if err == nil {
+		h := j.current.Header()
+		mark := journalMark{id: h.ID, witness: h.Witness, boot: h.BootID}
+		err = vfs.WriteFile(d.fs, filepath.Join(d.path, markFile), mark.text())
+	}
 	if err != nil {
 		d.logger.Warn("no journal: each log syncs for itself", "path", d.path, "err", err)
 		j.state.Store(journalOut)
@@ -92,9 +97,9 @@ func (j *journaling) make() {
 // holder is a log that has entries in the journal.
 type holder struct{ l *Log }
 
-// Settle implements journal.Holder. It covers all that is written, not only what is durable: a
-// frame that is in the journal may not have been completed yet. A truncation meanwhile has synced
-// the files before it cut them. If it fails the journal is out of use, and with it the log.
+// Settle implements journal.Holder. It covers all written data, not only the durable part: a frame
+// in the journal may not have been completed yet. A truncation meanwhile has synced the files
+// before it cut them. If Settle fails, the journal is out of use, and so is the log.
 func (h holder) Settle() error {
 	if err := h.l.syncNow(); err != nil {
 		return h.l.breakWith(err)
@@ -151,8 +156,8 @@ func (j *journaling) lead(ws []*writer) {
 	}
 }
 
-// write writes a round of w's log and adds it to the shared one. What is too large for that is
-// synced by another worker.
+// write writes a round of w's log and adds it to the shared one. A round that is too large for that
+// is synced by another worker.
 func (j *journaling) write(w *writer) {
 	r := rounds.Get().(*round)
 	r.writer, r.frame = w, &j.shared.frame
@@ -186,8 +191,8 @@ func (j *journaling) append() error {
 	return err
 }
 
-// yield lets those run who were just let go: what they append next is in the next shared round, and
-// not in the one after.
+// yield lets the appenders run that were just completed, so that their next appends are in the next
+// shared round.
 func (j *journaling) yield() {
 	for range journalYields {
 		runtime.Gosched()
@@ -217,8 +222,8 @@ func (j *journaling) rest() {
 	}
 }
 
-// retire puts the journal out of use until the directory is opened again. The file stays: it has
-// what it has. A frame that is being appended may still become durable.
+// retire puts the journal out of use until the directory is opened again. The file keeps its
+// frames. A frame that is being appended may still become durable.
 func (j *journaling) retire(err error) {
 	if j.state.CompareAndSwap(journalReady, journalOut) {
 		j.current.Retire(err)
@@ -226,14 +231,17 @@ func (j *journaling) retire(err error) {
 	}
 }
 
-// close ends the use of the journal, when the syncer has been stopped. orderly says that all logs
-// were closed in order, so that nothing in it counts any more: it is removed then. Else it is left
-// for recovery.
+// close ends the use of the journal, when the syncer has been stopped. orderly means that all logs
+// were closed cleanly, so that no entry of the journal is needed: then it is removed. Otherwise it
+// is left for recovery.
 func (j *journaling) close(orderly bool) error {
 	switch {
 	case j.current == nil:
 		return nil
 	case orderly:
+		if err := dropJournalMark(j.dir.fs, j.dir.path); err != nil {
+			return errors.Join(err, j.current.Close())
+		}
 		return j.current.Remove()
 	}
 	return j.current.Close()
@@ -259,8 +267,8 @@ func (r *round) syncAndComplete() {
 	w.release()
 }
 
-// addToFrame adds what was written to the active segment at pos to the frame of a shared round, or
-// takes the round out of it.
+// addToFrame adds the data written to the active segment at pos to the frame of a shared round, or
+// removes the round from it.
 func (w *writer) addToFrame(r *round, base, pos int64) {
 	bytes := 0
 	for _, p := range r.pieces {

@@ -11,14 +11,14 @@ import "sync"
 type sharedSync struct {
 	mu      sync.Mutex // guards the fields below; never held during a sync
 	running bool
-	next    *syncTurn // for who came while one was running; nil: nobody did
+	next    *syncTurn // the next sync, for callers that arrived during the running one; nil if there are none
 }
 
-// syncTurn is one sync for all who wait for it.
+// syncTurn is one sync for all callers that wait for it.
 type syncTurn struct {
-	// lead is closed when the sync before it is over: the caller that made the turn begins.
+	// lead is closed when the previous sync has ended: the caller that created the turn begins.
 	lead chan struct{}
-	done chan struct{} // closed when it is over
+	done chan struct{} // closed when the sync has ended
 	err  error         // set before done is closed
 }
 
@@ -44,7 +44,7 @@ func (s *sharedSync) do(fn func() error) error {
 	s.mu.Unlock()
 	<-t.lead
 	s.mu.Lock()
-	s.next = nil // who comes from here on may have changed something that this sync misses
+	s.next = nil // later callers may have made changes that this sync misses
 	s.mu.Unlock()
 	t.err = fn()
 	close(t.done)
@@ -52,7 +52,7 @@ func (s *sharedSync) do(fn func() error) error {
 	return t.err
 }
 
-// pass lets the next turn begin, if somebody waits for it.
+// pass lets the next turn begin, if a caller waits for it.
 func (s *sharedSync) pass() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

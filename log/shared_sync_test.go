@@ -4,9 +4,10 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/synctest"
 )
 
 func TestSharedSyncServesNobodyWithASyncThatBeganBefore(t *testing.T) {

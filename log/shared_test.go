@@ -11,14 +11,14 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/segment"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/log/internal/journal"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -204,6 +204,7 @@ func TestAnIdleJournalIsEmptied(t *testing.T) {
 		require.Empty(t, c.Entries)
 		cut := s.fs.CrashWith(lostAll())
 		require.NoError(t, cut.Remove(filepath.Join(sharedDir, journalFile)))
+		require.NoError(t, cut.Remove(filepath.Join(sharedDir, markFile)))
 		require.Equal(t, []string{"value"}, valuesAfter(t, cut, 1))
 		require.NoError(t, s.append("another"))
 		s.close(t)

@@ -9,12 +9,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
-// snapshotSuffix is that of the files an owner keeps its state in, beside the segments; named by
-// the offset up to which it goes, exclusive.
+// snapshotSuffix is the suffix of the files with an owner's state, beside the segments. They are
+// named by the offset at which they end, exclusive.
 const snapshotSuffix = ".snapshot"
 
 // filePath returns the path of the file of a segment, or of a snapshot, in dir.
@@ -22,8 +22,8 @@ func filePath(dir string, base int64, suffix string) string {
 	return filepath.Join(dir, segment.FileName(base, suffix))
 }
 
-// snapshot writes the owner's state as of offset, and before it the transaction index: what is
-// below the newest snapshot is not looked at again.
+// snapshot writes the owner's state as of offset, and before it the transaction index: the log
+// below the newest snapshot is not read again.
 func (w *writer) snapshot(offset int64) error {
 	l := w.log
 	if err := w.storeAborted(); err != nil {
@@ -35,15 +35,15 @@ func (w *writer) snapshot(offset int64) error {
 		return nil
 	}
 	data := o.Snapshot(offset)
-	if data == nil { // the owner has nothing to say
+	if data == nil { // the owner has no state
 		return nil
 	}
 	l.snapshots.Store(nil)
 	return vfs.WriteFile(cfg.FS, filePath(l.path, offset, snapshotSuffix), data)
 }
 
-// WriteSnapshot stores the owner's state as of offset, replacing an earlier one. It is on stable
-// storage when it returns. A Snapshotter need not call it.
+// WriteSnapshot stores the owner's state as of offset, replacing an earlier snapshot of that
+// offset. It is on stable storage when WriteSnapshot returns. A Snapshotter need not call it.
 func (l *Log) WriteSnapshot(offset int64, data []byte) error {
 	switch {
 	case l.readOnly:
@@ -88,7 +88,7 @@ func (l *Log) SnapshotFiles() ([]int64, error) {
 	return offsets, err
 }
 
-// snapshotOffsets is SnapshotFiles also while the log is being closed: what is under way goes on.
+// snapshotOffsets is SnapshotFiles also while the log is being closed: work in progress continues.
 func (l *Log) snapshotOffsets() (offsets []int64, err error) {
 	entries, err := l.cfg.Load().FS.ReadDir(l.path)
 	if err != nil {
@@ -109,8 +109,8 @@ func snapshotsIn(entries []fs.DirEntry) (offsets []int64) {
 	return offsets
 }
 
-// dropListed is dropSnapshots for those among the entries of the directory, read by this open, and
-// keeps the others for the owner, who asks for them next: an open reads the directory once.
+// dropListed is dropSnapshots for the entries of the directory that this open has read. It keeps
+// the other offsets for the owner's call of SnapshotFiles: an open reads the directory once.
 func (l *Log) dropListed(entries []fs.DirEntry, which func(offset int64) bool) error {
 	var kept []int64
 	for _, o := range snapshotsIn(entries) {
@@ -124,8 +124,8 @@ func (l *Log) dropListed(entries []fs.DirEntry, which func(offset int64) bool) e
 	return nil
 }
 
-// ReadSnapshot returns the snapshot of an offset. It returns ErrClosed, or an error of the file
-// system.
+// ReadSnapshot returns the snapshot with the given offset. It returns ErrClosed, or an error of the
+// file system.
 func (l *Log) ReadSnapshot(offset int64) ([]byte, error) {
 	if l.closing.Load() {
 		return nil, ErrClosed
@@ -137,7 +137,7 @@ func (l *Log) ReadSnapshot(offset int64) ([]byte, error) {
 	return p, nil
 }
 
-// RemoveSnapshot removes the snapshot of an offset, if there is one.
+// RemoveSnapshot removes the snapshot with the given offset, if there is one.
 func (l *Log) RemoveSnapshot(offset int64) error {
 	if l.readOnly {
 		return ErrReadOnly
@@ -152,8 +152,8 @@ func (l *Log) RemoveSnapshot(offset int64) error {
 	return nil
 }
 
-// dropSnapshots removes those that which says, durably: one of what was truncated must not come
-// back beside what was appended since.
+// dropSnapshots durably removes the snapshots for which which returns true: a snapshot of truncated
+// records must not reappear beside later records.
 func (l *Log) dropSnapshots(which func(offset int64) bool) error {
 	l.snapshots.Store(nil)
 	offsets, err := l.snapshotOffsets()
@@ -180,9 +180,9 @@ func (l *Log) dropOf(offsets []int64, which func(offset int64) bool) error {
 	return l.cfg.Load().FS.SyncDir(l.path)
 }
 
-// dropSnapshotsBefore removes those that nobody needs in a log which begins at base. The newest one
-// at or below base stays: there is none at base if it could not be written, and what the older one
-// knows may stand nowhere else any more.
+// dropSnapshotsBefore removes the snapshots that are not needed in a log that begins at base. The
+// newest one at or below base stays: there is none at base if it could not be written, and the
+// older one may be the only copy of its state.
 func (l *Log) dropSnapshotsBefore(base int64) error {
 	l.snapshots.Store(nil)
 	offsets, err := l.snapshotOffsets()

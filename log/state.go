@@ -13,14 +13,14 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// stateFile holds the log's manifest: which segments belong to it, and what they cannot tell by
-// themselves. It is only ours; Kafka ignores it. It is replaced whole, and is on stable storage
-// before anything relies on it. Its format is that of package manifest.
+// stateFile has the log's manifest: the segments that belong to it, and facts that the segments
+// cannot show. It is only ours; Kafka ignores it. It is replaced as a whole, and is on stable
+// storage before anything relies on it. Its format is that of package manifest.
 const stateFile = "strata.state"
 
-// readState returns the state in dir; known is false if there is none. A damaged one is a
-// *CorruptError: it is never guessed at, since it says which records were deleted and which files
-// are obsolete.
+// readState returns the state in dir; known is false if there is none. A damaged state is a
+// *CorruptError. It is never guessed, since it determines the deleted records and the obsolete
+// files.
 func readState(fsys vfs.FS, dir string) (s manifest.State, known bool, err error) {
 	path := filepath.Join(dir, stateFile)
 	p, err := stateBytes(fsys, dir)
@@ -72,10 +72,10 @@ func storeState(fsys vfs.FS, dir string, s manifest.State) error {
 	return nil
 }
 
-// storeFirstState is storeState for a log that was just made. What must be on stable storage before
-// the state gets its name waits for the disk at the same time: the state's content, the entry of
-// the segment that it names, that of the log's directory, what the owner keeps there, and what
-// beside syncs, if it is not nil.
+// storeFirstState is storeState for a new log. Everything that must be on stable storage before the
+// state gets its name is synced at the same time: the state's content, the entry of the segment
+// that it names, the entry of the log's directory, the owner's files, and the data that beside
+// syncs, if it is not nil.
 func (w *writer) storeFirstState(cfg *Config, s manifest.State, beside func() error) error {
 	l := w.log
 	var around error
@@ -99,8 +99,8 @@ func (w *writer) storeFirstState(cfg *Config, s manifest.State, beside func() er
 	return nil
 }
 
-// newIncarnation draws the id of a log that is created or begun anew, or a tag for its entries in a
-// journal. 0 stands for none.
+// newIncarnation returns a random id for a log that is created or emptied, or a tag for its entries
+// in a journal. 0 stands for none.
 func newIncarnation() uint64 {
 	for {
 		if id := rand.Uint64(); id != 0 {

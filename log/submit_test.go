@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/vfs"
@@ -77,7 +77,7 @@ func TestSubmitDoesNotWaitForASync(t *testing.T) {
 // itself, and of one that needs a new segment.
 func TestCancelledWaitOfALoneAppendReturnsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, fsys := openMem(t, log.Config{RetentionAge: log.Unlimited, SegmentBytes: 1024, Segment: exploreConfig(log.SyncOnAck).Segment})
+		l, fsys := openMem(t, log.Config{RetentionAge: log.Unlimited, SegmentBytes: 1024, IndexIntervalBytes: 300, IndexBytes: 120})
 		slow := fsys.Inject(vfs.Fault{Ops: vfs.OpSync | vfs.OpSyncDir, Delay: time.Minute, Times: vfs.Always})
 		for id := int64(0); id < 20; id += 2 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)

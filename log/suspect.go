@@ -7,23 +7,23 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/log/internal/recovery"
-	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
-// suspectFile is there while the end of the log may be in the system's memory and not on the disk
-// although a sync says otherwise: after a failed sync Linux counts the lost pages as clean. They
-// can be read until the machine restarts, and a later sync of the file succeeds without them. Its
-// format is that of strata.state; the recovery point says from where on. A segment in it is one
-// whose last write failed half-way and could not be cut back: what is behind its size was never
-// part of the log.
+// suspectFile exists while the end of the log may be in the system's memory and not on the disk
+// although a sync has succeeded: after a failed sync Linux counts the lost pages as clean. They can
+// be read until the machine restarts, and a later sync of the file succeeds without them. Its
+// format is that of strata.state; the recovery point is the offset from which on data may be lost.
+// A segment in it is one whose last write failed half-way and could not be cut back: data after its
+// size was never part of the log.
 const suspectFile = "strata.suspect"
 
-// What is remembered where the file cannot be written is this process's: its next open of the log
-// heeds it as it does the file. Another process does not know, if this one ends before the disk
-// takes the note.
+// If the file cannot be written, the mark is kept in the memory of this process: its next open of
+// the log uses the mark as it does the file. Another process does not have it, if this process ends
+// before the disk accepts the mark.
 
 // noteTries is how often the mark is tried to be written without a sync: errors of a disk seldom
 // come alone.
@@ -59,9 +59,9 @@ func leaveMark(fsys vfs.FS, dir string, s *manifest.State) error {
 	path, mark := filepath.Join(dir, suspectFile), s.AppendTo(nil)
 	err := writeMark(fsys, path, mark)
 	if err != nil {
-		vfs.Remember(fsys, path, mark)
+		vfs.SetNote(fsys, path, mark)
 	} else {
-		vfs.Forget(fsys, path)
+		vfs.RemoveNote(fsys, path)
 	}
 	return err
 }
@@ -70,14 +70,14 @@ func leaveMark(fsys vfs.FS, dir string, s *manifest.State) error {
 // the log's directory is given up: who opens it next may be another process.
 func (l *Log) noteAgain() error {
 	fsys, path := l.cfg.Load().FS, filepath.Join(l.claim.name, suspectFile)
-	mark := vfs.Recall(fsys, path)
+	mark := vfs.Note(fsys, path)
 	if mark == nil || l.readOnly {
 		return nil
 	}
 	if err := writeMark(fsys, path, mark); err != nil {
 		return fmt.Errorf("note a failed sync of %s: %w", l.path, err)
 	}
-	vfs.Forget(fsys, path)
+	vfs.RemoveNote(fsys, path)
 	return nil
 }
 
@@ -90,7 +90,7 @@ func writeMark(fsys vfs.FS, path string, mark []byte) error {
 }
 
 func writeUnsynced(fsys vfs.FS, path string, p []byte) error {
-	f, err := fsys.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	f, err := fsys.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
@@ -98,9 +98,9 @@ func writeUnsynced(fsys vfs.FS, path string, p []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// suspicion returns the mark that an earlier life of the log has left in its directory, whose real
-// path is dir, or that this process remembers of it; nil if there is none. there says that its file
-// is there. It changes nothing on the disk.
+// suspicion returns the mark of an earlier failure from the log's directory, whose real path is
+// dir, or from the memory of this process; nil if there is none. there means that the file exists.
+// It changes nothing on the disk.
 func (l *Log) suspicion(cfg *Config, dir string, there bool) (*manifest.State, error) {
 	path := filepath.Join(dir, suspectFile)
 	var marks []manifest.State
@@ -115,7 +115,7 @@ func (l *Log) suspicion(cfg *Config, dir string, there bool) (*manifest.State, e
 		}
 		marks = append(marks, mark)
 	}
-	if p := vfs.Recall(cfg.FS, path); p != nil {
+	if p := vfs.Note(cfg.FS, path); p != nil {
 		mark, err := l.remembered(cfg, p)
 		if err != nil {
 			return nil, err
@@ -139,16 +139,16 @@ func (l *Log) suspicion(cfg *Config, dir string, there bool) (*manifest.State, e
 	return &all, nil
 }
 
-// shareSuspicion sees to it that who opens the log if this process does not get through knows what
-// this one does: mark is written where this process alone knows of it, and remembered with what the
-// file says where both do, since noteAgain may put one in the place of the other.
+// shareSuspicion passes the mark of this process on to the next open of the log if this open does
+// not succeed. A mark that is only in memory is written to the file. If there are both, the mark in
+// memory is combined with the file's, since noteAgain may replace one with the other.
 func (l *Log) shareSuspicion(cfg *Config, mark *manifest.State, there bool) {
 	path := filepath.Join(l.claim.name, suspectFile)
-	p := vfs.Recall(cfg.FS, path)
+	p := vfs.Note(cfg.FS, path)
 	switch {
 	case p == nil:
 	case there:
-		vfs.Remember(cfg.FS, path, mark.AppendTo(nil))
+		vfs.SetNote(cfg.FS, path, mark.AppendTo(nil))
 	default:
 		if err := writeMark(cfg.FS, path, p); err != nil {
 			cfg.Logger.Warn("a failed sync could not be noted", "path", l.path, "err", err)
@@ -156,7 +156,7 @@ func (l *Log) shareSuspicion(cfg *Config, mark *manifest.State, there bool) {
 	}
 }
 
-// tornWriteOf returns the torn write that a mark tells of, if it does.
+// tornWriteOf returns the torn write in a mark, if there is one.
 func tornWriteOf(mark *manifest.State) (t recovery.Torn, ok bool) {
 	if mark == nil || len(mark.Segments) == 0 {
 		return t, false // of a failed sync: resolveSuspect's affair
@@ -164,9 +164,9 @@ func tornWriteOf(mark *manifest.State) (t recovery.Torn, ok bool) {
 	return recovery.Torn{Base: mark.Segments[0].Base, Size: mark.Segments[0].Size, Next: mark.End}, true
 }
 
-// remembered parses a mark that this process remembers. Others may have had the log since, who did
-// not know of it: what they found was theirs to judge, and what they appended is not cut off. Each
-// of them drew another tag for the state before it appended.
+// remembered parses a mark from the memory of this process. Other processes may have opened the log
+// since, without the mark: they judged the data that they found, and their appends are not cut off.
+// Each of them drew another tag for the state before it appended.
 func (l *Log) remembered(cfg *Config, p []byte) (manifest.State, error) {
 	mark, err := manifest.Parse(p)
 	if err != nil {
@@ -184,9 +184,9 @@ func (l *Log) remembered(cfg *Config, p []byte) (manifest.State, error) {
 	return mark, nil
 }
 
-// cutTornWrite takes away what a failed write has left that could not be cut back. It comes before
-// recovery, which would find bytes that no kill and no power cut can have left there, and call them
-// damage. Doing it again does no harm: until the mark is removed nothing is appended.
+// cutTornWrite removes the rest of a failed write that could not be cut back. It comes before
+// recovery, which would treat bytes that no kill and no power failure can have left as damage. It
+// can be repeated: until the mark is removed nothing is appended.
 func (l *Log) cutTornWrite(fsys vfs.FS, mark *manifest.State) (err error) {
 	torn, ok := tornWriteOf(mark)
 	if !ok {
@@ -214,11 +214,11 @@ func (l *Log) cutTornWrite(fsys vfs.FS, mark *manifest.State) (err error) {
 	return nil
 }
 
-// resolveSuspect writes what a failed sync may have lost once more, so that it reaches the disk
-// with the next sync, which it does too. If the machine was restarted since the sync failed there
-// is nothing to do: what can be read is on the disk. It is the mark that knows: the state may be of
-// an earlier run of the machine, if it was an open after a restart whose sync failed. The segments
-// are open.
+// resolveSuspect writes the data that a failed sync may have lost again, so that it reaches the
+// disk with the next sync, which resolveSuspect does too. If the machine was restarted since the
+// sync failed, nothing needs to be done: readable data is on the disk. The mark determines that,
+// not the state, which may be of an earlier run of the machine, if the sync of an open after a
+// restart has failed. The segments are open.
 func (l *Log) resolveSuspect(cfg *Config, mark *manifest.State) error {
 	from := mark.RecoveryPoint
 	if mark.BootID == "" || mark.BootID == l.dir.bootID {
@@ -230,7 +230,7 @@ func (l *Log) resolveSuspect(cfg *Config, mark *manifest.State) error {
 			}
 		}
 	}
-	if w := &l.token.writer; w.cutPending { // before nothing says any more that there was a cut
+	if w := &l.token.writer; w.cutPending { // before the only record of the cut is removed
 		if err := w.writeState(l.list(), false); err != nil {
 			return err
 		}
@@ -242,7 +242,7 @@ func (l *Log) resolveSuspect(cfg *Config, mark *manifest.State) error {
 	if err := cfg.FS.SyncDir(l.path); err != nil {
 		return err
 	}
-	vfs.Forget(cfg.FS, path)
+	vfs.RemoveNote(cfg.FS, path)
 	return nil
 }
 

@@ -15,6 +15,8 @@ type unknownBoot struct{ vfs.FS }
 
 func (unknownBoot) BootID() string { return "" }
 
+// After a failed fsync Linux marks the pages clean, and a later fsync succeeds without them. The
+// next open writes those bytes again before it syncs.
 func TestReopeningAfterAFailedSyncMakesTheDataDurableForReal(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{true, false} {

@@ -76,7 +76,7 @@ func TestFailedSyncThatCouldNotBeNotedIsNotForgotten(t *testing.T) {
 				require.NoError(t, l.Sync())
 				after := disk.CrashWith(lostAll())
 				require.NoError(t, l.Close())
-				require.Nil(t, vfs.Recall(disk, "/log/"+suspectFile), "remembered for ever")
+				require.Nil(t, vfs.Note(disk, "/log/"+suspectFile), "remembered for ever")
 				require.False(t, exists(t, disk, "../log/"+suspectFile), "and noted again")
 				l, err = Open("log", Config{FS: after, Sync: policy})
 				require.NoError(t, err)
@@ -96,10 +96,10 @@ func TestRemovedLogLeavesNoDoubtAboutTheNext(t *testing.T) {
 	fill(t, l, 1)
 	heal := refuse(disk)
 	require.ErrorIs(t, l.Sync(), syscall.ENOSPC)
-	require.NotNil(t, vfs.Recall(disk, "/log/"+suspectFile))
+	require.NotNil(t, vfs.Note(disk, "/log/"+suspectFile))
 	heal()
 	require.Error(t, l.Remove())
-	require.Nil(t, vfs.Recall(disk, "/log/"+suspectFile))
+	require.Nil(t, vfs.Note(disk, "/log/"+suspectFile))
 	_, err = disk.Stat("log")
 	require.Error(t, err)
 }
@@ -141,13 +141,13 @@ func TestTornWriteIsNotCutIfSomebodyElseHasHadTheLog(t *testing.T) {
 	const path = "/log/" + suspectFile
 	disk := vfs.Mem()
 	leaveTorn(t, disk, 1<<20)
-	mark := vfs.Recall(disk, path)
+	mark := vfs.Note(disk, path)
 	require.NotNil(t, mark)
-	vfs.Forget(disk, path)
+	vfs.RemoveNote(disk, path)
 	other := openMem(t, disk)
 	fill(t, other, 2)
 	require.NoError(t, other.Close())
-	vfs.Remember(disk, path, mark)
+	vfs.SetNote(disk, path, mark)
 	l := openMem(t, disk)
 	require.Len(t, values(t, l), 3+1+2)
 	require.NoError(t, l.Close())
@@ -258,7 +258,7 @@ func TestNoteOfAFailedSyncIsTriedAgainBeforeTheLogIsGivenUp(t *testing.T) {
 			require.ErrorIs(t, err, syscall.EIO)
 		}
 		require.True(t, exists(t, disk, "../log/"+suspectFile), end)
-		require.Nil(t, vfs.Recall(disk, "/log/"+suspectFile), end)
+		require.Nil(t, vfs.Note(disk, "/log/"+suspectFile), end)
 	}
 }
 

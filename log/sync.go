@@ -8,18 +8,18 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 )
 
-// durableTo records that everything below end is on stable storage, and tells it, unless the log
-// was cut since cuts was read.
+// durableTo records that everything below end is on stable storage, and notifies owner and readers,
+// unless the log was truncated since cuts was read.
 func (l *Log) durableTo(end, cuts int64) {
 	if l.durability.advance(end, cuts) {
 		l.tellDurable(end)
 	}
 }
 
-// tellDurable tells owner and readers that the durable end has moved.
+// tellDurable notifies the owner and readers that the durable end has moved.
 func (l *Log) tellDurable(end int64) {
 	if owner := l.cfg.Load().Owner; owner != nil {
 		owner.Durable(end)
@@ -27,23 +27,23 @@ func (l *Log) tellDurable(end int64) {
 	l.wake()
 }
 
-// A state is three small syncs. It pays when it saves the next recovery from looking at more than
-// this, and from taking damage to what was synced for a write that a power cut has torn.
+// A state is three small syncs. It pays off when it saves the next recovery from reading more than
+// this, and from mistaking damage to synced data for a torn write.
 const (
 	// persistBytes is after how much was synced: by then it is a small part of the cost.
 	persistBytes = unsyncedWindow
-	// persistEvery is after a Sync that somebody asked for, if the last one was so long ago.
+	// persistEvery is the minimum time since the last state after which a call of Sync writes one.
 	persistEvery = time.Second
 )
 
-// Sync returns when everything appended before the call is on stable storage. Appends go on
-// meanwhile. A failure is sticky: every later Sync and append returns it. But for a want of
-// descriptors (EMFILE, ENFILE): nothing was asked of the disk then, and the next Sync tries again,
-// under SyncInterval within a second without being called.
+// Sync waits until everything appended before the call is on stable storage. Appends continue
+// meanwhile. A failure is sticky: every later Sync and append returns it. The exception is a lack
+// of file descriptors (EMFILE, ENFILE), since the disk was not used: the next Sync tries again, and
+// SyncInterval retries within a second.
 //
 // The first Sync in a second, and one that covers 64 MiB, also puts the recovery point on stable
-// storage: what lies before it is not looked at by the next Open, and damage to it is never taken
-// for the end of what was written. Under SyncOnAck the recovery point moves with every new segment.
+// storage. The next Open does not read records below the recovery point, and never mistakes damage
+// to them for a torn end. Under SyncOnAck the recovery point moves with every new segment.
 func (l *Log) Sync() error {
 	if err := l.SyncRecords(); err != nil {
 		return err
@@ -54,8 +54,8 @@ func (l *Log) Sync() error {
 	return nil
 }
 
-// SyncRecords is Sync without the recovery point: it waits for the disk once, also in a log that
-// nobody has synced yet, where the first Sync waits three times.
+// SyncRecords is Sync without the recovery point. It waits for the disk once, also in a log that
+// was never synced, where the first Sync waits three times.
 func (l *Log) SyncRecords() error {
 	if l.readOnly {
 		return ErrReadOnly
@@ -87,7 +87,7 @@ func (l *Log) persist(every time.Duration) {
 		}
 		err := w.writeState(l.list(), false)
 		if err == nil {
-			p.note(bytes) // what was appended since the sync is for the next one
+			p.note(bytes) // appends since the sync are for the next one
 		}
 		return err
 	})
@@ -108,7 +108,7 @@ func (l *Log) syncNow() error {
 	// put its end behind them.
 	end := l.segments.end.Load()
 	dirty, active := d.dirty, l.active()
-	// The start can have been moved past what is dirty.
+	// The start can have been moved past the dirty segments.
 	done := d.inFiles.Load() >= end && len(dirty) == 0
 	d.mu.Unlock()
 	if err := d.failed(); err != nil || done {
@@ -127,8 +127,8 @@ func (l *Log) syncNow() error {
 	return nil
 }
 
-// syncDirty syncs closed segments in the background, which is what a roll leaves to do under
-// SyncNever and SyncInterval.
+// syncDirty syncs closed segments in the background, which a roll does not do under SyncNever and
+// SyncInterval.
 func (l *Log) syncDirty() {
 	defer l.wg.Done()
 	d := &l.durability
@@ -144,14 +144,13 @@ func (l *Log) syncDirty() {
 		// Before the sync: a truncation can have made the segment active again.
 		end := s.NextOffset()
 		if l.syncClosed(s) != nil {
-			return // every append says so, or the next sync does it
+			return // every append returns the error, or the next sync covers the segments
 		}
 		l.durableTo(end, cuts)
 	}
 }
 
-// syncClosed syncs a closed segment. One that was removed or cut meanwhile is not asked for any
-// more.
+// syncClosed syncs a closed segment. It ignores a segment that was removed or truncated meanwhile.
 func (l *Log) syncClosed(s *segment.Segment) error {
 	err := s.SyncSealed()
 	l.durability.mu.Lock()
@@ -174,8 +173,8 @@ func (l *Log) syncFailed(err error) error {
 	return l.breakWith(err)
 }
 
-// unasked reports whether err is all about a want of descriptors: what could not be opened was not
-// synced, and the system has dropped nothing.
+// unasked reports whether err is only a lack of descriptors: a file that could not be opened was
+// not synced, and the system has dropped nothing.
 func unasked(err error) bool {
 	switch e := err.(type) {
 	case syscall.Errno:
@@ -207,7 +206,7 @@ func (w *writer) armSync(cfg *Config) {
 
 func (l *Log) syncDue() {
 	if err := l.syncNow(); err != nil {
-		// Every append says so too, or it is tried again.
+		// Every append returns the error too, or the sync is retried.
 		l.cfg.Load().Logger.Warn("periodic sync failed", "path", l.path, "err", err)
 		if unasked(err) {
 			l.intervalAlarm.By(time.Now().Add(unaskedAgain))
@@ -231,8 +230,8 @@ func (w *writer) armIdle(cfg *Config) {
 	}
 }
 
-// trimIdle gives back what only a busy log needs, or looks again later if the log was written to in
-// the meantime.
+// trimIdle frees resources that only a busy log needs, or checks again later if the log was written
+// to meanwhile.
 func (l *Log) trimIdle() {
 	w, err := l.token.acquire()
 	if err != nil {

@@ -14,15 +14,16 @@ type job struct {
 	upkeep func()  // of the journal
 }
 
-// shares reports whether the job is a round that may become durable with those of other logs.
+// shares reports whether the job is a round that may become durable together with other logs'
+// rounds.
 func (j *job) shares() bool { return j.lead != nil && j.lead.log.shares() }
 
-// A syncer does the syncing of a directory's logs, and the writing of those that are busy: rounds
-// over all dirty logs. Its workers, at most limit, are started when they are needed and wait for
-// more work then. A lone appender syncs by itself and meets none of them.
+// A syncer syncs a directory's logs, and writes those that are busy, in rounds over all dirty logs.
+// Its workers, at most limit, are started when they are needed and then wait for more work. A lone
+// appender syncs by itself without them.
 //
-// While few logs are busy, each syncs by itself. When more are, one worker leads the rounds of all
-// that wait, and they share one sync of the journal; what comes meanwhile waits for the next one.
+// While few logs are busy, each is synced by itself. When more are, one worker leads the rounds of
+// all waiting logs, which share one sync of the journal; later appends wait for the next one.
 type syncer struct {
 	limit   int // syncs at once, including those of appenders
 	journal journaling
@@ -74,11 +75,11 @@ func (s *syncer) ledUnshared() {
 // manyBusyLocked reports whether so many logs are busy, with n that wait, that they should share a
 // sync.
 //
-// Logs that sync by themselves can keep each other from being seen: a sync holds the processor of
-// its goroutine for a while, and who was let go by the one before, and is about to append again,
-// waits for it. With two processors two logs at a time are all that ever shows, however many take
-// turns. So with one log less than is needed those of the last rounds count. A single appender
-// that goes over many logs is always alone, and syncs by itself.
+// Logs that sync by themselves can hide each other. A sync holds the processor of its goroutine for
+// a while, and an appender that was completed by the previous sync, and is about to append again,
+// waits for that processor. With two processors at most two logs are visible at a time, however
+// many take turns. So if only one log is missing, the logs of the last rounds count. A single
+// appender that goes over many logs is always alone, and syncs by itself.
 func (s *syncer) manyBusyLocked(n int) bool {
 	n += s.inline + s.unshared
 	need := s.journal.busyLogs
@@ -91,7 +92,7 @@ func (s *syncer) add(j job) {
 	defer s.mu.Unlock()
 	s.queue = append(s.queue, j)
 	if j.shares() {
-		if s.sharing { // whoever leads the shared rounds looks into the queue again before it ends
+		if s.sharing { // the leader of the shared rounds checks the queue again before it ends
 			return
 		}
 		s.noteBusyLocked(s.waitingToShareLocked())
@@ -154,7 +155,7 @@ func (s *syncer) waitingToShareLocked() (n int) {
 	return n
 }
 
-// A task is what a worker does next: a job, or rounds of several logs that share a sync.
+// A task is a worker's next work: a job, or rounds of several logs that share a sync.
 type task struct {
 	job
 	counted bool // job.lead is counted in syncer.unshared
@@ -179,7 +180,7 @@ func (s *syncer) next() (t task, ok bool) {
 	}
 }
 
-// takeLocked takes a task out of the queue, if there is one for anybody.
+// takeLocked removes a task from the queue and returns it, if a worker may take one.
 func (s *syncer) takeLocked() (t task, ok bool) {
 	if ws := s.takeSharersLocked(nil); ws != nil {
 		s.sharing = true
@@ -198,9 +199,9 @@ func (s *syncer) takeLocked() (t task, ok bool) {
 	return t, true
 }
 
-// takeSharersLocked takes all rounds that can share a sync out of the queue and appends their
-// writers to ws. It returns nil, and takes none, if each should sync by itself, or somebody else
-// leads the shared rounds.
+// takeSharersLocked removes all rounds that can share a sync from the queue and appends their
+// writers to ws. It returns nil, and removes none, if each should sync by itself, or if another
+// worker leads the shared rounds.
 func (s *syncer) takeSharersLocked(ws []*writer) []*writer {
 	n := s.waitingToShareLocked()
 	if n == 0 || s.sharing || !s.manyBusyLocked(n) || !s.journal.ready() {
@@ -245,8 +246,8 @@ func (s *syncer) leadShared(ws []*writer) {
 	}
 }
 
-// nextShared returns who takes part in the next shared round; nil if there is none: then each log
-// is on its own again.
+// nextShared returns the writers of the next shared round; nil if there is none: then each log
+// syncs by itself again.
 func (s *syncer) nextShared(ws []*writer) []*writer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -270,7 +271,7 @@ func (s *syncer) stop() {
 	s.wg.Wait()
 }
 
-// leadOnWorker leads a round on a worker, and gives the token up. counted says that it could have
+// leadOnWorker leads a round on a worker, and releases the token. counted means that it could have
 // shared: see task.
 func (w *writer) leadOnWorker(counted bool) {
 	r := rounds.Get().(*round)
@@ -283,10 +284,10 @@ func (w *writer) leadOnWorker(counted bool) {
 		w.log.dir.syncer.ledUnshared()
 	}
 	if blocking || max(before, w.roundSize) > 1 {
-		// Those who were just let go run first, so that what they append next makes one round and
-		// not two, and is led by a worker and not by each of them. A log that is handed one append
-		// at a time has nothing to gain: and where all processors are in syncs of other logs,
-		// coming back takes as long as a sync.
+		// Appenders that were just completed run first, so that their next appends make one round
+		// and not two, led by a worker and not by each of them. A log with one append at a time
+		// does not gain from that: where all processors are in syncs of other logs, being scheduled
+		// again takes as long as a sync.
 		runtime.Gosched()
 	}
 	w.release()

@@ -4,32 +4,32 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 )
 
 const (
 	chunkBytes    = 64 << 10
 	maxTailChunks = 16       // of one log
-	maxTailRound  = 16 << 10 // what is written in larger pieces is cheap to read from the file
+	maxTailRound  = 16 << 10 // data written in larger pieces is cheap to read from the file
 	markBytes     = 4 << 10  // distance of the marks in a chunk
 )
 
-// A tail is the most recently written bytes of a log, in memory, for those who read at its end; it
-// is kept only while somebody does. The log's writer changes it, reading takes no lock. The zero
+// A tail has the most recently written bytes of a log in memory, for readers at its end. It is kept
+// only while there are such readers. The log's writer changes it, reading takes no lock. The zero
 // tail is empty.
 type tail struct {
 	pool    *tailPool
-	wanted  atomic.Bool // somebody read at the end since the last chunk was begun
+	wanted  atomic.Bool // there was a read at the end since the last chunk was begun
 	entries atomic.Pointer[[]tailEntry]
 }
 
-// A tailEntry is a chunk with what was written from offset from on. Entries are contiguous.
+// A tailEntry is a chunk with the data written from offset from on. Entries are contiguous.
 type tailEntry struct {
 	chunkUse
 	from int64
 }
 
-// keep says that somebody reads at the end.
+// keep records that there is a reader at the end.
 func (t *tail) keep() {
 	if !t.wanted.Load() {
 		t.wanted.Store(true)
@@ -43,8 +43,8 @@ func (t *tail) list() []tailEntry {
 	return nil
 }
 
-// reset forgets everything: what is written next does not follow on it, or is not kept. For the
-// writer.
+// reset empties the tail: the next data does not follow its content, or is not kept. Only the
+// writer may call it.
 func (t *tail) reset() {
 	es := t.list()
 	if len(es) == 0 {
@@ -56,7 +56,7 @@ func (t *tail) reset() {
 	}
 }
 
-// leave forgets everything if any of it lies below offset. For the writer.
+// leave empties the tail if any of it lies below offset. Only the writer may call it.
 func (t *tail) leave(offset int64) {
 	if es := t.list(); len(es) > 0 && es[0].from < offset {
 		t.reset()
@@ -66,8 +66,8 @@ func (t *tail) leave(offset int64) {
 // inUse reports whether push may do anything. For the writer.
 func (t *tail) inUse() bool { return t.wanted.Load() || t.entries.Load() != nil }
 
-// push keeps what was written behind offset from: p holds the given batches. A large p, or nil,
-// ends what was kept. For the writer.
+// push keeps the data written after offset from: p has the given batches. A large p, or nil,
+// empties the tail. Only the writer may call it.
 func (t *tail) push(pool *tailPool, from int64, p []byte, batches []segment.BatchInfo) {
 	if !t.inUse() {
 		return
@@ -99,7 +99,7 @@ func (t *tail) push(pool *tailPool, from int64, p []byte, batches []segment.Batc
 	t.pool.release(last.chunk)
 }
 
-// begin adds a chunk, acquired; none if nobody wants it or there is no memory.
+// begin adds a chunk, acquired; none if there is no reader or no memory.
 func (t *tail) begin(from int64) chunkUse {
 	if !t.wanted.Swap(false) {
 		t.reset()
@@ -123,8 +123,8 @@ func (t *tail) begin(from int64) chunkUse {
 	return u
 }
 
-// read appends batches to dst: from the one that holds offset from on, none at or above upTo, about
-// maxBytes but at least one. ok is false if the tail does not have that one, or not any more.
+// read appends batches to dst, starting with the batch that contains offset from, none at or above
+// upTo, about maxBytes but at least one. ok is false if the tail does not have that batch.
 func (t *tail) read(dst []byte, from int64, maxBytes int, upTo int64) (out []byte, ok bool) {
 	es := t.list()
 	i := len(es) - 1

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 )
 
 // A chunk is memory for recently written batches. It is used again and again, by one log after the
@@ -20,11 +20,13 @@ import (
 //  3. Bytes below n do not change while the chunk is in use: the writer fills in what comes behind,
 //     and stores n then.
 //
-// Whoever drops the last reference, the tail that owned the chunk or a reader, gives it back.
+// The goroutine that drops the last reference, the tail's or a reader's, returns the chunk to the
+// pool.
 type chunk struct {
 	refs atomic.Int32 // one of the tail that owns it, and one per reader; 0: free
 	use  atomic.Int64 // counts the times it was taken into use; changes only while refs is 0
-	// owned: the tail's reference is still there. Whoever sets it to false drops that one.
+	// owned means that the tail's reference still exists. The goroutine that clears it drops that
+	// reference.
 	owned atomic.Bool
 	n     atomic.Int32 // bytes of buf that are filled; stored by the log's writer
 	buf   []byte
@@ -33,8 +35,8 @@ type chunk struct {
 
 // A mark is the first batch that begins in its part of a chunk.
 type mark struct {
-	// from is the offset after the batch before it: whoever wants that or more can begin here.
-	// Written before pos.
+	// from is the offset after the previous batch: a read from there on can begin here. Written
+	// before pos.
 	from int64
 	pos  atomic.Int32 // its position + 1; 0: none yet
 }
@@ -150,8 +152,8 @@ func (c *chunk) fill(from int64, p []byte, batches []segment.BatchInfo) {
 	c.n.Store(int32(n + copy(c.buf[n:], p)))
 }
 
-// copyTo appends what read asks for, dst[start:] being there already; more says that the next chunk
-// may have some too.
+// copyTo appends batches for read, after dst[start:]; more means that the next chunk may have some
+// too.
 func (c *chunk) copyTo(dst []byte, start int, from int64, maxBytes int, upTo int64) (out []byte, more bool) {
 	n, pos := int(c.n.Load()), 0
 	if len(dst) == start {
@@ -177,8 +179,8 @@ func (c *chunk) copyTo(dst []byte, start int, from int64, maxBytes int, upTo int
 	return dst, pos == n && len(dst)-start < maxBytes
 }
 
-// seek returns the position of a batch at or before the one that holds offset from, in the first n
-// bytes: that of the last mark, if there is one.
+// seek returns the position of a batch at or before the batch that contains offset from, in the
+// first n bytes: the position of the last mark, if there is one.
 func (c *chunk) seek(n int, from int64) (pos int) {
 	for i := (n - 1) / markBytes; i > 0; i-- {
 		m := &c.marks[i]

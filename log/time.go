@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 )
 
-// OffsetAt returns the offset of the first record with timestamp t or later; EndOffset if there is
-// none. Errors are those of OffsetForTimestamp.
+// OffsetAt returns the offset of the first record with timestamp t or later, or EndOffset if there
+// is none. Errors are those of OffsetForTimestamp.
 func (l *Log) OffsetAt(t time.Time) (int64, error) {
 	offset, _, err := l.OffsetForTimestamp(t)
 	if offset < 0 && err == nil {
@@ -17,10 +17,10 @@ func (l *Log) OffsetAt(t time.Time) (int64, error) {
 	return offset, err
 }
 
-// OffsetForTimestamp returns the first record with timestamp t or later and its timestamp in ms; -1
-// and -1 if there is none. It is exact, also while retention or compaction replaces the segments it
-// looks at. It returns ErrClosed, a *CorruptError for damage on the way, or errors of the file
-// system.
+// OffsetForTimestamp returns the offset and the timestamp in ms of the first record with timestamp
+// t or later, or -1 and -1 if there is none. It is exact, also while retention or compaction
+// replaces segments that it reads. It returns ErrClosed, a *CorruptError for damage in segments
+// that it reads, or errors of the file system.
 func (l *Log) OffsetForTimestamp(t time.Time) (offset, ts int64, err error) {
 	offset, ts, err = l.offsetAt(t.UnixMilli())
 	if err != nil {
@@ -41,9 +41,9 @@ func (l *Log) offsetAt(ms int64) (offset, ts int64, err error) {
 	return offset, ts, err
 }
 
-// MaxTimestampOffset returns the first record that has the largest timestamp, and that timestamp in
-// ms; -1 and -1 for an empty log. Records that DeleteRecords took away do not count. Errors are
-// those of OffsetForTimestamp.
+// MaxTimestampOffset returns the offset and the timestamp in ms of the first record that has the
+// largest timestamp, or -1 and -1 for an empty log. Records that DeleteRecords has hidden do not
+// count. Errors are those of OffsetForTimestamp.
 func (l *Log) MaxTimestampOffset() (offset, ts int64, err error) {
 	for {
 		start, largest := l.segments.start.Load(), int64(-1)
@@ -66,9 +66,9 @@ func (l *Log) MaxTimestampOffset() (offset, ts int64, err error) {
 	}
 }
 
-// eachSegment calls fn for the segments that hold readable records, in order, until it returns
-// false. fn looks at records from offset from on. A segment that is taken away while it is asked
-// for is looked up in the new list: what is in its place has the same offsets.
+// eachSegment calls fn for the segments that have readable records, in order, until it returns
+// false. fn reads records from offset from on. If a segment is removed meanwhile, it is looked up
+// in the new list: the segment that replaced it has the same offsets.
 func (l *Log) eachSegment(fn func(s *segment.Segment, from int64) (more bool, err error)) error {
 	from := int64(-1)
 	for {

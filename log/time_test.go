@@ -7,13 +7,13 @@ import (
 	"math/rand/v2"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/segment"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -320,7 +320,7 @@ func TestEntriesOfBatchesThatWereLostDoNotComeBackInAnEmptySegment(t *testing.T)
 	t.Parallel()
 	lost := vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost}
 	disk := vfs.Mem()
-	cfg := Config{Sync: SyncNever, Segment: segment.Config{IndexIntervalBytes: 1}}
+	cfg := Config{Sync: SyncNever, IndexIntervalBytes: 1}
 	l := openClean(t, disk, cfg)
 	appendAt(t, l, 5)
 	require.NoError(t, l.Roll())

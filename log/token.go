@@ -2,29 +2,28 @@ package log
 
 import "sync"
 
-// A writeToken admits one writer to a log at a time. There is one token; whoever
-// acquires it gets the *writer, and with it everything that only the holder may
-// do, and gives both back with release.
+// A writeToken admits one writer to a log at a time. There is one token; its holder gets the
+// *writer, and with it everything that only the holder may do, and returns both with release.
 //
-// The token is handed from one holder to the next over a channel, so that a goroutine that waits
-// for it is durably blocked in the sense of testing/synctest. Appends do not wait for it: an append
-// that finds it held is queued, and whoever holds it leads the queue's next round, or hands the
-// token to a worker of the syncer that does. So appends is never left non-empty by a release.
+// The token is passed from one holder to the next over a channel, so that a waiting goroutine is
+// durably blocked in the sense of testing/synctest. Appends do not wait for it. An append that
+// finds it held is queued, and the holder leads the queue's next round, or passes the token to a
+// worker of the syncer that does. So a release never leaves appends non-empty.
 type writeToken struct {
 	// mu guards the fields below, for a few instructions: never held during I/O or while waiting.
 	mu      sync.Mutex
-	held    bool // somebody has the token
-	retired bool // nobody will have it again; set by the last holder
-	// waiting are those who wait for the token. It is theirs when their channel is closed, unless
-	// retired is set.
+	held    bool // a goroutine holds the token
+	retired bool // the token is never released again; set by the last holder
+	// waiting has the goroutines that wait for the token. A goroutine gets it when its channel is
+	// closed, unless retired is set.
 	waiting []chan struct{}
 	appends appendQueue // wait for a round; only while held
-	counted counts      // what was appended, as Stats tells it
+	counted counts      // appends, as Stats returns them
 
 	writer writer // belongs to the holder, not to mu
 }
 
-// counts is what was appended.
+// counts counts appends.
 type counts struct{ appends, records, bytes, rounds int64 }
 
 // moveTo adds c to sum and empties it.
@@ -62,8 +61,8 @@ func (t *writeToken) counts() counts {
 	return t.counted
 }
 
-// acquire waits until nobody else writes. release must follow. ErrClosed says that the log was
-// closed meanwhile, and the token is not the caller's.
+// acquire waits until there is no other writer. release must follow. ErrClosed means that the log
+// was closed meanwhile, and that the caller does not have the token.
 func (t *writeToken) acquire() (*writer, error) {
 	t.mu.Lock()
 	if t.retired {
@@ -87,8 +86,8 @@ func (t *writeToken) acquire() (*writer, error) {
 	return &t.writer, nil
 }
 
-// offer gives the token to whoever waits for it, or back. If only appends wait it returns true, and
-// the token stays with the caller, who has to see that they are written.
+// offer passes the token to a waiting goroutine, or releases it. If only appends wait it returns
+// true, and the caller keeps the token and must have them written.
 func (t *writeToken) offer() (appends bool) {
 	t.mu.Lock()
 	t.writer.appended.moveTo(&t.counted)
@@ -102,8 +101,8 @@ func (t *writeToken) offer() (appends bool) {
 	return appends
 }
 
-// retire ends all writing for ever. The caller has the token and keeps it. Those who wait for it,
-// or for a round, are sent away with ErrClosed.
+// retire ends all writing permanently. The caller has the token and keeps it. Goroutines that wait
+// for it, or for a round, get ErrClosed.
 func (t *writeToken) retire() {
 	t.mu.Lock()
 	t.retired = true

@@ -5,7 +5,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -16,8 +16,8 @@ func (o *opening) marked() bool {
 	return err == nil
 }
 
-// heedTornWrite has a log that is only read end where Open would cut what a failed write has left:
-// its appends were refused, though their batches may be whole. The step is in the report.
+// heedTornWrite makes a read-only log end where Open would cut off a failed write: its appends were
+// rejected, though their batches may be complete. The step is in the report.
 func (o *opening) heedTornWrite() error {
 	l := o.log
 	dir, err := o.cfg.FS.RealPath(l.path)
@@ -44,7 +44,7 @@ func (o *opening) heedTornWrite() error {
 	return nil
 }
 
-// An endedFile is a file that ends before its end, for who only reads.
+// An endedFile is a file that ends before its real end, for read-only use.
 type endedFile struct {
 	name string
 	size int64

@@ -139,7 +139,7 @@ func TestWhatIsNotedAndWhatIsRememberedAreOneMark(t *testing.T) {
 	require.Error(t, l.Close())
 	mark := markOn(t, disk)
 	mark.Segments, mark.RecoveryPoint = nil, 0
-	vfs.Remember(disk, "/log/"+suspectFile, mark.AppendTo(nil))
+	vfs.SetNote(disk, "/log/"+suspectFile, mark.AppendTo(nil))
 	heal := disk.Inject(vfs.Fault{Ops: vfs.OpTruncate, Pattern: "*.log", Times: vfs.Always, Err: syscall.EIO})
 	_, err := Open("log", Config{FS: disk, Sync: SyncNever})
 	require.ErrorIs(t, err, syscall.EIO)

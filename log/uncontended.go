@@ -1,16 +1,16 @@
 package log
 
 import (
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 )
 
-// appendUncontended writes a batch p of the log's own in one function, if nobody else writes and
-// nothing but a write is needed: no sync, no owner, no new segment. b has p's size and largest
-// timestamp. If done is false nothing was done, and p has to be submitted as any other.
+// appendUncontended writes a batch p of the log's own in one function, if there is no other writer
+// and only a write is needed: no sync, no owner, no new segment. b has p's size and largest
+// timestamp. If done is false nothing was done, and p has to be submitted in the usual way.
 //
 // Skips round bookkeeping: beside a write of 100 bytes the number of calls and returns counts. 1.0
-// against 0.7 of the limit's rate (docs/design/0001).
+// against 0.7 of the limit's rate (docs/explanation/append-rounds.md).
 func (l *Log) appendUncontended(p []byte, records int64, b segment.BatchInfo) (first int64, done bool, err error) {
 	cfg := l.cfg.Load()
 	if cfg.Sync == SyncOnAck || cfg.Owner != nil || int64(len(p)) > min(int64(cfg.MaxBatchBytes), cfg.SegmentBytes) {

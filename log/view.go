@@ -8,50 +8,50 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/log/internal/recovery"
-	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
-// A view is one attempt to open a log read-only: by the plan that Open would carry out, and none of
-// whose steps is done. It is of one moment: that of the state it reads.
+// A view is one attempt to open a log read-only, by the plan that Open would carry out, without
+// doing its steps. It shows one instant, that of the state it reads.
 //
-// Why it is right beside a writer. Each state names the segments of the log at its time and the
-// sizes of the closed ones; it is written before files it does not name are removed, and after
-// files it names are made. So at the moment of reading it everything it names is there.
+// Why it is correct beside a writer: each state names the segments of the log at its time and the
+// sizes of the closed ones. It is written before files that it does not name are removed, and after
+// files that it names are created. So when a state is read, every file that it names exists.
 //
-//  1. When the active segment has been opened the state is read again: if it is the same, the file
-//     is the one that the state means. Its size says nothing, and compaction may give its name away
-//     later. In a log that somebody may be writing to it is the only one whose end is not known, so
-//     nothing that takes long precedes that.
-//  2. The others are opened. A file that was removed meanwhile is missing, one that took over its
-//     name has another size or the same range of offsets, compacted: then the attempt fails, or it
-//     does not matter. A descriptor goes on to read what it was opened for.
+//  1. When the active segment has been opened the state is read again. If it is the same, the file
+//     is the one that the state names. The file's size shows nothing, and compaction may give its
+//     name to another file later. In a log that may have a writer it is the only file whose end is
+//     unknown, so nothing slow precedes this step.
+//  2. The others are opened. A file that was removed meanwhile is missing. A file that took over
+//     its name has another size, or the same range of offsets, compacted. Then the attempt fails,
+//     or it makes no difference. An open descriptor continues to read its file.
 //  3. The active segment grows: it is read up to its last whole batch (segment.Recover).
 //  4. Leader epochs are read after that, since a writer records an epoch before it appends in it.
-//  5. The mark of the state is read once more. While it is the same no byte was taken back from a
-//     file that goes on to be written to (manifest.State.Cuts), so the end found in step 3 is of
-//     this log. Every later read compares the mark, too (Log.vouch). What a failed write has left
-//     that could not be cut back is not shown: who takes it away counts that first, and then
-//     removes strata.suspect, which says where the file ends.
+//  5. The mark of the state is read once more. While it is the same, no byte was removed from a
+//     file that is written to afterwards (manifest.State.Cuts), so the end found in step 3 is of
+//     this log. Every later read compares the mark, too (Log.vouch). The rest of a failed write
+//     that could not be cut back is not shown: the process that removes it counts that first, and
+//     then removes strata.suspect, which has the file's end.
 //
 // A directory without a state is Kafka's, or of a log that was never written to. There the listing
-// is what says which segments there are, so it has to be the same before and after (Kafka renames).
+// determines the segments, so it has to be the same before and after (Kafka renames).
 type view struct {
 	opening
 	raw    []byte // the state's bytes; nil: there is none, or it cannot be read
 	opened []*segment.Segment
 }
 
-// errMoved says that an attempt met names of before and after.
+// errMoved is returned if an attempt found names of before and after a change.
 var errMoved = errors.New("the writer has changed the log meanwhile")
 
 func stateName(dir string) string { return filepath.Join(dir, stateFile) }
 
 // newReadOnly returns a log of which nothing has been looked at.
 func newReadOnly(dir string, cfg *Config) *Log {
-	l := &Log{path: dir, readOnly: true}
+	l := &Log{location: location{path: dir, readOnly: true}}
 	l.dir = &Directory{path: dir, fs: cfg.FS, files: segment.NewFileCache(0), bootID: cfg.FS.BootID()}
 	l.token.writer.log = l
 	l.cfg.Store(cfg)
@@ -127,7 +127,7 @@ func (v *view) check(seg recovery.Segment) error {
 	return nil
 }
 
-// unmoved checks that all of what was opened is of one moment.
+// unmoved checks that all opened files are of one instant.
 func (v *view) unmoved() error {
 	if manifest.ParseMark(v.rawState()) != v.log.moment || v.marked() != v.suspect {
 		return errMoved
@@ -155,7 +155,7 @@ func segmentNames(entries []fs.DirEntry) (names []string) {
 	return names
 }
 
-// openSegments opens those of the plan, under the names that they have; the active one first.
+// openSegments opens the segments of the plan, under their present names; the active one first.
 func (v *view) openSegments(segments []recovery.Segment) error {
 	n := len(segments)
 	if n == 0 {
@@ -176,7 +176,7 @@ func (v *view) openSegments(segments []recovery.Segment) error {
 	return nil
 }
 
-// openSegment opens a segment, or takes the one that was scanned.
+// openSegment opens a segment, or takes the scanned one.
 func (v *view) openSegment(seg recovery.Segment) (*segment.Segment, error) {
 	if had, ok := v.scanned[seg.Base]; ok {
 		delete(v.scanned, seg.Base)
@@ -204,7 +204,7 @@ func (v *view) openSegment(seg recovery.Segment) (*segment.Segment, error) {
 	return s, nil
 }
 
-// publish makes the log consist of what was opened.
+// publish makes the opened segments the log's.
 func (v *view) publish(plan *recovery.Plan) error {
 	l, end := v.log, plan.End
 	if len(v.opened) == 0 { // emptied, or a power cut took all that DeleteRecords had left
@@ -225,7 +225,7 @@ func (v *view) publish(plan *recovery.Plan) error {
 func (v *view) openNothing(start int64) error {
 	cfg := v.log.segmentConfig(v.cfg)
 	cfg.FS, cfg.ReadOnly = vfs.Mem(), false
-	if err := cfg.FS.MkdirAll(v.log.path, 0o755); err != nil {
+	if err := cfg.FS.MkdirAll(v.log.path, 0o700); err != nil {
 		return err
 	}
 	s, err := segment.Create(v.log.path, start, cfg)

@@ -6,11 +6,11 @@ import (
 	"github.com/stratalog/strata/internal/watermark"
 )
 
-// endWaiter is somebody who waits for the readable end of a log to grow.
+// endWaiter is a goroutine that waits for the readable end of a log to grow.
 type endWaiter = watermark.Entry[chan struct{}]
 
-// readable returns the offset up to which records are handed out: what is read must not disappear
-// again, so under SyncOnAck it is the durable end.
+// readable returns the offset up to which records are returned to readers: a record that was read
+// must not disappear again, so under SyncOnAck it is the durable end.
 func (l *Log) readable() int64 {
 	if l.cfg.Load().Sync == SyncOnAck && !l.readOnly {
 		return l.durability.offset.Load()
@@ -18,10 +18,10 @@ func (l *Log) readable() int64 {
 	return l.segments.end.Load()
 }
 
-// wake lets those go who wait for an offset that is readable now.
+// wake wakes the goroutines that wait for an offset that is readable now.
 func (l *Log) wake() { l.wakeBelow(l.readable()) }
 
-// wakeAll lets everybody go who waits.
+// wakeAll wakes all waiting goroutines.
 func (l *Log) wakeAll() { l.wakeBelow(1<<63 - 1) }
 
 func (l *Log) wakeBelow(offset int64) {

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 )
 
-// write writes what is in r.all and publishes the new end. Nothing is completed.
+// write writes the appends in r.all and publishes the new end. It completes none.
 func (w *writer) write(r *round) {
 	r.cfg = w.log.cfg.Load()
 	if err := w.log.durability.failed(); err != nil { // since they were queued
@@ -43,7 +43,7 @@ func (w *writer) writeSome(r *round, as []*Append) (rest []*Append) {
 		a.BaseOffset, a.LastOffset = first, last
 		info := a.info()
 		roll, err := w.mustRoll(cfg, active, size, &info)
-		if err == nil && roll && len(r.in) > 0 { // write what there is; this one begins the next part
+		if err == nil && roll && len(r.in) > 0 { // write the admitted appends; this one begins the next part
 			w.writeAdmitted(r)
 			return as[i:]
 		}
@@ -54,7 +54,7 @@ func (w *writer) writeSome(r *round, as []*Append) (rest []*Append) {
 			r.refuse(a, err)
 			continue
 		}
-		if roll { // only now: a segment begun for what is refused has no room for what comes in its place
+		if roll { // only now: a segment created for a rejected append has no room for the next one
 			err = w.roll(rollBase(next, first, last))
 			active, size = l.active(), 0
 		}
@@ -88,11 +88,11 @@ func (w *writer) writeAdmitted(r *round) {
 	l, cfg := w.log, r.cfg
 	active := l.active()
 	if w.gapless && r.leavesGap(active.NextOffset()) {
-		w.gapless, w.marked = false, false // the state has to say so first
+		w.gapless, w.marked = false, false // the state has to record it first
 	}
 	err := w.mark(asRecord)
 	pos := active.Size()
-	var whole []byte // what is written, if it is one piece
+	var whole []byte // the written data, if it is one piece
 	if err == nil && cfg.Sync == SyncOnAck {
 		err = r.reserve(cfg, active)
 	}
@@ -105,7 +105,7 @@ func (w *writer) writeAdmitted(r *round) {
 			r.pieces = append(r.pieces[:0], r.bufs...)
 		}
 		if err = active.Append(r.bufs, r.infos); err != nil {
-			w.countCut() // somebody may have read whole batches of it
+			w.countCut() // readers may have read whole batches of it
 			err = w.syncCut(cfg, active, err)
 		}
 	}
@@ -130,7 +130,7 @@ func (w *writer) writeAdmitted(r *round) {
 	r.in = r.in[:0]
 }
 
-// leavesGap reports whether what is about to be written behind offset next leaves offsets out.
+// leavesGap reports whether the batches to be written after offset next leave offsets out.
 func (r *round) leavesGap(next int64) bool {
 	for _, a := range r.in {
 		if a.BaseOffset != next {
@@ -153,7 +153,7 @@ func (r *round) reserve(cfg *Config, active *segment.Segment) error {
 	return active.ZeroAhead(bytes)
 }
 
-// count adds up what was written; it is seen by Stats before any of it is completed.
+// count adds up the written appends; Stats shows them before any of them is completed.
 func (w *writer) count(r *round) {
 	l := w.log
 	c := &w.appended
@@ -171,9 +171,9 @@ func (w *writer) count(r *round) {
 	l.token.mu.Unlock()
 }
 
-// syncCut makes the cut durable that took a failed write back, and returns the write's error, or
-// the one that breaks the log: what is refused under SyncOnAck must not be there after a power cut,
-// which can find any part of it on the disk, whole batches too.
+// syncCut makes the cut durable that undid a failed write, and returns the write's error, or the
+// one that breaks the log. An append that is rejected under SyncOnAck must not be there after a
+// power failure, which can leave any part of it on the disk, whole batches too.
 func (w *writer) syncCut(cfg *Config, active *segment.Segment, cause error) error {
 	l := w.log
 	if cfg.Sync != SyncOnAck || active.Err() != nil {
@@ -201,8 +201,8 @@ func (w *writer) writeFailed(active *segment.Segment, err error) error {
 	l := w.log
 	err = fmt.Errorf("append to %s: %w", l.path, err)
 	if active.Err() != nil {
-		// Stored before failed is asked: who breaks the log from then on finds it and notes it,
-		// too.
+		// Stored before failed is read: a goroutine that breaks the log afterwards finds it and
+		// records it, too.
 		news := l.durability.torn.CompareAndSwap(nil, &tornWrite{active, w.incarnation, w.journalTag})
 		noted := l.durability.failed() != nil
 		err = l.breakWith(err)

@@ -4,22 +4,22 @@ import (
 	"math"
 	"slices"
 
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/log/internal/manifest"
-	"github.com/stratalog/strata/segment"
 )
 
-// blankState returns a state with what is the same in every state of this log until it is begun
-// anew.
+// blankState returns a state with the fields that are the same in every state of this log until it
+// is emptied.
 func (w *writer) blankState() manifest.State {
 	purged := w.log.Purged()
 	return manifest.State{
-		Incarnation: w.incarnation, JournalTag: w.journalTag, Cuts: w.cuts,
+		Identity: w.log.identity, Incarnation: w.incarnation, JournalTag: w.journalTag, Cuts: w.cuts,
 		Purged: purged.Below, PurgeID: purged.ID, BootID: w.log.dir.bootID,
 	}
 }
 
-// writeState makes the state say that the log consists of the given segments; of those in gone, if
-// any, it says that they are obsolete: recovery deletes them if a crash leaves them.
+// writeState writes a state in which the log consists of the given segments, and the segments in
+// gone are obsolete: recovery deletes them if a crash leaves them.
 func (w *writer) writeState(list []*segment.Segment, clean bool, gone ...*segment.Segment) error {
 	return w.writeStateAs(w.log.cfg.Load(), list, clean, gone...)
 }
@@ -43,7 +43,8 @@ func (w *writer) stateOf(cfg *Config, list []*segment.Segment, clean bool) manif
 	if _, s.Epochs = l.epochs.Latest(); l.epochs.inState {
 		s.Epochs, s.FirstOnly, s.FirstEpoch = true, true, l.epochs.first
 	}
-	// A Kafka broker that goes on here as a follower leaves gaps where its leader has compacted.
+	// A Kafka broker that continues the log as a follower leaves gaps where its leader has
+	// compacted.
 	s.Gapless = w.gapless && !cfg.Cleanup.Compacts()
 	active, unsynced := list[len(list)-1], w.firstUnsynced(cfg, list)
 	s.RecoveryPoint = min(s.RecoveryPoint, unsynced)
@@ -53,6 +54,7 @@ func (w *writer) stateOf(cfg *Config, list []*segment.Segment, clean bool) manif
 		s.RecoveryPoint = min(s.RecoveryPoint, w.unfilled.from) // at most what recovery will find
 	}
 	if clean {
+		s.EpochsHash = l.epochs.hash()
 		s.End, s.Size = l.segments.end.Load(), active.Size()
 		s.RecoveryPoint = s.End
 		if s.End == w.unfilled.to && !named {
@@ -60,11 +62,14 @@ func (w *writer) stateOf(cfg *Config, list []*segment.Segment, clean bool) manif
 		}
 	}
 	for i, seg := range list {
-		size := seg.Size()
+		kept := manifest.Segment{Base: seg.Base(), Size: seg.Size(), Aborted: seg.NotedAborted()}
 		if i == len(list)-1 {
-			size = -1
+			kept.Size = -1
+			if !clean { // it gets more entries
+				kept.Aborted = 0
+			}
 		}
-		s.Segments = append(s.Segments, manifest.Segment{Base: seg.Base(), Size: size})
+		s.Segments = append(s.Segments, kept)
 	}
 	return s
 }
@@ -86,7 +91,7 @@ func (w *writer) firstUnsynced(cfg *Config, list []*segment.Segment) int64 {
 	return math.MaxInt64
 }
 
-// obsolete returns what the state says of segments that are removed. One that may have been active
+// obsolete returns the entries of removed segments in a state. A segment that may have been active
 // has any size.
 func obsolete(gone []*segment.Segment) []manifest.Segment {
 	var out []manifest.Segment
@@ -103,8 +108,8 @@ func obsolete(gone []*segment.Segment) []manifest.Segment {
 // storeState replaces the state.
 func (w *writer) storeState(s manifest.State) error { return w.storeStateBeside(s, nil) }
 
-// storeStateBeside is storeState of the state that a provisional log gets: it has its name when
-// beside, which syncs what else it speaks of, has returned. beside is nil for any other.
+// storeStateBeside is storeState for the first state of a provisional log: the state gets its name
+// when beside, which syncs the other files, has returned. beside is nil for any other log.
 func (w *writer) storeStateBeside(s manifest.State, beside func() error) error {
 	l := w.log
 	cfg := l.cfg.Load()
@@ -122,6 +127,7 @@ func (w *writer) storeStateBeside(s manifest.State, beside func() error) error {
 	w.marked = !s.Clean && err == nil
 	if err == nil {
 		l.durability.unnamed.Store(false)
+		l.durability.stated.Store(true)
 		if w.leftover {
 			w.dropProvisional(cfg)
 		}
@@ -151,7 +157,7 @@ func (w *writer) removeStrays(list []*segment.Segment) {
 	w.strays = stay
 }
 
-// markOpen makes the state say that the log is being written to, durably, before the first change.
+// markOpen durably marks the log in its state as being written to, before the first change.
 func (w *writer) markOpen() error {
 	l := w.log
 	if w.marked && !w.provisional && !w.cutPending {

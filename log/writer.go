@@ -2,42 +2,42 @@ package log
 
 import "math/rand/v2"
 
-// A writer is the right to change a log, and what only its holder may touch. There is one per log.
-// It is had by acquiring the log's token, and by the goroutine that opens the log, before anybody
-// knows it. What needs that right is a method of writer: so none can be called without.
+// A writer is the right to change a log, with the data that only its holder may access. There is
+// one per log. The holder of the log's token has it, and the goroutine that opens the log, before
+// other goroutines have the log. Functions that need that right are methods of writer, so none can
+// be called without it.
 type writer struct {
 	log *Log
 
 	appended   counts // not counted in the token yet
 	idleRounds int64  // Stats.Rounds when the log was last seen to be idle or not
-	marked     bool   // state says that the log is open
+	marked     bool   // the state marks the log as open
 	unlisted   bool   // the directory was not synced since the first segment was made
 	jitter     int64  // ms, of the active segment
 
-	// provisional says that the state which marked speaks of is the provisional one; there is no
+	// provisional means that the state that marked refers to is the provisional one; there is no
 	// other then.
 	provisional bool
 	stateless   bool // no state was there when the log was opened, nor was one written since, but the provisional one
 	made        bool // there was no segment either, nor a mark of a failed sync
 	leftover    bool // the provisional state may be there
 
-	incarnation uint64 // of strata.state: drawn when the log is created, and anew by TruncateFully
+	incarnation uint64 // of strata.state: drawn when the log is created, and again by TruncateFully
 	journalTag  uint64 // of strata.state: entries of the directory's journal count that carry it; drawn by writeState
 
 	cuts       uint64 // of strata.state: how often bytes that others may have read were taken back
 	cutPending bool   // the state on the disk lacks the last of them: until it has, nothing is appended
 
-	// installing says that the state on the disk asks for a result of compaction, under whatever
-	// name it still has: until it does not, no other one is written under that name.
+	// installing means that the state on the disk names a result of compaction that may not have
+	// its final name yet. Until that changes, no other result is written under that name.
 	installing bool
 
-	// gapless says that the active segment leaves no offset out, as the state may say, so
-	// that recovery finds out about a base offset that is not what it was. It is taken
-	// back before the first gap is written.
+	// gapless means that the active segment leaves no offset out. The state may record that, so
+	// that recovery detects a damaged base offset. It is cleared before the first gap is written.
 	gapless bool
 
-	// unfilled is the gap that the log ended in when it was cut or opened. Until a batch behind it
-	// is on stable storage, the states tell of it.
+	// unfilled is the gap at the log's end when it was truncated or opened. Until a batch after it
+	// is on stable storage, the states record it.
 	unfilled gap
 
 	manyAborts int // length of aborts.recent from which on storeAborted, which has failed, is tried again
@@ -50,8 +50,8 @@ type writer struct {
 	strays []int64 // bases of files that failed rolls may have left, and that no state of ours names
 }
 
-// A gap is the offsets from that of the last batch's end to the log's: they were given, and no
-// batch has them. The zero gap is none.
+// A gap is a range of offsets, from the end of the last batch to the end of the log: they were
+// handed out, and no batch has them. The zero gap is empty.
 type gap struct{ from, to int64 }
 
 // exclusively runs fn as the only writer.
@@ -90,9 +90,9 @@ func (w *writer) drawJitter() {
 	}
 }
 
-// countCut counts that bytes of a file are taken back, or were, which goes on to be written to. The
-// next state says so, and comes before the next write: a read-only log tells by it whether what it
-// read in the place of those bytes can be something else.
+// countCut counts that bytes are removed, or were, from a file that is written to afterwards. The
+// next state records it, and is written before the next write: from it a read-only log determines
+// whether its read can have returned other bytes.
 func (w *writer) countCut() {
 	w.cuts++
 	w.cutPending = true

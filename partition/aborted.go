@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"log/slog"
 
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 )
 
 // recordAborted has the log know an aborted transaction, before anyone can read its marker. It
@@ -18,7 +18,7 @@ func (p *Partition) recordAborted(t endedTxn) {
 	}
 }
 
-// entry returns what the transaction index says of an aborted transaction.
+// entry returns the transaction index entry of an aborted transaction.
 func (t *endedTxn) entry() segment.AbortedTxn {
 	return segment.AbortedTxn{ProducerID: t.producerID, FirstOffset: t.first, LastOffset: t.last, LastStableOffset: t.lastStable}
 }

@@ -6,16 +6,16 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// An AbortedFilter tells which batches of a fetch are not to be seen by who reads committed
-// records: those of aborted transactions, and control batches. The zero value is that of a fetch
-// without aborted transactions. It is not safe for concurrent use. Kafka: CompletedFetch.
+// An AbortedFilter selects the batches of a fetch that a read-committed reader must skip: batches
+// of aborted transactions, and control batches. The zero value is the filter of a fetch without
+// aborted transactions. It is not safe for concurrent use. Kafka: CompletedFetch.
 type AbortedFilter struct {
 	aborted abortedHeap
 	pids    map[int64]bool // producers whose batches are aborted, from here on
 }
 
-// NewAbortedFilter returns the filter of a fetch with these FetchedPartition.Aborted, which it does
-// not keep.
+// NewAbortedFilter returns the filter of a fetch with the given FetchedPartition.Aborted, which it
+// does not retain.
 func NewAbortedFilter(aborted []AbortedTxn) (f AbortedFilter) {
 	if len(aborted) > 0 {
 		f.aborted = append(f.aborted, aborted...)
@@ -25,8 +25,8 @@ func NewAbortedFilter(aborted []AbortedTxn) (f AbortedFilter) {
 	return f
 }
 
-// Hides reports whether a batch is not to be seen. It is to be asked of all batches that end at the
-// offset fetched from or behind it, in their order.
+// Hides reports whether the reader must skip a batch. It must be called in order for each batch
+// that ends at or after the offset of the fetch.
 func (f *AbortedFilter) Hides(b *record.Batch) bool {
 	if f.pids != nil && b.HasProducerID() {
 		for len(f.aborted) > 0 && f.aborted[0].FirstOffset <= b.LastOffset() {

@@ -1,16 +1,17 @@
 package partition
 
 import (
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/segment"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/log"
-	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -147,28 +148,65 @@ func TestCompactionWaitsForOwedAborts(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// What nobody has left of a transaction index is found in the log.
-func TestDamagedTransactionIndexIsMadeAnew(t *testing.T) {
-	fs := vfs.Mem()
-	p := openLeader(t, testConfig(fs))
-	for i := range int16(3) {
+// The index of a closed segment, and that of the last one after a close, are damaged: aborted
+// records are not read as committed ones, and the index is made again from the log. A copy is as
+// good.
+func TestDamagedTransactionIndexIsMadeAgainFromTheLog(t *testing.T) {
+	damages := map[string]func(p []byte) []byte{
+		"nonsense":    func(p []byte) []byte { return []byte(strings.Repeat("?", len(p))) },
+		"removed":     func([]byte) []byte { return nil },
+		"emptied":     func([]byte) []byte { return []byte{} },
+		"cut":         func(p []byte) []byte { return p[:len(p)-1] },
+		"entry gone":  func(p []byte) []byte { return p[:len(p)/2] },
+		"producer id": func(p []byte) []byte { p[9] ^= 4; return p },
+		"first":       func(p []byte) []byte { p[17] ^= 1; return p },
+	}
+	disk := vfs.Mem()
+	p := openLeader(t, testConfig(disk))
+	for i := range int16(6) {
 		abort(t, p, 1, i, "")
 		require.NoError(t, send(p, batchSpec{value: "v"}).Err)
-		require.NoError(t, p.Roll())
+		if i%2 == 1 && i < 5 {
+			require.NoError(t, p.Roll())
+		}
 	}
 	want := readAll(t, p, ReadCommitted)
-	require.Len(t, want, 3)
-	require.NoError(t, p.Close())
-	name := "p/" + segment.FileName(3, segment.TxnIndexSuffix)
-	good, err := vfs.ReadFile(fs, name)
+	require.Len(t, want, 6)
+	killed := disk.Kill()
+	cut, err := p.Cut()
 	require.NoError(t, err)
-	require.NoError(t, vfs.WriteFile(fs, name, []byte(strings.Repeat("?", len(good)))))
-	p = reopen(t, testConfig(fs), 1)
-	require.Equal(t, want, readAll(t, p, ReadCommitted))
+	require.NoError(t, p.BackupOf(t.Context(), cut, disk, "copy"))
+	cut.Release()
 	require.NoError(t, p.Close())
-	again, err := vfs.ReadFile(fs, name)
-	require.NoError(t, err)
-	require.Equal(t, good, again)
+	for what, damage := range damages {
+		for how, last := range map[string]int64{"closed": 12, "killed": 6, "copy": 12} {
+			fs, dir := disk.Kill(), "p"
+			switch how {
+			case "killed": // the last index is made again in any case
+				fs = killed.Kill()
+			case "copy":
+				dir = how
+			}
+			for base := int64(0); base <= last; base += 6 {
+				name := dir + "/" + segment.FileName(base, segment.TxnIndexSuffix)
+				good, err := vfs.ReadFile(fs, name)
+				require.NoError(t, err)
+				if p := damage(slices.Clone(good)); p == nil {
+					require.NoError(t, fs.Remove(name))
+				} else {
+					require.NoError(t, vfs.WriteFile(fs, name, p))
+				}
+				p, err := Open(dir, testConfig(fs))
+				require.NoError(t, err)
+				require.NoError(t, p.BecomeLeader(1))
+				require.Equal(t, want, readAll(t, p, ReadCommitted), "%s, %s, %d", what, how, base)
+				require.NoError(t, p.Close())
+				again, err := vfs.ReadFile(fs, name)
+				require.NoError(t, err)
+				require.Equal(t, good, again, "%s, %s, %d", what, how, base)
+			}
+		}
+	}
 }
 
 // A copy of a log, and a log closed in order, have the index that Kafka reads, with what was
@@ -179,7 +217,10 @@ func TestTransactionIndexIsWholeWhereOthersReadIt(t *testing.T) {
 	fs.Inject(vfs.Fault{Ops: vfs.OpCreate, Pattern: "*.txnindex", Err: syscall.ENOSPC})
 	abort(t, p, 1, 0, "")
 	abort(t, p, 1, 1, "")
-	require.NoError(t, p.Backup(t.Context(), fs, "copy"))
+	cut, err := p.Cut()
+	require.NoError(t, err)
+	require.NoError(t, p.BackupOf(t.Context(), cut, fs, "copy"))
+	cut.Release()
 	abort(t, p, 1, 2, "")
 	require.NoError(t, p.Close())
 	for dir, n := range map[string]int{"copy": 2, "p": 3} {

@@ -1,6 +1,8 @@
 package partition
 
 import (
+	"errors"
+
 	"github.com/stratalog/strata/internal/progress"
 	"github.com/stratalog/strata/internal/struggle"
 )
@@ -11,10 +13,10 @@ type looked struct {
 	position progress.Position
 }
 
-// Ailing tells whose leader this replica is how its disk does. err is why the log takes no more
-// appends until it is opened again, nil if it does. A log that is stalled had work to do at the
-// last call and has it still, and nothing of it was written or synced since. It does not block; one
-// caller at a time, since each call compares with the one before.
+// Ailing reports on the disk of a leader. stalled is true if the log had work to do at the previous
+// call and still has it, and nothing was written or synced in between. err is the error that
+// stopped appends until the log is opened again, or nil. Ailing does not block. Calls must not
+// overlap, since each call compares with the previous one.
 func (p *Partition) Ailing() (stalled bool, err error) {
 	now := looked{position: p.position()}
 	now.busy = p.log.Busy() || p.syncOnAck.Load() && now.position.Durable < now.position.End
@@ -28,13 +30,32 @@ func (p *Partition) Ailing() (stalled bool, err error) {
 	return stalled, p.log.Err()
 }
 
-// diskWatch is how the disk does what is asked of it.
+// Broken returns the error that stopped appends until the log is opened again, or nil. It does not
+// block.
+func (p *Partition) Broken() error { return p.log.Err() }
+
+// diskWatch records failures and successes of the disk.
 type diskWatch struct{ writes, reads struggle.Watch }
 
-// Struggles returns why the disk does not do what is asked of it: the last error, if since the call
-// before the last one all appends have failed in writing, or all followers' reads have, and some
-// in each of the two intervals. Unlike the err of Ailing it may be over any time: a full disk gets
-// room. It does not block; one caller at a time.
+// readFailed records a failed read of a follower. Damaged bytes are no failure of the disk, which
+// has returned them.
+func (w *diskWatch) readFailed(err error) {
+	if !errors.Is(err, ErrCorrupt) {
+		w.reads.Failed(err)
+	}
+}
+
+// writeFailed records a failed append, as readFailed does.
+func (w *diskWatch) writeFailed(err error) {
+	if !errors.Is(err, ErrCorrupt) {
+		w.writes.Failed(err)
+	}
+}
+
+// Struggles returns the last disk error if, since the call before the previous one, all writes of
+// appends have failed, or all reads of followers have. Some must have failed in each of the two
+// intervals. Otherwise it returns nil. Unlike the err of Ailing, the cause may go away by itself,
+// as when a full disk gets space. Struggles does not block. Calls must not overlap.
 func (p *Partition) Struggles() error {
 	err := p.disk.writes.Look()
 	if reads := p.disk.reads.Look(); err == nil {

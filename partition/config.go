@@ -14,69 +14,78 @@ import (
 
 // Config describes a partition. The zero Config is valid.
 type Config struct {
-	// Log holds the settings of the layer below. Its Owner is set by the partition; its
-	// MaxBatchBytes, SegmentBytes and Cleanup also decide which batches are taken.
+	// Log has the settings of the log. Its Owner is set by the partition. Its MaxBatchBytes,
+	// SegmentBytes and Cleanup also determine which batches are accepted.
 	Log log.Config
 
 	// Topic and Partition name the partition in errors and log lines.
 	Topic     string
 	Partition int32
 
-	// TopicID is kept in the file partition.metadata; Open refuses a directory of another topic.
-	// Zero: no such file.
+	// TopicID is stored in the file partition.metadata; Open rejects a directory of another topic.
+	// Zero means that there is no such file.
 	TopicID [16]byte
 
-	// TimestampType says whether the records keep the time of their producer or get that of the
-	// append. Kafka: message.timestamp.type.
+	// TimestampType selects the producer's time or the time of the append as the records'
+	// timestamp. Kafka: message.timestamp.type.
 	TimestampType record.TimestampType
 
-	// TimestampBeforeMax and TimestampAfterMax bound how far the time of a record may lie behind
-	// and ahead of the leader's clock. 0 means Kafka's defaults: any age, and 1 hour ahead.
-	// log.Unlimited means any distance. Not used with LogAppendTime. Kafka:
+	// TimestampBeforeMax and TimestampAfterMax limit how far a record's timestamp may be behind and
+	// ahead of the leader's clock. 0 means Kafka's defaults: any age, and 1 hour ahead.
+	// log.Unlimited means no limit. They are not used with LogAppendTime. Kafka:
 	// message.timestamp.before.max.ms, message.timestamp.after.max.ms.
 	TimestampBeforeMax, TimestampAfterMax time.Duration
 
-	// Compression is what batches are stored with. Kafka: compression.type.
+	// Compression selects the codec of stored batches. Kafka: compression.type.
 	Compression Compression
 
-	// ProducerIDExpiration is how long the state of an idempotent producer is kept after its last
-	// batch; one with an open transaction is kept on. A producer that returns later may begin with
-	// any sequence, and is not protected from duplicates of what it wrote before. 0 means 24 hours.
-	// Kafka: producer.id.expiration.ms.
+	// ProducerIDExpiration is the time for which the state of an idempotent producer is kept after
+	// its last batch. A producer with an open transaction does not expire. A producer that returns
+	// after it has expired may begin with any sequence, and is not protected from duplicates of its
+	// earlier batches. 0 means 24 hours. Kafka: producer.id.expiration.ms.
 	ProducerIDExpiration time.Duration
 
-	// MinInSync is how many replicas must be in sync for an append that wants all acknowledgements,
-	// and for the high watermark to move; of a partition of fewer replicas all of them. 0 means 1.
-	// Kafka: min.insync.replicas.
+	// MinInSync is the number of replicas that must be in sync for an append with AcksAll, and for
+	// the high watermark to advance. If the partition has fewer replicas, all of them must be in
+	// sync. 0 means 1. Kafka: min.insync.replicas.
 	MinInSync int
 
-	// MaxLag is how long a follower may lack what its leader had before it is out of sync. 0 means
-	// 30 seconds. Kafka: replica.lag.time.max.ms.
+	// MaxLag is the time after which a follower is out of sync if it still lacks a record that its
+	// leader had then. 0 means 30 seconds. Kafka: replica.lag.time.max.ms.
 	MaxLag time.Duration
 
-	// HighWatermark is what it was known to be when the replica was closed, or some time before: a
-	// lower bound. Open takes it as far as the log goes. 0: unknown.
+	// HighWatermark is a lower bound of the high watermark, saved before the replica was closed.
+	// Open uses it up to the log end offset. 0 means unknown.
 	HighWatermark int64
 
-	// Verify asks the coordinator of a transaction whether the partition is in it, before the first
-	// write of the transaction is appended: else that could come behind the transaction's marker,
-	// and stay open for ever. It is called without locks held and must not block. nil: who produces
-	// is trusted. Kafka: transaction.partition.verification.enable.
+	// Verify requests from the transaction coordinator whether the partition is in a transaction,
+	// before the first write of the transaction is appended. Without that check, the write could be
+	// appended after the transaction's marker, and its transaction would stay open for ever. Verify
+	// is called without locks and must not block. nil means that producers are trusted. Kafka:
+	// transaction.partition.verification.enable.
 	Verify func(TxnQuestion)
 
-	// Logger: nil discards.
+	// Durable is called when bytes of the log have reached stable storage. It is called without
+	// locks, on any goroutine, and must not block. nil means no call.
+	Durable func()
+
+	// Damaged is called with the error of a read, an append or another operation that has met
+	// damaged bytes of the log. The error has a *log.CorruptError. It is called without locks, on any
+	// goroutine, and must not block. nil means no call.
+	Damaged func(error)
+
+	// Logger receives log messages; nil discards them.
 	Logger *slog.Logger
 }
 
-// Compression says how batches are stored: as the producer sent them, or with a codec of the
-// topic's own.
+// A Compression determines the codec of stored batches: the producer's or the topic's.
 type Compression uint8
 
-// KeepCompression stores batches with the codec the producer chose, byte for byte. It is the
+// KeepCompression stores batches with the codec that the producer used, byte for byte. It is the
 // default. Kafka: producer.
 const KeepCompression Compression = 0
 
-// CompressWith stores every batch with codec c; those that come with another are encoded anew.
+// CompressWith stores every batch with codec c; batches with another codec are encoded again.
 // record.None stores them uncompressed.
 func CompressWith(c record.Codec) Compression { return Compression(c) + 1 }
 
@@ -89,7 +98,7 @@ const (
 	defaultMaxLag               = 30 * time.Second
 )
 
-// withDefaults fills in what is zero.
+// withDefaults sets zero fields to their defaults.
 func (c Config) withDefaults() (Config, error) {
 	var errs []error
 	if c.TimestampBeforeMax < log.Unlimited || c.TimestampAfterMax < log.Unlimited || c.ProducerIDExpiration < 0 || c.MaxLag < 0 {

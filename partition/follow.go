@@ -9,13 +9,13 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A Copy is what a follower got from its leader.
+// A Copy has the batches that a follower received from its leader.
 type Copy struct {
-	Epoch  int32 // leader epoch of the one who answered
-	Offset int64 // that was asked for: where the follower's log ends
-	// Batches are whole batches from there on. They are stored as they are. Borrowed until Done.
+	Epoch  int32 // the leader epoch of the response
+	Offset int64 // the requested offset: the end of the follower's log
+	// Batches has whole batches from Offset on. They are stored unchanged, and borrowed until Done.
 	Batches []byte
-	// HighWatermark and LogStart of the leader when it answered.
+	// HighWatermark and LogStart are the leader's at the time of the response.
 	HighWatermark, LogStart int64
 	// Done is called once, without locks, when the batches are as safe as the sync policy promises.
 	// It must not block.
@@ -30,10 +30,11 @@ type Copy struct {
 	err      error // of the first that failed
 }
 
-// Follow makes this replica a follower in the given leader epoch, which must not be below one that
-// it has led or followed in: ErrFencedLeaderEpoch. What it led ends as with BecomeFollower. An
-// epoch that it led without a record is forgotten: the new leader need not know of it, and may have
-// records of older epochs behind its start. It may block for the disk.
+// Follow makes this replica a follower in the given leader epoch. The epoch must not be below one
+// in which the replica has led or followed: ErrFencedLeaderEpoch. A leadership ends as with
+// BecomeFollower. If the replica led an epoch without appending a record, it removes that epoch:
+// the new leader may not have it, and may have records of older epochs after its start. Follow may
+// block for the disk.
 func (p *Partition) Follow(epoch int32) error {
 	defer p.takeRole()()
 	p.mu.Lock()
@@ -51,8 +52,8 @@ func (p *Partition) Follow(epoch int32) error {
 	return nil
 }
 
-// Position returns what a follower tells its leader of itself; the caller adds who and in which
-// epoch.
+// Position returns the part of a ReplicaFetch that describes this follower's log. The caller adds
+// the broker and the leader epoch.
 func (p *Partition) Position() ReplicaFetch {
 	at := p.position()
 	ask := ReplicaFetch{Offset: at.End, Durable: at.Durable, LogStart: p.log.StartOffset(), LastEpoch: p.log.Epochs().At(at.End - 1), Purged: p.log.Purged()}
@@ -60,12 +61,12 @@ func (p *Partition) Position() ReplicaFetch {
 	return ask
 }
 
-// Converge cuts a follower's log so that it agrees with its leader's, or comes closer: it asks
-// again behind the cut. ask is what the leader has answered with d: if this replica leads, or
-// follows in another epoch by now, it is ErrFencedLeaderEpoch, and if its log ends elsewhere
-// ErrOffsetOutOfRange, and nothing is cut. It cuts nothing below the high watermark without
-// telling: lost is how many offsets below it are gone, which only an unclean election can make more
-// than none. It blocks for the disk.
+// Converge truncates a follower's log so that it agrees with its leader's, or comes closer; the
+// follower fetches again from the new end. ask is the request to which the leader responded with d.
+// Nothing is truncated if this replica leads, or follows in another epoch by now
+// (ErrFencedLeaderEpoch), or if its log ends elsewhere (ErrOffsetOutOfRange). lost is the number of
+// removed offsets below the high watermark; only an unclean election can make it more than 0.
+// Converge blocks for the disk.
 func (p *Partition) Converge(ask ReplicaFetch, d Divergence) (lost int64, err error) {
 	defer p.takeRole()()
 	if err := p.answers(ask); err != nil {
@@ -76,10 +77,10 @@ func (p *Partition) Converge(ask ReplicaFetch, d Divergence) (lost int64, err er
 	return lost, p.truncateTo(max(to, p.log.StartOffset()))
 }
 
-// StartAt empties a follower's log, which goes on at offset: where its leader's begins that has
-// nothing of it any more (ErrOffsetOutOfRange), or has purged what it lacks (ErrPurged). purged is
-// what the leader has said of that, and counts for this log from now on. ask is what the leader has
-// answered, and errors are as those of Converge. It blocks for the disk.
+// StartAt empties a follower's log, which continues at offset. That is the leader's log start, if
+// the leader has no record of this log any more (ErrOffsetOutOfRange) or has purged records that it
+// lacks (ErrPurged). purged is the leader's Purged, and becomes this log's. ask is the request that
+// the leader responded to. Errors are those of Converge. StartAt blocks for the disk.
 func (p *Partition) StartAt(ask ReplicaFetch, offset int64, purged log.Purged) error {
 	defer p.takeRole()()
 	if err := p.answers(ask); err != nil {
@@ -88,7 +89,8 @@ func (p *Partition) StartAt(ask ReplicaFetch, offset int64, purged log.Purged) e
 	return p.cut(offset, func() error { return p.log.TruncateFullyFrom(offset, purged) })
 }
 
-// answers returns why what a leader has answered to ask is not about this replica's log any more.
+// answers returns the reason why a leader's response to ask does not apply to this replica's log
+// any more, or nil.
 func (p *Partition) answers(ask ReplicaFetch) error {
 	p.mu.Lock()
 	err := p.followsLocked(ask.LeaderEpoch)
@@ -99,16 +101,17 @@ func (p *Partition) answers(ask ReplicaFetch) error {
 	return err
 }
 
-// takeRole waits until nobody else changes the role of this replica, or cuts its log. A cut belongs
-// to the leader epoch that it was asked for in: between the look at the epoch and the cut the role
-// must not change. It is held while the disk is waited for, with no lock held.
+// takeRole waits until no other goroutine changes the role of this replica, or truncates its log. A
+// truncation belongs to the leader epoch of its request: between the check of the epoch and the
+// truncation the role must not change. It is held while waiting for the disk, without any lock.
 func (p *Partition) takeRole() (release func()) {
 	p.role.Lock()
 	return p.role.Unlock
 }
 
-// AdvanceStart moves a follower's log start with that of the leader of an epoch, as far as its log
-// goes. It blocks for the disk. ErrFencedLeaderEpoch as Converge.
+// AdvanceStart moves a follower's log start to offset, the log start of its leader in the given
+// epoch, at most to the end of its own log. It blocks for the disk. It returns ErrFencedLeaderEpoch
+// as Converge does.
 func (p *Partition) AdvanceStart(epoch int32, offset int64) error {
 	defer p.takeRole()()
 	p.mu.Lock()
@@ -123,11 +126,11 @@ func (p *Partition) AdvanceStart(epoch int32, offset int64) error {
 	return nil
 }
 
-// CopyFrom appends what the leader has sent. It does not block. Copy.Done is called with
-// ErrOffsetOutOfRange if the batches do not begin at the log's end, with ErrFencedLeaderEpoch if
-// the replica leads or follows another leader by now, with ErrCorrupt if they are damaged, and with
-// what the log fails with; some of the batches are appended then, at most those before the one that
-// failed.
+// CopyFrom appends the batches that the leader has sent. It does not block. Errors passed to
+// Copy.Done: ErrOffsetOutOfRange if the batches do not begin at the end of the log;
+// ErrFencedLeaderEpoch if the replica leads or follows another leader by now; ErrCorrupt if the
+// batches are damaged; and errors of the log. After an error, some batches before the failed one
+// may be appended.
 func (p *Partition) CopyFrom(c *Copy) {
 	err := p.prepareCopy(c)
 	if err == nil && len(c.run) > 0 {
@@ -140,8 +143,8 @@ func (p *Partition) CopyFrom(c *Copy) {
 	c.Done(err)
 }
 
-// prepareCopy splits the batches up and checks them. Sizes, times and keys are the leader's affair:
-// what it has taken a follower must not refuse.
+// prepareCopy splits the batches up and checks them. Sizes, times and keys are the leader's
+// responsibility: a follower must not reject batches that the leader has accepted.
 func (p *Partition) prepareCopy(c *Copy) error {
 	p.mu.Lock()
 	err := p.followsLocked(c.Epoch)
@@ -232,6 +235,7 @@ func (p *Partition) onCopied(a *log.Append) {
 	if !last {
 		return
 	}
+	p.met(err)
 	if err == nil {
 		p.followTo(c)
 	}

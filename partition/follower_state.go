@@ -2,20 +2,20 @@ package partition
 
 import "time"
 
-// A FollowerState is what a leader knows of one follower. The follower itself may be further by
-// now.
+// A FollowerState is a leader's state of one follower. The follower itself may have advanced since.
 type FollowerState struct {
 	Broker int32
-	// End and Durable are where its log ends, and up to where that is on stable storage. -1: it has
-	// not told yet in this leader epoch.
+	// End is the end of the follower's log, and Durable the end of its part on stable storage. Both
+	// are -1 if the follower has not reported them in this leader epoch.
 	End, Durable int64
-	LogStart     int64 // its first readable offset, -1 likewise
-	// CaughtUp is the latest instant known at which the leader had nothing that the follower has
-	// not got by now, on stable storage under SyncOnAck. Zero: none is known in this leader epoch.
+	LogStart     int64 // its first readable offset, or -1 likewise
+	// CaughtUp is the latest known instant at which the leader had nothing that the follower lacks
+	// now. Under SyncOnAck only durable records count. It is zero if no such instant is known in
+	// this leader epoch.
 	CaughtUp time.Time
 }
 
-// Followers returns what this replica, if it leads, knows of the others. It does not block.
+// Followers returns a leader's state of its followers. It does not block.
 func (p *Partition) Followers() []FollowerState {
 	now := time.Since(p.opened)
 	p.mu.Lock()

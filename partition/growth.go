@@ -4,7 +4,7 @@ package partition
 const maxMarks = 4096
 
 // growth counts the bytes below the high watermark since the partition was opened, so that a reader
-// who waits for many bytes is not woken for few. The zero growth is at 0.
+// that waits for many bytes is not woken for few. The zero growth is at 0.
 type growth struct {
 	visible int64 // bytes below the high watermark
 	written int64 // bytes below the log end
@@ -14,7 +14,7 @@ type growth struct {
 	head  int
 }
 
-// A mark says how many bytes were written when the log ended at end.
+// A mark is the number of bytes written when the log ended at end.
 type mark struct{ end, written int64 }
 
 // add takes in n bytes after which the log ends at end.
@@ -41,7 +41,7 @@ func (g *growth) pass(hw int64) {
 	}
 }
 
-// cut forgets what lies at or above the log's new end.
+// cut removes the marks at or above the log's new end.
 func (g *growth) cut(end int64) {
 	for n := len(g.marks); n > g.head && g.marks[n-1].end > end; n = len(g.marks) {
 		g.marks = g.marks[:n-1]

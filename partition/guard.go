@@ -7,26 +7,28 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A TxnGuard lets the first write of a transaction into a partition. It is made before the
-// transaction's coordinator is asked whether the partition is in the transaction, and is void from
-// the transaction's marker on. So what the coordinator has said yes to is not appended behind the
-// marker, where nobody would ever end it (KIP-890).
+// A TxnGuard permits the first write of a transaction to a partition. It is created before the
+// request to the transaction coordinator whether the partition is in the transaction, and the
+// transaction's marker invalidates it. So a write that the coordinator has permitted is not
+// appended after the marker, where nothing would end its transaction (KIP-890).
 //
-// One guard serves all writes that come before the first is in the log: the answer is the same for
-// all. Guards are in memory only, and end with the leadership. Kafka: VerificationStateEntry.
+// One guard serves all writes that precede the first one in the log, since the coordinator's
+// response is the same for all. Guards are in memory only, and end with the leadership. Kafka:
+// VerificationStateEntry.
 type TxnGuard struct {
 	TxnWrite
-	lowest  int32 // sequence of those that have asked for it, where there are any
-	touched int64 // when it was last asked for, ms
+	lowest  int32 // lowest sequence of the writes that requested it, if they have sequences
+	touched int64 // time of the last request for it, ms
 
-	// asking: the question is under way, or those that have waited for its answer are still being
-	// submitted. Who comes meanwhile gets behind them, so that the order of calls stays.
+	// asking means that the request to the coordinator is in progress, or that the writes which
+	// have waited for it are still being submitted. Later writes queue behind them, so that the
+	// order of calls is kept.
 	asking   bool
-	verified bool // the coordinator has said yes
+	verified bool // the coordinator has permitted the write
 	waiting  []func(error)
 }
 
-// A TxnWrite says who writes in a transaction.
+// A TxnWrite identifies the producer of a write in a transaction.
 type TxnWrite struct {
 	TransactionalID string
 	ProducerID      int64
@@ -37,16 +39,17 @@ type TxnWrite struct {
 // ongoing is the guard of what finds its transaction open.
 var ongoing = &TxnGuard{}
 
-// same reports whether the coordinator is asked the same for both.
+// same reports whether the request to the coordinator is the same for both.
 func (w *TxnWrite) same(o *TxnWrite) bool {
 	return w.ProducerEpoch == o.ProducerEpoch && w.Adds() == o.Adds() && w.TransactionalID == o.TransactionalID
 }
 
-// Adds reports whether the write adds its partition to the transaction, as those of version 2 do.
+// Adds reports whether the write adds its partition to the transaction, as writes of version 2 do.
 func (w *TxnWrite) Adds() bool { return w.Version >= markersBumpEpoch }
 
-// guard returns the guard of a write that begins with a sequence number (MaxInt32: unknown):
-// ongoing if the transaction is open here, else one that may have been made for others before.
+// guard returns the guard of a write that begins with a sequence number (MaxInt32: unknown). It is
+// ongoing if the transaction is open in the partition, else a guard that may have been created for
+// earlier writes.
 func (s *producers) guard(r *round, w TxnWrite, sequence int32, now int64) *TxnGuard {
 	i := slices.IndexFunc(s.guards[w.ProducerID], func(g *TxnGuard) bool { return g.same(&w) })
 	if i >= 0 && s.guards[w.ProducerID][i].asking {
@@ -125,22 +128,22 @@ func (s *producers) dropGuards(pid int64, drop func(*TxnGuard) bool) {
 	}
 }
 
-// spend takes away what a written batch of a transaction does not need any more. A guard whose
-// callers are still being submitted keeps those behind them in order; answered drops it.
+// spend removes guards that are not needed after a batch of a transaction was written. A guard
+// whose callers are still being submitted keeps later ones in order; answered drops it.
 func (s *producers) spend(pid int64, epoch int16) {
 	if len(s.guards) > 0 {
 		s.dropGuards(pid, func(g *TxnGuard) bool { return g.ProducerEpoch <= epoch && !g.asking })
 	}
 }
 
-// sweepGuards forgets guards that were not asked for since.
+// sweepGuards removes guards that were not requested since.
 func (s *producers) sweepGuards(before int64) {
 	for pid := range s.guards {
 		s.dropGuards(pid, func(g *TxnGuard) bool { return g.touched <= before && !g.asking })
 	}
 }
 
-// takeWaiting forgets all guards and returns who waits for one.
+// takeWaiting removes all guards and returns the functions that wait for one.
 func (s *producers) takeWaiting() (waiting []func(error)) {
 	for _, guards := range s.guards {
 		for _, g := range guards {

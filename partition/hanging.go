@@ -2,14 +2,15 @@ package partition
 
 import "time"
 
-// HangingTransactions lists the producers whose transaction is open here though nothing was written
-// in it for longer than that, by producer id: with the largest timeout that a transaction may have
-// (transaction.max.timeout.ms), what no coordinator is going to end. Who asks makes sure of that
-// with the coordinator, and ends it by EndTransaction in the producer's epoch. It does not block.
+// HangingTransactions lists the producers that have an open transaction in this partition and have
+// written nothing in it for more than the given time, by producer id. With the largest timeout that
+// a transaction may have (transaction.max.timeout.ms), it lists transactions that no coordinator
+// will end. The caller verifies that with the coordinator, and ends them by EndTransaction in the
+// producer's epoch. It does not block.
 //
-// The time is this replica's own, not that of the records, and counts from the opening at the
-// earliest. Kafka's tool goes by the records' time: records that are copied with their old
-// timestamps look as if they hung, and those from the future never do.
+// The time is measured by this replica's clock, not by the records' timestamps, and starts at the
+// earliest when the replica was opened. Kafka's tool uses the timestamps: there, copied records
+// with old timestamps seem to hang, and records from the future never do.
 func (p *Partition) HangingTransactions(longer time.Duration) []ProducerState {
 	now := time.Now().UnixMilli()
 	p.mu.Lock()
@@ -17,7 +18,7 @@ func (p *Partition) HangingTransactions(longer time.Duration) []ProducerState {
 	return p.state.hanging(now - longer.Milliseconds())
 }
 
-// hanging lists the producers that have a transaction open and were not heard of since.
+// hanging lists the producers that have an open transaction and have not written since.
 func (s *producers) hanging(since int64) (out []ProducerState) {
 	if len(s.txns.open) == 0 {
 		return nil

@@ -12,16 +12,16 @@ import (
 // batches of its producers.
 const historyBytes = 8 << 20
 
-// readHistory completes the windows of the producers that came from a snapshot. A snapshot keeps
-// only the last batch of each producer; the four before, which a client may be about to repeat, are
-// in the log. Kafka lets them go.
+// readHistory completes the windows of the producers that came from a snapshot. A snapshot has only
+// the last batch of each producer; the four before, which a client may be about to repeat, are in
+// the log. Kafka drops them.
 //
-// It is called when a batch is out of order, which a repeated one looks like, and reads at most
-// once after each open: an open of many partitions would otherwise read the end of every log for
-// producers that may never come back. It runs on the goroutine that leads the round and that alone
-// changes p.state, so that the state is the same before and after it. It reports false if there is
-// nothing to be read, or it is damaged, which stays. After any other error the next call reads
-// again.
+// It is called when a batch is out of order, as a repeated one seems to be, and reads at most once
+// after each open. An open of many partitions would otherwise read the end of every log for
+// producers that may never return. It runs on the goroutine that leads the round and that alone
+// changes p.state, so that the state is the same before and after it. It returns false if there is
+// nothing to read, or if the log is damaged, which does not change. After any other error the next
+// call reads again.
 func (p *Partition) readHistory() (bool, error) {
 	p.mu.Lock()
 	s := p.state
@@ -31,7 +31,8 @@ func (p *Partition) readHistory() (bool, error) {
 		return false, nil
 	}
 	older := p.newState()
-	err := p.replay(older, p.historyStart(upTo), upTo, time.Now().UnixMilli(), nil)
+	err := p.replay(older, p.historyStart(upTo, historyBytes), upTo, time.Now().UnixMilli(), nil)
+	p.met(err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
@@ -47,9 +48,9 @@ func (p *Partition) readHistory() (bool, error) {
 	return true, nil
 }
 
-// historyStart returns an offset about historyBytes before the given one.
-func (p *Partition) historyStart(before int64) int64 {
-	budget, from := int64(historyBytes), before
+// historyStart returns an offset about budget bytes before the given one.
+func (p *Partition) historyStart(before, budget int64) int64 {
+	from := before
 	for _, s := range slices.Backward(p.log.Segments()) {
 		if s.BaseOffset >= before || s.Size == 0 {
 			continue

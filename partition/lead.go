@@ -1,40 +1,41 @@
 package partition
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/stratalog/strata/internal/progress"
 )
 
-// A Leadership is what the controller has decided about a partition, as its leader is told.
+// A Leadership is a decision of the controller about a partition, for its leader.
 type Leadership struct {
 	Epoch          int32 // leader epoch, above any earlier one
-	Broker         int32 // whose replica leads
+	Broker         int32 // the broker of this replica
 	PartitionEpoch int32 // grows with every change of the partition
-	// Replicas and InSync hold Broker. Neither is changed by anyone. None: Broker alone.
+	// Replicas and InSync include Broker. They are immutable. If they are empty, Broker has the
+	// only replica.
 	Replicas, InSync []int32
-	// Unsynced: the controller is to be told when all of InSync have on stable storage what was
-	// acknowledged.
+	// Unsynced requests a proposal with Synced when all of InSync have all acknowledged records on
+	// stable storage.
 	Unsynced bool
-	// Followers are the brokers of the other replicas, as the metadata has them.
+	// Followers has the brokers of the other replicas, as in the metadata.
 	Followers []Follower
-	// Ask is called with an in-sync set that the leader would have, at most one at a time: until
-	// Reassure or Declined answers it. Wake is called when followers may find something new. Both
-	// are called without locks held, must not block, and may be nil with one replica.
+	// Ask is called with an ISR that the leader requests. There is at most one request at a time,
+	// until Reassure or Declined responds to it. Wake is called when a fetch of a follower may
+	// return something new. Both are called without locks, must not block, and may be nil with one
+	// replica.
 	Ask  func(InSyncProposal)
 	Wake func()
 }
 
-// A Follower is the broker of a replica that does not lead.
+// A Follower is the broker of a follower replica.
 type Follower struct {
 	Broker      int32
 	Incarnation int64 // broker epoch
-	Alive       bool  // neither fenced nor leaving
+	Alive       bool  // neither fenced nor shutting down
 }
 
-// An InSyncProposal is an in-sync set that a leader asks the controller for. Kafka: AlterPartition.
+// An InSyncProposal is an ISR that a leader requests from the controller. Kafka: AlterPartition.
 type InSyncProposal = progress.Proposal
 
 func (l *Leadership) set() progress.Set {
@@ -45,7 +46,7 @@ func (l *Leadership) set() progress.Set {
 	return progress.Set{Epoch: l.PartitionEpoch, Replicas: l.Replicas, InSync: l.InSync, Unsynced: l.Unsynced}
 }
 
-// leading is what only a leader has. Guarded by mu.
+// leading is the additional state of a leader. Guarded by mu.
 type leading struct {
 	progress *progress.Leader // nil: this replica does not lead
 	broker   int32
@@ -55,15 +56,25 @@ type leading struct {
 	lowMoved chan struct{} // closed when a log start or who leads has changed; nil: nobody waits
 }
 
-// BecomeLeader makes this replica, the only one, the leader in the given epoch. See Lead.
+// BecomeLeader makes this replica, the only one, the leader in the given leader epoch. See Lead.
 func (p *Partition) BecomeLeader(epoch int32) error { return p.Lead(Leadership{Epoch: epoch}) }
 
-// Lead makes this replica the leader, in an epoch above any earlier one: the epoch's start is
-// recorded before the first append. Without followers its high watermark is at once what its sync
-// policy allows; else when those in sync have told how far they are. It may block for the disk.
+// Lead makes this replica the leader, in an epoch above any earlier one. The epoch's start is
+// recorded before the first append. Without followers the high watermark is set at once to the
+// bound of the sync policy; otherwise it is set when the in-sync followers have reported their
+// ends. Lead may block for the disk.
 func (p *Partition) Lead(l Leadership) error {
 	defer p.takeRole()()
+	p.mu.Lock()
+	stale := p.stale && !p.closed && !p.resigned.Load()
+	p.mu.Unlock()
+	if stale { // a truncation failed: the producer state is that of an earlier end
+		if err := p.truncateTo(p.log.EndOffset()); err != nil {
+			return p.wrap("become leader", err)
+		}
+	}
 	if err := p.log.LeadInEpoch(l.Epoch); err != nil {
+		p.met(err)
 		return p.wrap("become leader", err)
 	}
 	if p.syncOnAck.Load() && p.log.DurableOffset() < p.log.EndOffset() {
@@ -73,13 +84,9 @@ func (p *Partition) Lead(l Leadership) error {
 		}
 	}
 	p.mu.Lock()
-	if p.closed || p.stale || p.resigned.Load() {
-		closed := p.closed
+	if p.closed || p.resigned.Load() {
 		p.mu.Unlock()
-		if closed || p.resigned.Load() {
-			return p.wrap("become leader", p.notLeading())
-		}
-		return p.wrap("become leader", errors.New("a truncation has failed: open the partition again"))
+		return p.wrap("become leader", p.notLeading())
 	}
 	now := time.Since(p.opened)
 	own := p.position()
@@ -101,8 +108,9 @@ func (p *Partition) Lead(l Leadership) error {
 	return nil
 }
 
-// Reassure tells the leader what the controller has committed since, in the same leader epoch; an
-// older word than the last one is ignored. What it had asked for is answered by that.
+// Reassure passes a later decision of the controller in the same leader epoch to the leader. A
+// decision older than the last one is ignored. It also responds to the leader's outstanding
+// request.
 func (p *Partition) Reassure(l Leadership) {
 	now := time.Since(p.opened)
 	p.mu.Lock()
@@ -120,9 +128,9 @@ func (p *Partition) Reassure(l Leadership) {
 	proves.run()
 }
 
-// Declined tells the leader that the controller does not make the in-sync set of that partition
-// epoch which it has asked for. It returns when AskAgain is due: after a pause that grows with
-// every refusal in a row, 0 if the leader does not wait for that answer any more.
+// Declined reports to the leader that the controller has rejected the requested ISR. It returns the
+// pause after which the caller must call AskAgain. The pause grows with every rejection in a row,
+// and is 0 if the leader does not wait for this response any more.
 func (p *Partition) Declined(asked InSyncProposal) (pause time.Duration) {
 	p.mu.Lock()
 	var d due
@@ -136,13 +144,12 @@ func (p *Partition) Declined(asked InSyncProposal) (pause time.Duration) {
 	return pause
 }
 
-// CheckLag has the leader look for followers that were not caught up at any time of the last
-// Config.MaxLag, and ask for an in-sync set without them. Kafka does so every half
-// replica.lag.time.max.ms.
+// CheckLag makes the leader request an ISR without the followers that have not been caught up at
+// any time during the last Config.MaxLag. Kafka checks that every replica.lag.time.max.ms / 2.
 func (p *Partition) CheckLag() { p.look((*progress.Leader).Shrink) }
 
-// AskAgain has the leader ask for what the controller has declined, if it still wants it: for a set
-// without those that CheckLag looks for, else for one with those that may join.
+// AskAgain makes the leader repeat a rejected request if it is still valid: for an ISR without the
+// followers that CheckLag finds, otherwise for one with the followers that may join.
 func (p *Partition) AskAgain() {
 	p.look(func(l *progress.Leader, now time.Duration) (InSyncProposal, bool) {
 		if proposal, ok := l.Shrink(now); ok {
@@ -152,7 +159,7 @@ func (p *Partition) AskAgain() {
 	})
 }
 
-// look lets time pass for the leader, and asks for what it wants then.
+// look advances the leader's clock, and sends the request that it wants then.
 func (p *Partition) look(want func(l *progress.Leader, now time.Duration) (InSyncProposal, bool)) {
 	now := time.Since(p.opened)
 	p.mu.Lock()
@@ -169,7 +176,7 @@ func (p *Partition) look(want func(l *progress.Leader, now time.Duration) (InSyn
 	w.run()
 }
 
-// A want is a question to the controller, asked without locks.
+// A want is a request to the controller, sent without locks.
 type want struct {
 	proposal InSyncProposal
 	ask      func(InSyncProposal) // nil: there is none
@@ -189,8 +196,8 @@ func (p *Partition) wantLocked(proposal InSyncProposal, ok bool) want {
 	return want{proposal, p.ask}
 }
 
-// proveLocked returns what tells the controller that all who are in sync have on stable storage
-// what was acknowledged, if it is to be told and they have.
+// proveLocked returns the request that reports to the controller that all in-sync replicas have all
+// acknowledged records on stable storage, if that is required and true.
 func (p *Partition) proveLocked() want { return p.wantLocked(p.progress.Prove()) }
 
 // complete reports whether the high watermark has reached the start of the leader's epoch.
@@ -230,5 +237,5 @@ func (p *Partition) mayAwaitAll() error {
 	if p.enough.Load() {
 		return nil
 	}
-	return fmt.Errorf("%w: %d are asked for", ErrNotEnoughReplicas, p.rules.Load().minInSync)
+	return fmt.Errorf("%w: %d are required", ErrNotEnoughReplicas, p.rules.Load().minInSync)
 }

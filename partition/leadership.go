@@ -1,8 +1,8 @@
 package partition
 
-// BecomeFollower ends this replica's leadership: appends and reads are refused with ErrNotLeader.
-// Appends under way, and those that wait for acknowledgement, end with ErrNotLeaderAfterAppend.
-// When it returns, none of them is decided to be a success any more.
+// BecomeFollower ends this replica's leadership: appends and reads fail with ErrNotLeader. Appends
+// in progress, and appends that wait for acknowledgement, fail with ErrNotLeaderAfterAppend. When
+// it returns, none of them can succeed any more.
 func (p *Partition) BecomeFollower() {
 	p.mu.Lock()
 	p.leaderEpoch.Store(-1)
@@ -15,9 +15,9 @@ func (p *Partition) BecomeFollower() {
 	releaseGuards(waiting, ErrNotLeader)
 }
 
-// Resign makes this replica refuse new appends and reads with ErrNotLeader, for good, also when it
-// is closed afterwards; who waits for records is woken. Appends under way end as they would have,
-// and Close waits for them: so a broker leaves in order.
+// Resign makes this replica reject new appends and reads with ErrNotLeader permanently, also after
+// it is closed, and wakes waiting readers. Appends in progress continue, and Close waits for them.
+// A broker that shuts down in order uses it.
 func (p *Partition) Resign() {
 	p.mu.Lock()
 	p.resigned.Store(true)
@@ -28,7 +28,7 @@ func (p *Partition) Resign() {
 	releaseGuards(waiting, ErrNotLeader)
 }
 
-// LeaderEpoch returns the epoch in which this replica leads, -1 if it does not.
+// LeaderEpoch returns the epoch in which this replica leads, or -1 if it does not lead.
 func (p *Partition) LeaderEpoch() int32 {
 	if p.resigned.Load() {
 		return -1
@@ -36,7 +36,7 @@ func (p *Partition) LeaderEpoch() int32 {
 	return p.leaderEpoch.Load()
 }
 
-// releaseLocked takes out all who wait: acknowledgements fail with err, waiters look again.
+// releaseLocked removes everything that waits: acknowledgements fail with err, waiters wake.
 func (p *Partition) releaseLocked(err error) (d due) {
 	for e := p.acks.Pop(1<<63 - 1); e != nil; e = p.acks.Pop(1<<63 - 1) {
 		e.Value.result.Err = p.wrap("produce", err)

@@ -2,12 +2,12 @@ package partition
 
 import "context"
 
-// AwaitLowWatermark waits until the log starts of this leader and of all followers whose brokers
-// are alive are at offset or beyond it, so that whoever leads next shows nothing below it, and
-// returns the smallest of them. A follower that is fenced meanwhile is waited for no longer.
+// AwaitLowWatermark waits until the log starts of this leader and of all followers with live
+// brokers are at offset or beyond it, and returns the smallest of them. Then no later leader among
+// them returns records below it. It stops waiting for a follower that is fenced meanwhile.
 //
-// It ends with ctx's error, and with ErrNotLeader or ErrClosed if this replica leads no more.
-// Kafka: DeleteRecords.
+// Errors: the context's error, and ErrNotLeader or ErrClosed if this replica stops leading. Kafka:
+// DeleteRecords.
 func (p *Partition) AwaitLowWatermark(ctx context.Context, offset int64) (int64, error) {
 	for {
 		low, moved := p.lowWatermark(offset)
@@ -42,7 +42,7 @@ func (p *Partition) lowWatermark(offset int64) (low int64, moved <-chan struct{}
 	return low, p.lowMoved
 }
 
-// lowMovedLocked lets those look again who wait for the low watermark.
+// lowMovedLocked wakes the goroutines that wait for the low watermark.
 func (l *leading) lowMovedLocked() {
 	if l.lowMoved != nil {
 		close(l.lowMoved)

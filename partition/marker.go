@@ -7,29 +7,29 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A TxnMarker ends the part of a transaction that lies on one partition.
+// A TxnMarker ends the part of a transaction that is on one partition.
 type TxnMarker struct {
 	ProducerID    int64
 	ProducerEpoch int16
-	// CoordinatorEpoch is the leader epoch of the coordinator's own partition. It fences the
-	// coordinator's predecessors.
+	// CoordinatorEpoch is the leader epoch of the coordinator's own partition. It fences earlier
+	// coordinators.
 	CoordinatorEpoch int32
 	Commit           bool          // false: abort
 	Timeout          time.Duration // as in ProduceRequest
 
-	// Version is the transaction.version by which the transaction ends. From 2 on its markers have
-	// the epoch above that of its records, which is the one of the producer's next transaction:
-	// while something is open in that epoch, the marker is a late one of the transaction before,
-	// and is refused with ErrInvalidProducerEpoch.
+	// Version is the transaction.version that ends the transaction. From 2 on, a marker has the
+	// epoch after that of its records, which is the epoch of the producer's next transaction. If a
+	// transaction in that epoch is open, the marker is a late one of the previous transaction, and
+	// is rejected with ErrInvalidProducerEpoch.
 	Version int16
 }
 
-// EndTransaction appends a transaction marker, as the transaction coordinator asks for it. It does
-// not block; done is called once, without locks, when every in-sync replica has the marker. A
-// producer that has nothing open here gets its marker too.
+// EndTransaction appends a transaction marker for the transaction coordinator. It does not block.
+// done is called once, without locks, when every in-sync replica has the marker. The marker is also
+// appended if the producer has no open transaction in this partition.
 //
 // Errors: ErrNotLeader, ErrInvalidProducerEpoch, ErrCoordinatorFenced, ErrTimeout, ErrClosed, and
-// those of the log.
+// errors of the log.
 func (p *Partition) EndTransaction(m TxnMarker, done func(ProduceResult)) {
 	epoch, err := p.checkEpoch(-1)
 	req := &ProduceRequest{Acks: record.AcksAll, Timeout: m.Timeout, Done: done, p: p}

@@ -15,8 +15,7 @@ import (
 // without an end.
 const metadataFile = "partition.metadata"
 
-// writeMetadata creates the metadata file of dir, on stable storage, or checks the one that is
-// there.
+// writeMetadata creates the metadata file of dir, on stable storage, or checks the existing one.
 func writeMetadata(fsys vfs.FS, dir string, id [16]byte) error {
 	name := filepath.Join(dir, metadataFile)
 	want := "version: 0\ntopic_id: " + base64.RawURLEncoding.EncodeToString(id[:])
@@ -25,8 +24,8 @@ func writeMetadata(fsys vfs.FS, dir string, id [16]byte) error {
 		return vfs.WriteFile(fsys, name, []byte(want))
 	case err != nil:
 		return err
-	case strings.TrimSpace(string(have)) != want:
-		return fmt.Errorf("%w: %s says %q", ErrInconsistentTopicID, name, have)
+	case strings.TrimSpace(string(have)) != want && !strings.HasPrefix(string(have), want+"\n"): // the owner may have added lines
+		return fmt.Errorf("%w: %s has %q", ErrInconsistentTopicID, name, have)
 	}
 	return nil
 }

@@ -8,14 +8,20 @@ import (
 	"github.com/stratalog/strata/log"
 )
 
-// owner is a Partition as its log sees it. Admit, Written and Refused are called by whoever leads a
-// round of appends, one at a time.
+// owner is a Partition as its log uses it. Admit, Written and Refused are called by the goroutine
+// that leads a round of appends, one at a time.
 type owner Partition
 
 // Admit decides about an append whose turn has come.
 func (o *owner) Admit(a *log.Append) error {
 	p := (*Partition)(o)
 	req := a.User.(*ProduceRequest)
+	if p.unchecked.Load() > 0 {
+		if err := p.checkSnapshot(); err != nil && a.Info.HasProducerID() { // a repeated batch would not be noticed
+			req.refused = true
+			return err
+		}
+	}
 	if req.copy != nil {
 		return p.admitCopy(req, a)
 	}
@@ -37,7 +43,7 @@ func (o *owner) Admit(a *log.Append) error {
 	return err
 }
 
-// admit decides by what is remembered of the producer.
+// admit decides by the state of the producer.
 func (p *Partition) admit(req *ProduceRequest, a *log.Append) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,7 +74,7 @@ func (p *Partition) admit(req *ProduceRequest, a *log.Append) error {
 	return err
 }
 
-// Written takes in what is in the file now.
+// Written applies the appends that are in the file now.
 func (o *owner) Written(as []*log.Append) {
 	p := (*Partition)(o)
 	p.disk.writes.Worked()
@@ -127,11 +133,10 @@ func (p *Partition) takeLocked(req *ProduceRequest, a *log.Append, now int64) {
 	}
 }
 
-// Refused takes back appends that were admitted and not written after all, or are to be admitted
-// anew.
+// Refused undoes the admission of appends that were not written, or that are to be admitted again.
 func (o *owner) Refused(as []*log.Append, err error) {
 	p := (*Partition)(o)
-	p.disk.writes.Failed(err)
+	p.disk.writeFailed(err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, a := range slices.Backward(as) { // the newest first: a batch stands on those before it
@@ -151,6 +156,9 @@ func (o *owner) Refused(as []*log.Append, err error) {
 // returned.
 func (o *owner) Durable(int64) {
 	p := (*Partition)(o)
+	if p.durable != nil {
+		p.durable()
+	}
 	if !p.syncOnAck.Load() || p.leaderEpoch.Load() < 0 {
 		return
 	}
@@ -185,7 +193,7 @@ func (o *owner) Snapshot(int64) []byte {
 	return p.state.appendSnapshot(nil)
 }
 
-// LastStableOffset and ProducerLast tell compaction what it must leave alone.
+// LastStableOffset and ProducerLast return the bounds that compaction must respect.
 func (o *owner) LastStableOffset() int64 { return (*Partition)(o).LastStableOffset() }
 
 // ProducerLast returns the last trace of a known producer.

@@ -17,10 +17,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A Partition is one replica of one partition. All methods are safe for concurrent use; none but
-// those that say so block.
+// A Partition is one replica of one partition. All methods are safe for concurrent use. Methods do
+// not block unless their comments state it.
 type Partition struct {
-	dir      string
 	tp       record.TopicPartition
 	log      *log.Log
 	disk     diskWatch
@@ -28,10 +27,16 @@ type Partition struct {
 	copied   func(*log.Append) // done, of a follower
 	opened   time.Time         // origin of the deadlines
 	verify   func(TxnQuestion) // nil: nobody is asked
+	durable  func()            // Config.Durable
+	damaged  func(error)       // Config.Damaged
 	logger   *slog.Logger
 	settings
 	watermarks
 	stats counters
+
+	// unchecked is the offset of the snapshot that state comes from and that checkSnapshot has to
+	// compare with the log; 0: none. Stored by Open and cut, and by the goroutine that leads a round.
+	unchecked atomic.Int64
 
 	// unawaitedBytes are those of batches that were answered before they were written, and are not
 	// written yet. Added by who submits one, taken off when the log is done with it.
@@ -54,7 +59,7 @@ type Partition struct {
 	ending   atomic.Pointer[ending] // of the first who closes; nil until then
 }
 
-// ending is what those wait for who close a partition that somebody else closes.
+// ending is the close of a partition, for which later closers wait.
 type ending struct {
 	done chan struct{} // closed when Close is through
 	err  error         // read after done
@@ -68,30 +73,31 @@ type settings struct {
 	syncOnAck atomic.Bool
 }
 
-// watermarks are stored under mu (by Open before anybody knows the partition) and read by anyone.
+// watermarks are stored under mu (by Open before other goroutines have the partition) and read by
+// any goroutine.
 type watermarks struct {
 	hw, lso     atomic.Int64
 	leaderEpoch atomic.Int32 // -1: not the leader
 	enough      atomic.Bool  // of the leader: as many are in sync as there must be
 	anyAborted  atomic.Bool  // there may be aborted transactions: reads look for them
 	unseeded    atomic.Bool  // see isUnseeded; as of the last open or cut
-	// cuts is odd while the log is cut, or could not be, and the watermarks belong to what was
-	// there before; it grows with each cut.
+	// cuts is odd while the log is being truncated, or could not be, and the watermarks are those
+	// before it; it grows with each truncation.
 	cuts atomic.Int64
 }
 
 // admission decides about appends. Guarded by mu.
 type admission struct {
 	state *producers
-	// stale: state is not that of the log, which is being truncated, or it could not be rebuilt
-	// after that.
+	// stale means that state does not agree with the log, which is being truncated, or that it
+	// could not be rebuilt after that.
 	stale   bool
+	inRound int32  // appends of idempotent producers in round; 0: it is empty
 	round   round  // admitted and not yet written
-	inRound int    // how many appends of idempotent producers that are; 0: round is empty
 	growth  growth // bytes by offset, for readers who wait for many
 }
 
-// waiting is who waits for a watermark, or the time. Guarded by mu.
+// waiting has everything that waits for a watermark, or the time. Guarded by mu.
 type waiting struct {
 	// acks are written, and wait for the high watermark to pass their last offset.
 	acks       watermark.Queue[*ProduceRequest]
@@ -100,18 +106,19 @@ type waiting struct {
 	deadlines  watermark.Queue[*ProduceRequest] // by time since opened, ns
 }
 
-// Open opens the replica in dir, creating it, and recovers its producer state: the newest valid
-// snapshot and what the log holds after it. It leads nothing until BecomeLeader. It blocks for the
-// recovery of the log, and fails with what log.Open fails with, or reading a snapshot: a damaged
-// one is replaced by an older one and more of the log, one that the disk does not give is not.
+// Open opens the replica in dir, creating it if there is none, and recovers its producer state from
+// the newest valid snapshot and the later part of the log. The replica does not lead until Lead or
+// BecomeLeader. Open blocks for the recovery of the log. It returns the errors of log.Open and read
+// errors of snapshots. A damaged snapshot is replaced by an older one and more of the log; a
+// snapshot that the disk cannot read is not.
 func Open(dir string, cfg Config) (*Partition, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	p := &Partition{
-		dir: dir, tp: record.TopicPartition{Topic: cfg.Topic, Partition: cfg.Partition},
-		opened: time.Now(), verify: cfg.Verify, logger: cfg.Logger, epoch: -1,
+		tp:     record.TopicPartition{Topic: cfg.Topic, Partition: cfg.Partition},
+		opened: time.Now(), verify: cfg.Verify, durable: cfg.Durable, damaged: cfg.Damaged, logger: cfg.Logger, epoch: -1,
 	}
 	p.appended, p.copied, p.timeouts.Do = p.onAppended, p.onCopied, p.expire
 	p.expiry.Store(int64(cfg.ProducerIDExpiration))
@@ -137,7 +144,7 @@ func Open(dir string, cfg Config) (*Partition, error) {
 	return p, nil
 }
 
-// TopicPartition returns the name that the Config gave.
+// TopicPartition returns the name from the Config.
 func (p *Partition) TopicPartition() record.TopicPartition { return p.tp }
 
 // LogStartOffset returns the first readable offset.
@@ -146,16 +153,28 @@ func (p *Partition) LogStartOffset() int64 { return p.log.StartOffset() }
 // LogEndOffset returns the offset that the next record gets.
 func (p *Partition) LogEndOffset() int64 { return p.log.EndOffset() }
 
-// EpochEnd returns the largest leader epoch that is not above epoch, and the offset where it ended:
-// the start of the next, or the log end for the current one. Both are -1 if nothing is known.
-// Kafka: OffsetForLeaderEpoch.
+// EpochEnd returns the largest leader epoch that is not above epoch, and its end: the start of the
+// next epoch, or the log end for the current one. Both are -1 if no such epoch is known. Kafka:
+// OffsetForLeaderEpoch.
 func (p *Partition) EpochEnd(epoch int32) (int32, int64) { return p.log.Epochs().EndOffsetFor(epoch) }
 
-// Producers lists the producer ids that have written here, by id, with their open transactions.
+// Producers lists the producers that have state in this partition, by producer id, with their open
+// transactions.
 func (p *Partition) Producers() []ProducerState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state.states()
+}
+
+// LastProducerID returns the largest producer id that has state in this partition, -1 if none has.
+func (p *Partition) LastProducerID() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := int64(-1)
+	for id := range p.state.m {
+		last = max(last, id)
+	}
+	return last
 }
 
 // wrap names the partition and translates errors of the log.
@@ -168,16 +187,7 @@ func (p *Partition) wrap(op string, err error) error {
 	return fmt.Errorf("%s %s-%d: %w", op, p.tp.Topic, p.tp.Partition, err)
 }
 
-// Backup copies the partition's log to dir, as log.Log.Backup does: a new partition of the same
-// records, which remembers its producers as this one does. Appends go on meanwhile.
-func (p *Partition) Backup(ctx context.Context, fsys vfs.FS, dir string) error {
-	if err := p.log.Backup(ctx, fsys, dir); err != nil {
-		return p.wrap("backup", err)
-	}
-	return nil
-}
-
-// Cut returns what the partition's log holds at this moment, as log.Log.Cut does, for BackupOf.
+// Cut returns the present content of the partition's log, as log.Log.Cut does, for BackupOf.
 func (p *Partition) Cut() (*log.Cut, error) {
 	c, err := p.log.Cut()
 	if err != nil {
@@ -186,8 +196,9 @@ func (p *Partition) Cut() (*log.Cut, error) {
 	return c, nil
 }
 
-// BackupOf is Backup of a cut of the partition. It returns log.ErrChanged if the log was truncated
-// since.
+// BackupOf copies a cut of the partition to dir, as log.Cut.Backup does: the copy is a partition
+// with the same records and producer state. Appends continue meanwhile. It returns log.ErrChanged
+// if the log was truncated since.
 func (p *Partition) BackupOf(ctx context.Context, c *log.Cut, fsys vfs.FS, dir string) error {
 	if err := c.Backup(ctx, fsys, dir); err != nil {
 		return p.wrap("backup", err)

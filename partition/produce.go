@@ -11,16 +11,16 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Produce appends one client batch. req.Done is called with the outcome, once; before Produce
-// returns if the batch is refused. It does not wait for acknowledgements, nor for the disk: under
-// log.SyncOnAck the directory's syncer writes and syncs, otherwise the caller's goroutine does the
-// write if no append is under way on this partition (see log.Log.Submit).
+// Produce appends one client batch. req.Done is called once with the result; if the batch is
+// rejected, before Produce returns. Produce waits neither for acknowledgements nor for the disk.
+// Under log.SyncOnAck the directory's syncer writes and syncs. Otherwise the caller's goroutine
+// writes, if no append is in progress on this partition (see log.Log.Submit).
 //
-// Checks, in Kafka's order: leadership, base offset, size, CRC, records; for the first batch of a
-// transaction, whether its coordinator has the partition in it; then, when its turn comes, the
-// producer's epoch and sequence. A batch that is in the log already is a success with the original
-// offset. Requests of one producer go on in the order of the calls, also those that wait for the
-// coordinator.
+// Produce validates in Kafka's order: leadership, base offset, size, CRC and records. For the first
+// batch of a transaction, it checks with the coordinator whether the partition is in the
+// transaction. When the batch's turn comes, it checks the producer's epoch and sequence. A batch
+// that is in the log already succeeds with the original offset. Requests of one producer keep the
+// order of the calls, also while they wait for the coordinator.
 func (p *Partition) Produce(req *ProduceRequest) {
 	req.p = p
 	req.result = ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1}
@@ -159,6 +159,7 @@ func (p *Partition) acknowledged(req *ProduceRequest) bool {
 // nothing that waits will become safe.
 func (p *Partition) fail(req *ProduceRequest, err error) {
 	p.stats.refused.Add(1)
+	p.met(err)
 	if !req.refused && p.leaderEpoch.Load() != req.result.LeaderEpoch && !errors.Is(err, log.ErrClosed) {
 		// The disk of a broker that is cut off fails: what it has got nobody knows.
 		err = fmt.Errorf("%w: %w", ErrNotLeaderAfterAppend, err)
@@ -191,7 +192,7 @@ func (p *Partition) finish(req *ProduceRequest, err error) {
 	req.Done(req.result)
 }
 
-// decideLocked says that the request's result stands; false if it stood before.
+// decideLocked makes the request's result final; it returns false if it was final before.
 func (p *Partition) decideLocked(req *ProduceRequest) bool {
 	if req.decided {
 		return false
@@ -201,8 +202,9 @@ func (p *Partition) decideLocked(req *ProduceRequest) bool {
 	return true
 }
 
-// AppendSync is Produce as a blocking call: it returns when acks are there, or with ctx's error
-// when that is done. The append itself goes on then; batch is borrowed until AppendSync returns.
+// AppendSync is a blocking Produce. It returns when the batch is acknowledged, or with the
+// context's error if ctx ends; then the append itself continues. batch is borrowed until AppendSync
+// returns.
 func (p *Partition) AppendSync(ctx context.Context, batch []byte, acks record.Acks) (ProduceResult, error) {
 	if ctx.Done() != nil {
 		batch = slices.Clone(batch) // the append may outlive the call

@@ -8,74 +8,74 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A ProduceRequest appends one batch to one partition. The caller fills the exported fields and
-// leaves the request alone until Done.
+// A ProduceRequest appends one batch to one partition. The caller sets the exported fields and must
+// not use the request until Done.
 //
-// A request may be used again after Done, except after ErrTimeout: then the log may still be at
-// work on it, so neither the request nor the bytes of Batch may be touched again (leave them to the
-// garbage collector).
+// A request may be reused after Done, except after ErrTimeout: then the log may still be using it.
+// Neither the request nor the bytes of Batch may be touched then (leave them to the garbage
+// collector).
 type ProduceRequest struct {
-	TopicPartition record.TopicPartition // for the one who routes the request, and for messages
+	TopicPartition record.TopicPartition // for routing, and for messages
 
-	// TopicID, unless it is zero, is the topic that the batch is meant for: whoever routes the
-	// request refuses it if the topic of that name is another one by now, deleted and created
-	// again.
+	// TopicID is the id of the topic that the batch is meant for; the zero id is not checked. The
+	// router rejects the request if the topic was deleted and created again.
 	TopicID [16]byte
 
 	// Batch is exactly one encoded batch as a client sends it: base offset 0, any leader epoch. It
 	// is borrowed, and must not change, until Done; it is never written to.
 	Batch []byte
 
-	// Built says that Batch was made by a record.Builder in this process and was in nobody else's
-	// hands since: its header is checked, its CRC and its records are not gone through again (see
-	// record.CheckBuilt). Never for bytes that came from elsewhere.
+	// Built means that a record.Builder in this process made Batch, and that no other code could
+	// change it since. Then its header is validated, but not its CRC and records (see
+	// record.CheckBuilt). Never set it for bytes from outside the process.
 	Built bool
 
-	// DiscardRecords has the records of the batch thrown away once all is checked: an empty batch
-	// takes its place, with its offsets, sequences and timestamps. Everything else is as it would
-	// be. For tests and benchmarks that read nothing back.
+	// DiscardRecords replaces the batch, after it is validated, with an empty batch that has its
+	// offsets, sequences and timestamps. Nothing else changes. It is for tests and benchmarks that
+	// do not read the records.
 	DiscardRecords bool
 
-	// LeaderEpoch, unless it is nil, binds the append to one epoch of the leader: it is written in
-	// that epoch or refused, with ErrFencedLeaderEpoch or ErrUnknownLeaderEpoch, or with
-	// ErrNotLeader if the epoch ends while the append waits for its turn. For who decides by what
-	// it has read of the partition as its leader: coordinators.
+	// LeaderEpoch binds the append to one leader epoch; nil means any. The batch is written in that
+	// epoch or rejected with ErrFencedLeaderEpoch or ErrUnknownLeaderEpoch. It is rejected with
+	// ErrNotLeader if the epoch ends while the append is queued. It is for coordinators, which
+	// decide from the records that they have read as the partition's leader.
 	LeaderEpoch *int32
 
-	// Acks says when Done is called: AcksAll when every in-sync replica has the batch, AcksLeader
-	// when the leader has it (both: on stable storage under SyncOnAck), AcksNone when it is
-	// written, or without a producer id under SyncOnAck as soon as it was checked: BaseOffset is -1
-	// then, and it is written when the syncs before it are through. If 4 MiB wait for that, it
-	// waits as well.
+	// Acks determines when Done is called. AcksAll: when every in-sync replica has the batch.
+	// AcksLeader: when the leader has it. For both, the batch is on stable storage under SyncOnAck.
+	// AcksNone: when the batch is written. Under SyncOnAck, AcksNone without a producer id calls
+	// Done when the batch is validated: BaseOffset is -1, and the batch is written after the syncs
+	// in progress. If 4 MiB of such batches are waiting to be written, it waits for the write too.
 	Acks record.Acks
 
-	// Timeout bounds the wait for the acknowledgement, not the append: when it has passed, Done
-	// gets ErrTimeout and the records stay in the log. 0: no bound. Kafka: timeout_ms of the
-	// produce request.
+	// Timeout limits the wait for the acknowledgement, not the append: when it has passed, Done is
+	// called with ErrTimeout and the records stay in the log. 0 means no limit. Kafka: timeout_ms
+	// of the produce request.
 	Timeout time.Duration
 
-	// TransactionalID must be set for a transactional batch, but for a coordinator's.
+	// TransactionalID is required for a transactional batch, except a coordinator's.
 	TransactionalID string
 
-	// TxnVersion is the transaction.version of a client that writes in a transaction, 0 to 2. From
-	// 2 on its first write in a transaction adds the partition to it, from sequence 0 on; before
-	// that the client has added it. Kafka: 2 from version 12 of the request on. Of a coordinator's
-	// marker it is TxnMarker.Version.
+	// TxnVersion is the transaction.version, 0 to 2, of a client that writes in a transaction. From
+	// 2 on, the client's first write in a transaction adds the partition to it, starting at
+	// sequence 0; before 2, the client has added the partition. Kafka: 2 from version 12 of the
+	// request on. For a coordinator's marker it is TxnMarker.Version.
 	TxnVersion int16
 
-	// Guard, of a transactional batch, is what GuardTransaction gave; nil: the partition asks the
-	// coordinator, if the transaction is not open here.
+	// Guard is the result of GuardTransaction for a transactional batch. nil means that the
+	// partition itself checks with the coordinator, if the transaction is not open in the
+	// partition.
 	Guard *TxnGuard
 
-	// Coordinator says that Batch is from the coordinator that keeps its state in the partition:
-	// the order in which it writes in transactions is its affair. The sequence of a batch with a
-	// producer id is not compared with any other, its epoch is. Nobody is asked about a first
-	// write: what GuardTransaction has given for the transaction lets it in, and Guard is not
-	// looked at. Batch may be a transaction marker. Kafka: AppendOrigin.COORDINATOR.
+	// Coordinator means that Batch is from the coordinator whose state is in the partition. The
+	// coordinator is responsible for the order of its writes in transactions. The epoch of a batch
+	// with a producer id is checked, its sequence is not. A first write needs the permission of an
+	// earlier GuardTransaction for the transaction, and Guard is ignored. Batch may be a
+	// transaction marker. Kafka: AppendOrigin.COORDINATOR.
 	Coordinator bool
 
-	// Done is called exactly once, without locks held, by whichever goroutine learns the outcome
-	// (also by the one inside Produce). It must not block.
+	// Done is called exactly once, without locks, on any goroutine (also the one in Produce). It
+	// must not block.
 	Done func(ProduceResult)
 
 	p          *Partition
@@ -95,23 +95,24 @@ type ProduceRequest struct {
 	expires    time.Duration   // when that is, since the partition was opened
 }
 
-// A ProduceResult is the outcome of a ProduceRequest.
+// A ProduceResult is the result of a ProduceRequest.
 type ProduceResult struct {
-	// BaseOffset is that of the batch's first record; -1 if Err says that nothing was appended.
+	// BaseOffset is the offset of the batch's first record; -1 if Err means that nothing was
+	// appended.
 	BaseOffset int64
 	// LogAppendTimeMs is the timestamp that the leader gave to the records; -1 unless the topic
 	// uses LogAppendTime.
 	LogAppendTimeMs int64
 	LogStartOffset  int64 // first readable offset; -1 if unknown
-	LeaderEpoch     int32 // epoch of the leader that answered; -1 if unknown
-	// Duplicate: the batch was in the log before, at BaseOffset; nothing was written.
+	LeaderEpoch     int32 // epoch of the leader that responded; -1 if unknown
+	// Duplicate means that the batch was in the log before, at BaseOffset; nothing was written.
 	Duplicate bool
 	Err       error
-	// Records are those to blame for ErrInvalidRecord or ErrInvalidTimestamp, if known.
+	// Records has the invalid records for ErrInvalidRecord or ErrInvalidTimestamp, if known.
 	Records []RecordError
 }
 
-// A RecordError names one bad record of a refused batch.
+// A RecordError describes one invalid record of a rejected batch.
 type RecordError struct {
 	Index  int32 // position in the batch, from 0
 	Reason string

@@ -9,12 +9,12 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// errDuplicate says that the batch is in the log already; the caller answers with where.
+// errDuplicate is returned for a batch that is in the log already; the caller returns its offset.
 var errDuplicate = errors.New("partition: duplicate of a written batch")
 
-// errRetryInRound says that the batch repeats one that is being written right now, in the same
-// round. Whoever gets it asks again: then the first one is written, with an offset to answer with,
-// or has failed.
+// errRetryInRound is returned for a batch that repeats one that is being written, in the same
+// round. The caller checks again: then the first one is written, with an offset to return, or has
+// failed.
 var errRetryInRound = errors.New("partition: duplicate of a batch being written")
 
 // A position is where a producer stands: what check compares a batch with. Four fields are kept in
@@ -121,9 +121,9 @@ func (s *producers) position(r *round, pid int64) (position, int32) {
 	return position{e.epoch, last.lastSeq, e.coordinatorEpoch, e.txnFirstOffset >= 0}, -1
 }
 
-// check decides about one client batch, which must carry a producer id: nil admits it into the
-// round, errDuplicate comes with the batch it repeats, errRetryInRound asks to try again, anything
-// else refuses it. g is the guard that it comes with, if any. Kafka: ProducerStateManager and
+// check decides about one client batch, which must have a producer id. nil admits it into the
+// round, errDuplicate comes with the batch it repeats, errRetryInRound requests another check, and
+// any other error rejects it. g is the guard of the batch, if any. Kafka: ProducerStateManager and
 // ProducerAppendInfo, in this order: duplicate, guard, epoch, sequence, transaction.
 func (s *producers) check(r *round, b *record.Batch, g *TxnGuard) (seqBatch, error) {
 	at, before := s.position(r, b.ProducerID)
@@ -149,9 +149,8 @@ func (s *producers) check(r *round, b *record.Batch, g *TxnGuard) (seqBatch, err
 	return seqBatch{}, nil
 }
 
-// checkCoordinated decides about a batch of the coordinator whose state the partition is: nil
-// admits it into the round. It shows no guard; the first one in a transaction needs one that is
-// verified.
+// checkCoordinated decides about a batch of the coordinator whose state is in the partition: nil
+// admits it into the round. It has no guard; the first batch in a transaction needs a verified one.
 func (s *producers) checkCoordinated(r *round, b *record.Batch) error {
 	at, before := s.position(r, b.ProducerID)
 	switch {
@@ -220,7 +219,7 @@ func (e *producerEntry) find(b *record.Batch) (seqBatch, bool) {
 	return seqBatch{}, false
 }
 
-// admits says whether b may follow.
+// admits returns nil if b may follow.
 func (p position) admits(b *record.Batch) error {
 	switch {
 	case b.ProducerEpoch < p.epoch:

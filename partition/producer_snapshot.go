@@ -11,7 +11,8 @@ import (
 // Layout of a .snapshot file (Kafka: ProducerSnapshot.json), big endian:
 //
 //	version i16 = 1 | CRC-32C u32 of what follows | count i32 | count x 46 bytes
-//	producer id i64 | epoch i16 | last sequence i32 | last offset i64 | offset delta i32 | timestamp i64 | coordinator epoch i32 | txn first offset i64
+//	producer id i64 | epoch i16 | last sequence i32 | last offset i64 |
+//	    offset delta i32 | timestamp i64 | coordinator epoch i32 | txn first offset i64
 const (
 	snapshotVersion   = 1
 	snapshotHeader    = 10
@@ -55,10 +56,10 @@ func (s *producers) appendSnapshot(dst []byte) []byte {
 	return dst
 }
 
-// load replaces the state of s, which must be new, by the snapshot p. Every id counts as heard of
-// now: record timestamps say nothing about when a batch came, and to forget a producer that is
-// about to retry would duplicate its batch (Kafka does). An error matches errBadSnapshot and leaves
-// s empty.
+// load replaces the state of s, which must be new, with the snapshot p. Every producer counts as
+// seen now. The timestamps of records do not show when a batch arrived, and if a producer that is
+// about to retry were dropped, its batch would be duplicated (as in Kafka). An error matches
+// errBadSnapshot and leaves s empty.
 func (s *producers) load(p []byte, now int64) error {
 	be := binary.BigEndian
 	if len(p) < snapshotHeader {

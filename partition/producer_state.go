@@ -15,7 +15,7 @@ const windowSize = 5
 // seqMask makes sequence numbers wrap to 0 after 2^31-1.
 const seqMask = 1<<31 - 1
 
-// A seqBatch is what is remembered of one batch.
+// A seqBatch is the state of one batch.
 type seqBatch struct {
 	lastSeq     int32
 	offsetDelta int32 // last offset - base offset, as many sequence numbers
@@ -34,8 +34,8 @@ type producerEntry struct {
 	coordinatorEpoch int32 // of the newest transaction marker; -1: none
 	txnFirstOffset   int64 // first offset of the open transaction; -1: none
 	timestamp        int64 // of the newest batch or marker, ms: record time, goes to the snapshot
-	// seen is when this partition last heard of the producer, in ms of our clock. It decides
-	// expiry.
+	// seen is the time at which this partition last received a batch of the producer, in ms of our
+	// clock. It determines expiry.
 	seen   int64
 	window [windowSize]seqBatch
 }
@@ -48,7 +48,7 @@ func (e *producerEntry) last() (b seqBatch, ok bool) {
 	return e.window[e.n-1], true
 }
 
-// push remembers a batch and forgets the sixth newest.
+// push adds a batch and drops the sixth newest.
 func (e *producerEntry) push(b seqBatch) {
 	if e.n == windowSize {
 		copy(e.window[:], e.window[1:])
@@ -58,7 +58,7 @@ func (e *producerEntry) push(b seqBatch) {
 	e.n++
 }
 
-// raise moves the entry to an epoch; a change forgets the batches of the old one.
+// raise moves the entry to an epoch; a change drops the batches of the old one.
 func (e *producerEntry) raise(epoch int16) {
 	if e.epoch != epoch {
 		e.epoch, e.n = epoch, 0
@@ -116,9 +116,9 @@ func (s *producers) apply(b *record.Batch, base, now int64) {
 	}
 }
 
-// fence takes in a control batch that ends nothing: compaction leaves one without its marker, as
-// the last trace of a producer that was fenced or has ended all. A transaction is not begun by it,
-// nor is one ended: its records are gone.
+// fence applies a control batch that ends no transaction: compaction leaves one without its marker,
+// as the last trace of a producer that was fenced or has ended all its transactions. It neither
+// begins nor ends a transaction: the records are gone.
 func (s *producers) fence(b *record.Batch, now int64) {
 	if e := s.entry(b.ProducerID, now); b.ProducerEpoch > e.epoch {
 		e.raise(b.ProducerEpoch)
@@ -136,8 +136,8 @@ type marker struct {
 	version          int16 // transaction.version, while it is decided about
 }
 
-// mark takes in a written marker. ok is false if the producer had no open transaction here, else
-// txn is what has ended.
+// mark applies a written marker. ok is false if the producer had no open transaction in this
+// partition, else txn is the ended one.
 func (s *producers) mark(m marker, now int64) (txn endedTxn, ok bool) {
 	e := s.entry(m.producerID, now)
 	e.raise(m.epoch)
@@ -153,8 +153,8 @@ func (s *producers) mark(m marker, now int64) (txn endedTxn, ok bool) {
 	return txn, true
 }
 
-// sweep forgets ids without news for the expiry time, at most every ten minutes. Ids with an open
-// transaction stay.
+// sweep drops producers without a batch for the expiry time, at most every ten minutes. Producers
+// with an open transaction stay.
 func (s *producers) sweep(now int64) {
 	if now-s.swept < (10 * time.Minute).Milliseconds() {
 		return
@@ -168,8 +168,8 @@ func (s *producers) sweep(now int64) {
 	s.sweepGuards(now - s.expiry)
 }
 
-// adopt completes the windows of s, whose oldest batch is that of a snapshot, from an older state
-// that was replayed up to the snapshot's offset. What came since the snapshot stays.
+// adopt completes the windows of s, whose oldest batch is a snapshot's, from an older state that
+// was replayed up to the snapshot's offset. Later batches stay.
 func (s *producers) adopt(older *producers) {
 	for pid, e := range s.m {
 		o := older.m[pid]
@@ -185,11 +185,11 @@ func (s *producers) adopt(older *producers) {
 	}
 }
 
-// A ProducerState tells about one producer id on one partition. Kafka: DescribeProducers.
+// A ProducerState describes one producer id in one partition. Kafka: DescribeProducers.
 type ProducerState struct {
 	ProducerID       int64
 	Epoch            int16
-	LastSequence     int32 // -1: nothing in this epoch yet
+	LastSequence     int32 // -1: no sequence in this epoch yet
 	LastOffset       int64 // of its newest batch; -1: unknown
 	LastTimestampMs  int64
 	CoordinatorEpoch int32 // of the newest transaction marker; -1: none

@@ -10,13 +10,14 @@ import (
 	"github.com/stratalog/strata/log"
 )
 
-// ErrPurged is the answer to a follower that lacks what compaction has taken from its leader's log,
-// and may have what that has ended: records that a tombstone has deleted, a transaction that a
-// marker has aborted. Nothing that is to come tells it of that, so it begins its log anew.
-var ErrPurged = errors.New("partition: compaction has purged what the follower lacks")
+// ErrPurged is returned to a follower that lacks records that compaction has removed from its
+// leader's log, and may have records that those ended: a deleted record without its tombstone, or
+// an aborted transaction without its marker. No later record would correct that, so the follower
+// empties its log and copies it again.
+var ErrPurged = errors.New("partition: the follower lacks records that compaction has purged")
 
-// purgedFrom returns ErrPurged and where the follower has to begin, if it has to. What it has told
-// of itself is void then.
+// purgedFrom returns ErrPurged and the offset at which the follower has to begin, if it has to. The
+// position that it has reported is void then.
 func (p *Partition) purgedFrom(r *ReplicaFetch, start int64) (ReplicaRead, error) {
 	purged := p.log.Purged()
 	if !purged.IsMissedBy(r.Offset, r.Purged) {
@@ -36,8 +37,8 @@ func (p *Partition) purgedFrom(r *ReplicaFetch, start int64) (ReplicaRead, error
 		fmt.Errorf("%w: below %d, it ends at %d", ErrPurged, purged.Below, r.Offset))
 }
 
-// PurgeBelow bounds what compaction purges: followers that are about to copy it need not begin anew
-// then, nor does this one, if it still copies a log of which that is known.
+// PurgeBelow limits what compaction purges, so that followers that are about to copy the log need
+// not begin again. Neither does this replica, if it still copies a log whose Purged it has.
 func (o *owner) PurgeBelow() int64 {
 	p := (*Partition)(o)
 	purged, below := p.log.Purged().Below, int64(math.MaxInt64)

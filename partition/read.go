@@ -8,38 +8,38 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// defaultReadBytes is what a read without a limit returns at most (Kafka: max.partition.fetch.bytes
+// defaultReadBytes is the maximum size of a read without a limit (Kafka: max.partition.fetch.bytes
 // of the consumer).
 const defaultReadBytes = 1 << 20
 
-// A ReadRequest asks for what is in the partition now.
+// A ReadRequest reads the records that are in the partition now.
 type ReadRequest struct {
-	Offset             int64 // first record wanted
-	MaxBytes           int   // the first batch may exceed it; 0: 1 MiB
+	Offset             int64 // first record to read
+	MaxBytes           int   // the first batch may exceed it; 0 means 1 MiB
 	Isolation          Isolation
-	CurrentLeaderEpoch int32  // epoch that the reader believes in; -1: not checked
-	Buf                []byte // appended to; nil: a fresh buffer
+	CurrentLeaderEpoch int32  // the reader's leader epoch of the partition; -1 is not checked
+	Buf                []byte // appended to; nil means a new buffer
 
-	// Partial has the result end where the limit does, within a batch if there is one there: the
-	// reader drops that. The first batch is whole. It is what clients of Kafka meet, whose broker
-	// hands out ranges of files.
+	// Partial cuts the result off exactly at the limit, possibly inside a batch, which the reader
+	// drops. The first batch is complete. Clients of Kafka receive such results, since Kafka
+	// returns ranges of files.
 	Partial bool
 }
 
-// A ReadResult is what was read.
+// A ReadResult is the result of a read.
 type ReadResult struct {
 	HighWatermark    int64
 	LastStableOffset int64
 	LogStartOffset   int64
 	LeaderEpoch      int32
 	Aborted          []AbortedTxn // nil under ReadUncommitted or if there is none
-	// Bytes is Buf with whole, verified batches behind it, the last of which is cut off if that was
-	// asked for. It belongs to the caller.
+	// Bytes is Buf followed by whole, verified batches; with ReadRequest.Partial the last batch may
+	// be cut off. It belongs to the caller.
 	Bytes []byte
 }
 
-// Bound returns the end of what an isolation level shows: where the next read can find something
-// new.
+// Bound returns the end of the records that an isolation level shows. The next read from there may
+// find new records.
 func (r *ReadResult) Bound(i Isolation) int64 {
 	if i == ReadUncommitted {
 		return r.HighWatermark
@@ -47,10 +47,11 @@ func (r *ReadResult) Bound(i Isolation) int64 {
 	return r.LastStableOffset
 }
 
-// Read returns whole batches from the one that holds req.Offset, below the high watermark or, read
-// committed, below the last stable offset. The first batch may begin below the offset asked for. At
-// or above that bound, but not above the log end, it returns no bytes. It may read from the disk,
-// but it waits for nothing.
+// Read returns whole batches, starting with the batch that contains req.Offset. They are below the
+// high watermark or, under ReadCommitted, below the last stable offset. The first batch may begin
+// below the requested offset. At or above that bound, but not above the log end, it returns no
+// bytes. It returns the batches before damage; a read that begins with the damage returns
+// ErrCorrupt. Read may read from the disk, but does not wait for records.
 //
 // Errors: ErrNotLeader, ErrFencedLeaderEpoch, ErrUnknownLeaderEpoch, ErrOffsetOutOfRange,
 // ErrCorrupt, ErrClosed.
@@ -67,9 +68,9 @@ func (p *Partition) Read(req ReadRequest) (ReadResult, error) {
 	})
 }
 
-// Glance is a Read of nothing: it tells the watermarks. epoch is the one that the reader believes
-// in, -1: not checked. Errors: ErrNotLeader, ErrFencedLeaderEpoch, ErrUnknownLeaderEpoch,
-// ErrClosed.
+// Glance is Read without records: it returns the watermarks. epoch is the reader's leader epoch of
+// the partition; -1 is not checked. Errors: ErrNotLeader, ErrFencedLeaderEpoch,
+// ErrUnknownLeaderEpoch, ErrClosed.
 func (p *Partition) Glance(epoch int32) (ReadResult, error) {
 	epoch, err := p.checkEpoch(epoch)
 	if err != nil {
@@ -79,7 +80,7 @@ func (p *Partition) Glance(epoch int32) (ReadResult, error) {
 	return ReadResult{HighWatermark: hw, LastStableOffset: lso, LogStartOffset: start, LeaderEpoch: epoch}, nil
 }
 
-// readAs reads in a leader epoch. When a read has failed, cause says whether the role of this
+// readAs reads in a leader epoch. After a failed read, cause returns an error if the role of this
 // replica has changed meanwhile.
 func (p *Partition) readAs(req *ReadRequest, epoch int32, cause func() error) (ReadResult, error) {
 	end := p.log.EndOffset()
@@ -109,6 +110,7 @@ func (p *Partition) readUpTo(req *ReadRequest, res *ReadResult, bound int64, cau
 		if changed := cause(); changed != nil {
 			err = changed
 		}
+		p.met(err)
 		*res = ReadResult{}
 		return p.wrap("read", err)
 	}
@@ -126,8 +128,8 @@ func (p *Partition) readUpTo(req *ReadRequest, res *ReadResult, bound int64, cau
 	return nil
 }
 
-// fill adds as much of the next batch as the limit leaves room for. What is wrong with that batch
-// is told to who reads from it on.
+// fill adds as much of the next batch as the limit permits. An error in that batch is returned to a
+// read that begins with it.
 func (p *Partition) fill(req *ReadRequest, res *ReadResult, bound int64) {
 	start, limit := len(req.Buf), len(req.Buf)+defaultMaxBytes(req.MaxBytes)
 	if len(res.Bytes) == start || len(res.Bytes) >= limit {
@@ -142,8 +144,8 @@ func (p *Partition) fill(req *ReadRequest, res *ReadResult, bound int64) {
 	}
 }
 
-// checkEpoch returns the leader epoch if this replica leads and a reader that believes in epoch
-// (-1: any) may read.
+// checkEpoch returns the leader epoch if this replica leads and epoch, the reader's (-1: any), is
+// the current one.
 func (p *Partition) checkEpoch(epoch int32) (int32, error) {
 	current := p.leaderEpoch.Load()
 	if current < 0 || p.closing.Load() || p.resigned.Load() {
@@ -155,10 +157,9 @@ func (p *Partition) checkEpoch(epoch int32) (int32, error) {
 	return current, nil
 }
 
-// CompareEpochs returns what is wrong with the leader epoch that a client believes in, where epoch
-// is the right one: ErrFencedLeaderEpoch if a later one has begun, ErrUnknownLeaderEpoch if it has
-// not begun as far as is known here. nil: it is the same, or -1, which stands for any. Kafka:
-// Partition.checkCurrentLeaderEpoch (KIP-320).
+// CompareEpochs compares a client's leader epoch with the current one, epoch. It returns nil if
+// they are equal or believed is -1, ErrFencedLeaderEpoch if believed is older, and
+// ErrUnknownLeaderEpoch if it is newer. Kafka: Partition.checkCurrentLeaderEpoch (KIP-320).
 func CompareEpochs(believed, epoch int32) error {
 	switch {
 	case believed >= 0 && believed < epoch:
@@ -169,7 +170,7 @@ func CompareEpochs(believed, epoch int32) error {
 	return nil
 }
 
-// notLeading says why this replica takes no appends and answers no reads.
+// notLeading returns the reason why this replica rejects appends and reads.
 func (p *Partition) notLeading() error {
 	if p.closing.Load() && !p.resigned.Load() {
 		return ErrClosed
@@ -177,21 +178,24 @@ func (p *Partition) notLeading() error {
 	return ErrNotLeader
 }
 
-// ListOffset finds an offset by meaning or by time. Under either isolation level records beyond its
-// bound do not exist: the answer is offset -1 then, as it is for a time after the last record. It
-// may read from the disk. As long as a new leader does not know how far its predecessor has
-// acknowledged records, what depends on that is ErrOffsetNotAvailable.
+// ListOffset finds an offset by kind or by time. Records beyond the bound of the isolation level
+// are ignored: the result is offset -1 then, as for a time after the last record. It may read from
+// the disk. It returns ErrOffsetNotAvailable for results that depend on the high watermark while a
+// new leader has not received that of its predecessor.
 func (p *Partition) ListOffset(spec OffsetSpec, isolation Isolation) (OffsetResult, error) {
 	epoch, err := p.checkEpoch(-1)
 	if err != nil {
 		return OffsetResult{}, p.wrap("list offsets", err)
 	}
+	complete := p.complete() // first: bounds that are read later may only be further
 	hw, lso, start := p.bounds()
+	if p.leaderEpoch.Load() != epoch { // it may have ended before it was complete
+		return OffsetResult{}, p.wrap("list offsets", p.notLeading())
+	}
 	bound := lso
 	if isolation == ReadUncommitted {
 		bound = hw
 	}
-	complete := p.complete()
 	switch {
 	case spec == Latest && !complete:
 		return OffsetResult{}, p.wrap("list offsets", ErrOffsetNotAvailable)
@@ -211,6 +215,7 @@ func (p *Partition) ListOffset(spec OffsetSpec, isolation Isolation) (OffsetResu
 	}
 	switch {
 	case err != nil:
+		p.met(err)
 		return OffsetResult{}, p.wrap("list offsets", err)
 	case !complete && (spec == MaxTimestamp || offset < 0 || offset >= bound):
 		return OffsetResult{}, p.wrap("list offsets", ErrOffsetNotAvailable)
@@ -220,12 +225,12 @@ func (p *Partition) ListOffset(spec OffsetSpec, isolation Isolation) (OffsetResu
 	return OffsetResult{Offset: offset, TimestampMs: ts, LeaderEpoch: p.epochAt(offset)}, nil
 }
 
-// DeleteRecords moves the log start forward to before, or to the high watermark if that is -1, and
-// returns the new start. An offset below the start changes nothing. When it returns, the new start
-// is on stable storage; it blocks for that.
+// DeleteRecords moves the log start offset forward to before, or to the high watermark if before is
+// -1, and returns the new start. An offset below the start changes nothing. When it returns, the
+// new start is on stable storage; it blocks for that.
 //
-// It returns ErrOffsetOutOfRange for an offset above the high watermark, ErrPolicyViolation on a
-// topic that is compacted only, ErrNotLeader.
+// Errors: ErrOffsetOutOfRange for an offset above the high watermark, ErrPolicyViolation on a topic
+// that is only compacted, and ErrNotLeader.
 func (p *Partition) DeleteRecords(before int64) (int64, error) {
 	if _, err := p.checkEpoch(-1); err != nil {
 		return -1, p.wrap("delete records", err)
@@ -254,3 +259,15 @@ func (p *Partition) DeleteRecords(before int64) (int64, error) {
 
 // epochAt returns the leader epoch of the record at offset, -1 if unknown.
 func (p *Partition) epochAt(offset int64) int32 { return p.log.Epochs().At(offset) }
+
+// Impediment returns the reason for which a leader does not acknowledge or show records:
+// ErrNotEnoughReplicas, or ErrOffsetNotAvailable; nil if it does both. It does not block.
+func (p *Partition) Impediment() error {
+	if err := p.mayAwaitAll(); err != nil {
+		return p.wrap("status", err)
+	}
+	if !p.complete() {
+		return p.wrap("status", ErrOffsetNotAvailable)
+	}
+	return nil
+}

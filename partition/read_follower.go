@@ -1,13 +1,13 @@
 package partition
 
-// ReadFollower is Read of a replica that need not lead (KIP-392): it shows what it has below the
-// high watermark that it knows, which is at most its leader's. Above that, up to the end of its
-// log, there is nothing yet. epoch is the leader epoch that the metadata has: a replica that nobody
-// leads any more does not know it, and is read from all the same.
+// ReadFollower is Read for a replica that need not lead (KIP-392): it returns records below the
+// high watermark that the replica has received, which is at most its leader's. From there up to the
+// end of its log it returns no records. epoch is the leader epoch in the metadata; the replica
+// itself does not have it if the partition has no leader, and can be read all the same.
 //
-// Errors: ErrFencedLeaderEpoch, ErrUnknownLeaderEpoch; ErrOffsetOutOfRange, which may only mean
-// that this replica is behind: the leader knows; ErrOffsetNotAvailable while the log is cut;
-// ErrNotLeader if the broker is about to be gone, ErrCorrupt, ErrClosed.
+// Errors: ErrFencedLeaderEpoch; ErrUnknownLeaderEpoch; ErrOffsetOutOfRange, which may only mean
+// that this replica is behind its leader; ErrOffsetNotAvailable during a truncation; ErrNotLeader
+// if the broker is shutting down; ErrCorrupt; ErrClosed.
 func (p *Partition) ReadFollower(req ReadRequest, epoch int32) (ReadResult, error) {
 	if err := CompareEpochs(req.CurrentLeaderEpoch, epoch); err != nil {
 		return ReadResult{}, p.wrap("read", err)
@@ -17,8 +17,8 @@ func (p *Partition) ReadFollower(req ReadRequest, epoch int32) (ReadResult, erro
 		return ReadResult{}, p.wrap("read", err)
 	}
 	res, err := p.readAs(&req, epoch, func() error { return p.unreadable(cuts) })
-	// An unclean leader may have had the log cut and written anew, below the high watermark of
-	// before: what was read is of one log only if there was no cut.
+	// An unclean leader may have truncated and rewritten the log, below the earlier high watermark:
+	// the result is of one log only if there was no truncation.
 	if changed := p.unreadable(cuts); err == nil && changed != nil {
 		return ReadResult{}, p.wrap("read", changed)
 	}
@@ -37,8 +37,8 @@ func (p *Partition) unreadable(cuts int64) error {
 	return nil
 }
 
-// WatchFollower is Watch of a replica that is read from with ReadFollower. It also wakes when the
-// replica changes its role, and by WakeReaders.
+// WatchFollower is Watch for a replica that is read with ReadFollower. The waiter also wakes when
+// the replica changes its role, and by WakeReaders.
 func (p *Partition) WatchFollower(offset int64, w *Waiter) {
 	p.watch(offset, w, func() int32 {
 		if p.resigned.Load() || p.leaderEpoch.Load() >= 0 || p.stale {
@@ -48,7 +48,7 @@ func (p *Partition) WatchFollower(offset int64, w *Waiter) {
 	})
 }
 
-// WakeReaders has everyone who waits for records look again: they may have to read elsewhere.
+// WakeReaders wakes all waiting readers: they may have to read from another replica.
 func (p *Partition) WakeReaders() {
 	p.mu.Lock()
 	d := due{watches: p.allWatchesLocked()}

@@ -8,10 +8,10 @@ import (
 	"github.com/stratalog/strata/log"
 )
 
-// Reconfigure replaces the settings of a live partition. Appends that were checked before go by the
-// old ones. Topic, Partition and TopicID must be those of Open. On error nothing has changed. What
-// of Config.Log can be changed live is up to log.Log.Reconfigure. Of two at once one comes after
-// the other, with all its settings. It blocks for the disk.
+// Reconfigure replaces the settings of a partition in use. Appends that were validated before use
+// the old settings. Topic, Partition and TopicID must be those of Open. After an error nothing has
+// changed. log.Log.Reconfigure determines which fields of Config.Log can be changed. Concurrent
+// calls are applied one after the other, each with all its settings. It blocks for the disk.
 func (p *Partition) Reconfigure(cfg Config) error {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -27,10 +27,10 @@ func (p *Partition) Reconfigure(cfg Config) error {
 	return nil
 }
 
-// apply takes settings over. The log calls it between two rounds of appends: a round that was
-// written under one sync policy is completed under it, so the high watermark never goes by another
-// policy than the log. What waits for the high watermark does so for the last time under the old
-// one: without SyncOnAck it moves when something is written, which may never happen again.
+// apply applies settings. The log calls it between two rounds of appends. A round that was written
+// under one sync policy is completed under it, so the high watermark never follows another policy
+// than the log. Waits for the high watermark are checked for the last time under the old policy:
+// without SyncOnAck it moves at a write, which may never happen again.
 func (p *Partition) apply(cfg *Config) {
 	p.rules.Store(newRules(*cfg))
 	p.expiry.Store(int64(cfg.ProducerIDExpiration))

@@ -6,24 +6,29 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 )
 
-// rebuild makes the producer state from the newest valid snapshot and every batch behind it,
-// through the same apply as live; and the transaction index from the same snapshot on. Below it the
-// index is on stable storage, since that came before the snapshot. What it says above may be of
-// markers that the log has lost, or lack some: that is made anew from the markers.
+// rebuild builds the producer state from the newest valid snapshot and every later batch, with the
+// same apply as for live batches. It also rebuilds the transaction index from that snapshot on.
+// Below the snapshot the index is on stable storage, since it was synced before. Above it, the
+// index may have entries of markers that the log has lost, or lack some: these are rebuilt from the
+// markers.
 func (p *Partition) rebuild() (*producers, error) {
 	now := time.Now().UnixMilli()
-	s, from, err := p.loadSnapshot(now)
+	start, end := p.log.StartOffset(), p.log.EndOffset()
+	s, from, err := p.loadSnapshot(end, now)
 	if err != nil {
 		return nil, err
+	}
+	p.unchecked.Store(0)
+	if from == end {
+		p.unchecked.Store(from)
 	}
 	if len(s.m) > 0 {
 		s.unread = from
 	}
-	start, end := p.log.StartOffset(), p.log.EndOffset()
 	aborted, err := p.replayAborted(s, from, end, now)
 	if err != nil {
 		return nil, err
@@ -32,12 +37,18 @@ func (p *Partition) rebuild() (*producers, error) {
 		return nil, err
 	}
 	known, err := p.log.AbortedTxns(start, end)
+	if err == nil {
+		err = p.log.CheckAborted()
+	}
 	if errors.Is(err, ErrCorrupt) {
 		p.logger.Warn("transaction index is damaged, and made anew from the log", slog.String("topic", p.tp.Topic),
 			slog.Int("partition", int(p.tp.Partition)), slog.Any("err", err))
 		if known, err = p.replayAborted(p.newState(), 0, end, now); err == nil {
 			err = p.log.ResetAborted(0, known)
 		}
+	}
+	if err == nil {
+		err = p.log.NoteAborted()
 	}
 	if err != nil {
 		return nil, err
@@ -63,12 +74,11 @@ func (p *Partition) newState() *producers {
 	return s
 }
 
-// loadSnapshot returns the state in the newest valid snapshot at or below the log end, and its
-// offset; an empty state and 0 if there is none. Snapshots that are damaged, or from beyond the
-// end, which the log has lost, are removed; one that cannot be read is not: the batches that it
-// stands for may be gone.
-func (p *Partition) loadSnapshot(now int64) (*producers, int64, error) {
-	end := p.log.EndOffset()
+// loadSnapshot returns the state in the newest valid snapshot at or below end, and its offset; an
+// empty state and 0 if there is none. It removes damaged snapshots, snapshots beyond end, whose
+// records the log has lost, and snapshots that the log contradicts. An unreadable one is not: its
+// batches may be gone. A snapshot at end itself is not compared yet: see checkSnapshot.
+func (p *Partition) loadSnapshot(end, now int64) (*producers, int64, error) {
 	offsets, err := p.log.SnapshotFiles()
 	if err != nil {
 		return nil, 0, err
@@ -81,21 +91,23 @@ func (p *Partition) loadSnapshot(now int64) (*producers, int64, error) {
 				return nil, 0, readErr
 			}
 			s := p.newState()
-			if err = s.load(data, now); err == nil {
+			err = s.load(data, now)
+			if err == nil && offset < end {
+				err = p.agrees(s, offset, now)
+			}
+			if err == nil {
 				return s, offset, nil
 			}
 		}
-		p.logger.Warn("producer snapshot removed", slog.String("topic", p.tp.Topic), slog.Int("partition", int(p.tp.Partition)),
-			slog.Int64("offset", offset), slog.Any("err", err))
-		if err := p.log.RemoveSnapshot(offset); err != nil {
+		if err := p.dropSnapshot(offset, err); err != nil {
 			return nil, 0, err
 		}
 	}
 	return p.newState(), 0, nil
 }
 
-// replay takes the batches from offset from to offset to into s, also those below the log start
-// that are still held. ended, unless nil, is told the transactions that ended in between.
+// replay applies the batches from offset from to offset to to s, including hidden ones below the
+// log start. ended, unless nil, is called for the transactions that ended among them.
 func (p *Partition) replay(s *producers, from, to, now int64, ended func(endedTxn)) error {
 	if from >= to {
 		return nil

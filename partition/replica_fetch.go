@@ -9,54 +9,56 @@ import (
 	"github.com/stratalog/strata/log"
 )
 
-// A ReplicaFetch is a follower's question to its leader: what comes behind what I have?
+// A ReplicaFetch is a follower's request to its leader for the records after the end of its log.
 type ReplicaFetch struct {
 	Broker      int32
 	Incarnation int64 // broker epoch of the follower
-	LeaderEpoch int32 // the one that it follows
-	// Offset is the end of the follower's log, Durable what is on its stable storage, LastEpoch the
-	// leader epoch of its last record (-1: none), LogStart its first readable offset.
+	LeaderEpoch int32 // the epoch that it follows in
+	// Offset is the end of the follower's log, Durable the end of its part on stable storage,
+	// LogStart its first readable offset, and LastEpoch the leader epoch of its last record (-1:
+	// none).
 	Offset, Durable, LogStart int64
 	LastEpoch                 int32
-	// Purged is what compaction has taken from the follower's log, or had taken from its leader's
-	// when the copy was begun. Unseeded: the log is empty, begins above 0, and nothing is known of
-	// the producers that have written below.
+	// Purged is the Purged of the follower's log, or that of the leader's log when the copy began.
+	// Unseeded means that the log is empty and begins above 0, and that the follower lacks the
+	// state of producers that have written below.
 	Purged   log.Purged
 	Unseeded bool
-	// MaxBytes may be exceeded by the first batch; 0: 1 MiB. Negative: no batches, unless the high
-	// watermark waits for this follower, which is 0 then.
+	// MaxBytes is the maximum size of Bytes, which the first batch may exceed; 0 means 1 MiB. A
+	// negative value requests no batches, but counts as 0 if the high watermark waits for this
+	// follower.
 	MaxBytes int
-	Buf      []byte // appended to; nil: a fresh buffer
+	Buf      []byte // appended to; nil means a new buffer
 }
 
-// A ReplicaRead is the leader's answer.
+// A ReplicaRead is the leader's response to a ReplicaFetch.
 type ReplicaRead struct {
 	HighWatermark int64
 	LogStart      int64
 	Purged        log.Purged // of the leader's log
-	// Producers, of an answer to an unseeded follower, is the producer state where Bytes begin, or
-	// at the follower's offset if there are none, as a snapshot.
+	// Producers is a snapshot of the producer state for an unseeded follower, as of the start of
+	// Bytes, or as of the follower's offset if there are no Bytes.
 	Producers []byte
-	// Diverging, unless it is nil: the follower's log is no prefix of the leader's. It must be cut
-	// (see Converge), and there are no bytes.
+	// Diverging is set if the follower's log is not a prefix of the leader's. Then the follower
+	// must truncate its log (see Converge), and there are no Bytes.
 	Diverging *Divergence
-	Bytes     []byte // Buf with whole, verified batches behind it, which belong to the caller
-	Withheld  bool   // there would be batches, but MaxBytes is negative and nobody waits
+	Bytes     []byte // Buf followed by whole, verified batches, which belong to the caller
+	Withheld  bool   // there are batches, but MaxBytes is negative and no high watermark waits for them
 }
 
-// A Divergence says where a follower's log differs from its leader's. Kafka: the diverging epoch of
-// a fetch answer (KIP-595).
+// A Divergence is the point where a follower's log differs from its leader's. Kafka: the diverging
+// epoch of a fetch response (KIP-595).
 type Divergence = progress.Divergence
 
-// ReadReplica answers a follower. What it says of itself counts for the high watermark and the
-// in-sync set, unless its log diverges. It shows all that the leader has written, also what is not
-// on stable storage yet. It may read from the disk, but waits for nothing: Leadership.Wake tells
-// when to ask again.
+// ReadReplica serves the fetch of a follower. The follower's position counts for the high watermark
+// and the ISR, unless its log diverges. ReadReplica returns all that the leader has written, on
+// stable storage or not. It may read from the disk, but does not wait for records: Leadership.Wake
+// is called when the follower should fetch again.
 //
 // Errors: ErrNotLeader, ErrFencedLeaderEpoch, ErrUnknownLeaderEpoch, ErrNotReplica,
-// ErrStaleIncarnation, ErrOffsetOutOfRange if the follower's end is below the log start, which is
-// told, or, with an epoch that the leader does not know, anywhere; ErrPurged if it is below what
-// compaction has purged, see StartAt; ErrCorrupt, ErrClosed.
+// ErrStaleIncarnation, ErrCorrupt, ErrClosed. ErrOffsetOutOfRange is returned if the follower's end
+// is below the log start, which the result has, or if the leader lacks the follower's last epoch.
+// ErrPurged is returned if the follower's end is below the purged records; see StartAt.
 func (p *Partition) ReadReplica(r ReplicaFetch) (ReplicaRead, error) {
 	epoch, err := p.checkEpoch(r.LeaderEpoch)
 	if err != nil {
@@ -85,13 +87,15 @@ func (p *Partition) ReadReplica(r ReplicaFetch) (ReplicaRead, error) {
 		res.Withheld = true
 	case r.Offset < end:
 		if res.Bytes, err = p.log.ReadUpTo(r.Buf, r.Offset, defaultMaxBytes(r.MaxBytes), end); err != nil {
-			p.disk.reads.Failed(err)
+			p.met(err)
+			p.disk.readFailed(err)
 			return ReplicaRead{}, p.wrap("read of a follower", err)
 		}
 		p.disk.reads.Worked()
 	}
 	if r.Unseeded {
 		if res.Producers, err = p.producersFor(r.Offset, res.Bytes[len(r.Buf):]); err != nil {
+			p.met(err)
 			return ReplicaRead{}, p.wrap("read of a follower", err)
 		}
 	}
@@ -104,8 +108,8 @@ func (p *Partition) ReadReplica(r ReplicaFetch) (ReplicaRead, error) {
 	return res, nil
 }
 
-// reported takes in what a follower, whose log is a prefix of this one, says of itself. It tells
-// whether the high watermark waits for it then.
+// reported applies the position that a follower reports, whose log is a prefix of this one. It
+// reports whether the high watermark waits for the follower then.
 func (p *Partition) reported(r *ReplicaFetch, epoch int32) (awaited bool, err error) {
 	now := time.Since(p.opened)
 	p.mu.Lock()

@@ -54,6 +54,8 @@ func eachRestart(t *testing.T, cfg func(*Config), test func(t *testing.T, p *Par
 	}
 }
 
+// A snapshot holds only the last batch of each producer, as in Kafka. The last five are found by
+// reading back before the snapshot, when a batch is out of order for the first time.
 func TestRetryOfAnyOfTheLastFiveBatchesIsRecognisedAfterARestart(t *testing.T) {
 	eachRestart(t, nil, func(t *testing.T, p *Partition, down func(*Partition) *Partition) {
 		for seq := range int32(7) {

@@ -9,8 +9,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// rules are what a leader checks batches against and how it stores them. They are immutable:
-// Reconfigure replaces them.
+// rules are the leader's rules for validating and storing batches. They are immutable: Reconfigure
+// replaces them.
 type rules struct {
 	options      record.CheckOptions // but for the present time
 	segmentBytes int64
@@ -41,8 +41,8 @@ func newRules(c Config) *rules {
 	return r
 }
 
-// check validates req's batch and sets what goes to the log: the batch itself or, where the topic's
-// compression or timestamps ask for it, a copy. Kafka: LogValidator, UnifiedLog.append.
+// check validates req's batch and sets the batch to store: the batch itself or, if the topic's
+// compression or timestamps require it, a copy. Kafka: LogValidator, UnifiedLog.append.
 func (r *rules) check(req *ProduceRequest) error {
 	o := r.options
 	o.NowMs = time.Now().UnixMilli()

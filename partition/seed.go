@@ -28,10 +28,10 @@ func (p *Partition) producersFor(offset int64, batches []byte) ([]byte, error) {
 }
 
 // stateAt returns the producer state as of an offset of the log: the newest snapshot that is not
-// above it, and the batches up to there. Of the transactions that began below it and are over, it
-// has those whose marker another leader may take away again. The others are of no use to a
-// follower: it has no records of them, but those that it is going to read, with their marker; and
-// compaction may have taken that.
+// above it, and the batches up to there. Of the ended transactions that began below it, it has
+// those whose marker another leader may truncate again. The others are of no use to a follower. It
+// has no records of them, except those that it will read, with their marker; and compaction may
+// have removed that.
 func (p *Partition) stateAt(offset int64) (*producers, error) {
 	now := time.Now().UnixMilli()
 	s, from, err := p.snapshotAt(offset, now)
@@ -66,7 +66,7 @@ func (p *Partition) snapshotAt(offset, now int64) (*producers, int64, error) {
 			return nil, 0, err
 		}
 		s := p.newState()
-		if err == nil && s.load(data, now) == nil {
+		if err == nil && s.load(data, now) == nil && p.agrees(s, o, now) == nil {
 			return s, o, nil
 		}
 	}
@@ -82,10 +82,11 @@ func (s *producers) undecided(pid, first int64) bool {
 	return slices.ContainsFunc(s.txns.ended, func(t endedTxn) bool { return t.producerID == pid && t.first == first })
 }
 
-// Seed makes a follower's log, which is unseeded, begin at offset, with the state of its leader's
-// producers there: whose batches below would be doubled if they came again, and which transactions
-// are open although their records are gone. ask is what the leader has answered, and errors are as
-// those of Converge, or ErrCorrupt. It blocks for the disk. A crash leaves the log seeded or empty.
+// Seed makes an unseeded follower's log begin at offset, with the state that its leader's producers
+// have there. The state identifies duplicates of batches below offset, and transactions that are
+// open although the log has no record of them. ask is the request that the leader responded to.
+// Errors are those of Converge, and ErrCorrupt. Seed blocks for the disk. A crash leaves the log
+// seeded or empty.
 func (p *Partition) Seed(ask ReplicaFetch, offset int64, producers []byte) error {
 	defer p.takeRole()()
 	if err := p.answers(ask); err != nil {

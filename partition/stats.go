@@ -7,19 +7,20 @@ type counters struct {
 	duplicates, refused, reads, bytesOut atomic.Int64
 }
 
-// Stats are figures of a partition since it was opened. The offsets are of one moment each.
+// Stats are figures of a partition since it was opened. Each offset is consistent by itself.
 type Stats struct {
 	LogStartOffset, LastStableOffset, HighWatermark, LogEndOffset int64
 	DurableOffset                                                 int64 // everything below is on stable storage
 
-	LeaderEpoch      int32 // -1: not the leader
+	Stated           bool  // see log.Log.Stated
+	LeaderEpoch      int32 // -1 if the replica does not lead
 	Producers        int   // producer ids with state
 	OpenTransactions int
 	AwaitingAcks     int // requests written and not yet acknowledged by the high watermark
 	Watchers         int // waits for new records
 
-	AwaitingCoordinator int   // writes that wait for a word of their transaction's coordinator
-	SizeBytes           int64 // of all batches held
+	AwaitingCoordinator int   // writes that wait for a response of their transaction coordinator
+	SizeBytes           int64 // of all batches in the log
 	BytesWritten        int64 // of batches, since open
 	BytesRead           int64
 	Reads               int64
@@ -33,7 +34,7 @@ func (p *Partition) Stats() Stats {
 	end := p.log.EndOffset()
 	hw, lso, start := p.bounds()
 	s := Stats{
-		LogStartOffset: start, LastStableOffset: lso, HighWatermark: hw, LogEndOffset: max(end, hw), DurableOffset: durable, LeaderEpoch: p.leaderEpoch.Load(),
+		LogStartOffset: start, LastStableOffset: lso, HighWatermark: hw, LogEndOffset: max(end, hw), DurableOffset: durable, Stated: p.log.Stated(), LeaderEpoch: p.leaderEpoch.Load(),
 		BytesRead: p.stats.bytesOut.Load(), Reads: p.stats.reads.Load(),
 		Duplicates: p.stats.duplicates.Load(), Refused: p.stats.refused.Load(), SizeBytes: p.log.Size(),
 	}

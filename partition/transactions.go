@@ -16,8 +16,8 @@ type endedTxn struct {
 	producerID  int64
 	first, last int64 // first record, marker
 	aborted     bool
-	// lastStable is the first offset of the earliest other open transaction, else last+1: what the
-	// .txnindex keeps.
+	// lastStable is the first offset of the earliest other open transaction, else last+1, as in the
+	// .txnindex.
 	lastStable int64
 }
 
@@ -51,7 +51,7 @@ func (t *transactions) search(first int64) (int, bool) {
 	return slices.BinarySearchFunc(t.open, first, func(o openTxn, first int64) int { return cmp.Compare(o.first, first) })
 }
 
-// advance forgets ended transactions whose marker is below the high watermark.
+// advance drops ended transactions whose marker is below the high watermark.
 func (t *transactions) advance(highWatermark int64) {
 	n := 0
 	for n < len(t.ended) && t.ended[n].last < highWatermark {

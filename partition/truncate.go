@@ -6,16 +6,16 @@ import (
 	"github.com/stratalog/strata/log"
 )
 
-// TruncateTo removes the batches that reach to offset or beyond it, as a follower does with what
-// its leader does not have, and takes the producer state back to that point. It blocks for the
-// disk. It returns ErrLeader on a leader: its own log is the truth. If it fails, the partition must
-// be opened again before it can lead.
+// TruncateTo removes the batches that reach to offset or beyond it, and resets the producer state
+// to that point. A follower calls it to remove records that its leader does not have. It blocks for
+// the disk. It returns ErrLeader on a leader, whose log is authoritative. If it fails, the
+// partition must be opened again before it can lead.
 func (p *Partition) TruncateTo(offset int64) error {
 	defer p.takeRole()()
 	return p.truncateTo(offset)
 }
 
-// truncateTo is TruncateTo for who has the role.
+// truncateTo is TruncateTo; the caller holds the role.
 func (p *Partition) truncateTo(offset int64) error {
 	return p.cut(offset, func() error { return p.log.TruncateTo(offset) })
 }
@@ -36,10 +36,12 @@ func (p *Partition) cut(offset int64, truncate func() error) error {
 	p.stale = true // a segment that is closed in between must not get a snapshot of what is cut off
 	p.mu.Unlock()
 	if err := truncate(); err != nil {
+		p.met(err)
 		return p.wrap("truncate", err)
 	}
 	state, err := p.rebuild()
 	if err != nil {
+		p.met(err)
 		return p.wrap("truncate", err)
 	}
 	p.mu.Lock()

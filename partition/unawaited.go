@@ -13,8 +13,8 @@ import (
 const maxUnawaited = 4 << 20
 
 // unawaited reports whether req, with AcksNone, need not wait until it is written. Under SyncOnAck
-// that may be behind a sync that others wait for. What an idempotent producer is told
-// depends on its turn: it may be a duplicate.
+// that may be behind a sync that other requests wait for. An idempotent producer always waits,
+// since its result depends on the write: the batch may be a duplicate.
 func (p *Partition) unawaited(req *ProduceRequest) bool {
 	return p.syncOnAck.Load() && !req.append.Info.HasProducerID()
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A TxnQuestion asks the coordinator of a transactional id whether a partition is in the
-// transaction under way; for a client of transaction.version 2 it is to put it there.
+// A TxnQuestion is a request to the coordinator of a transactional id whether a partition is in the
+// current transaction. For a client of transaction.version 2 the coordinator adds the partition.
 type TxnQuestion struct {
 	TxnWrite
 	Partition record.TopicPartition
-	// Answer is to be called once, from any goroutine, without locks: nil if the partition is in
-	// the transaction, and that is committed. It may append what waits for it.
+	// Answer must be called once, from any goroutine, without locks. Its argument is nil if the
+	// partition is in the transaction and that is committed. Answer may append the waiting writes.
 	Answer func(error)
 }
 
-// GuardTransaction asks for the guard of a write in a transaction. It is for who must know that the
-// transaction is open before it decides what to append, as a coordinator does; Produce asks by
-// itself for a request without a Guard. It does not block. done is called once, without locks
-// held, with the guard or with why there is none: the errors of Produce.
+// GuardTransaction obtains the guard of a write in a transaction. It is for callers, such as
+// coordinators, that must be sure that the transaction is open before they decide what to append;
+// Produce obtains a guard itself for a request without one. It does not block. done is called once,
+// without locks, with the guard or an error of Produce.
 func (p *Partition) GuardTransaction(w TxnWrite, done func(*TxnGuard, error)) {
 	epoch, err := p.checkEpoch(-1)
 	switch {
@@ -107,7 +107,7 @@ func (p *Partition) answered(g *TxnGuard, err error) {
 	}
 }
 
-// settleLocked ends the question about a guard. One that may be asked about again stays: it knows
+// settleLocked ends the request about a guard. A guard that may be requested again stays: it has
 // the lowest sequence number that is still to come.
 func (p *Partition) settleLocked(g *TxnGuard, err error) {
 	g.asking = false
@@ -126,7 +126,7 @@ func (p *Partition) refuse(req *ProduceRequest, err error) {
 	req.Done(req.result)
 }
 
-// releaseGuards has all who wait for a guard fail with err.
+// releaseGuards makes all writes that wait for a guard fail with err.
 func releaseGuards(waiting []func(error), err error) {
 	for _, goOn := range waiting {
 		goOn(err)

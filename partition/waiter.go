@@ -6,14 +6,14 @@ import (
 	"github.com/stratalog/strata/internal/watermark"
 )
 
-// A Waiter waits for records of any number of partitions: it wakes once, when what can be read has
-// grown by enough bytes over all partitions together, or when one of them has something else to say
-// (it was closed, truncated, or is no longer led from here). It holds no goroutine and no timer.
+// A Waiter waits for records of any number of partitions. It wakes once: when the readable bytes of
+// all partitions together have grown enough, or when one of them was closed or truncated, or is no
+// longer led by this replica. It holds no goroutine and no timer.
 //
-// Use: read what is there; if it is not enough, make a Waiter for the missing bytes, Watch each
-// partition from where its reading ended, wait for wake or for whatever else ends the wait, Cancel,
-// read again. Nothing is missed between reading and watching: Watch of a partition that has moved
-// on in between wakes at once.
+// To use it, read first. If the result is too small, make a Waiter for the missing bytes, and Watch
+// each partition from the end of its read. Then wait for wake or another event, Cancel, and read
+// again. Nothing is missed between Read and Watch: if a partition has advanced meanwhile, Watch
+// wakes the Waiter at once.
 type Waiter struct {
 	need      int64
 	isolation Isolation
@@ -23,16 +23,16 @@ type Waiter struct {
 	watches   []*watch
 }
 
-// NewWaiter returns a waiter for minBytes (at least 1) at the given isolation level. wake runs at
-// most once, without locks, on the goroutine that made the records visible; it must not block. It
-// may run before Watch returns.
+// NewWaiter returns a waiter for minBytes (at least 1) at the given isolation level. wake is called
+// at most once, without locks, on the goroutine that made the records visible; it must not block.
+// It may be called before Watch returns.
 func NewWaiter(minBytes int, isolation Isolation, wake func()) *Waiter {
 	return &Waiter{need: int64(max(minBytes, 1)), isolation: isolation, wake: wake}
 }
 
-// Cancel takes the waiter out of all partitions; O(log n) for each. It must be called once for
-// every Waiter that watched something, also after it woke. A wake that is under way on another
-// goroutine may still arrive. Not safe concurrently with Watch of the same Waiter.
+// Cancel removes the waiter from all partitions; O(log n) for each. It must be called once for
+// every Waiter that was passed to Watch, also after it woke. A wake in progress on another
+// goroutine may still arrive. Cancel and Watch of the same Waiter must not be called concurrently.
 func (w *Waiter) Cancel() {
 	w.woken.Store(true)
 	for _, x := range w.watches {
@@ -59,12 +59,12 @@ type watch struct {
 	next  *watch // in the list of those to be woken
 }
 
-// Watch makes w wait for records of p at or above offset: the end of what its caller has read, that
-// is the bound that Read returned, or the offset it wants if that is larger. It never blocks. Safe
-// for concurrent use, but not for the same Waiter.
+// Watch makes w wait for records of p at or above offset. Pass the bound that Read returned, or the
+// reader's offset if that is larger. It never blocks. It is safe for concurrent use, but not for
+// the same Waiter.
 func (p *Partition) Watch(offset int64, w *Waiter) { p.watch(offset, w, p.LeaderEpoch) }
 
-// watch is Watch that wakes at once if role returns less than 0: something else has to be told.
+// watch is Watch, but wakes at once if role returns less than 0, since the role has changed.
 func (p *Partition) watch(offset int64, w *Waiter, role func() int32) {
 	x := &watch{w: w, p: p}
 	x.entry.Value = x
@@ -85,9 +85,9 @@ func (p *Partition) watch(offset int64, w *Waiter, role func() int32) {
 	w.watches = append(w.watches, x)
 }
 
-// passWatches takes out of q those that the bound has passed and who now have enough. The bytes
-// between the old and the new bound are known unless exact is false: then all that it has passed
-// are woken. List: the newest first.
+// passWatches removes from q the watches that the bound has passed and whose waiters now have
+// enough. The number of bytes between the old and the new bound is known unless exact is false:
+// then all passed watches are woken. list has the newest first.
 func (p *Partition) passWatches(q *watermark.Queue[*watch], bound int64, exact bool, list *watch) *watch {
 	var again *watch
 	for e := q.Pop(bound); e != nil; e = q.Pop(bound) {
@@ -110,7 +110,7 @@ func (p *Partition) passWatches(q *watermark.Queue[*watch], bound int64, exact b
 	return list
 }
 
-// allWatchesLocked takes out everyone who waits for records.
+// allWatchesLocked removes all watches.
 func (p *Partition) allWatchesLocked() (list *watch) {
 	for _, q := range []*watermark.Queue[*watch]{&p.hwWatches, &p.lsoWatches} {
 		for e := q.Pop(1<<63 - 1); e != nil; e = q.Pop(1<<63 - 1) {

@@ -1,6 +1,6 @@
 package partition
 
-// due is what a change of the watermarks has decided. It is completed after mu is released, since
+// due has the results of a change of the watermarks. It is run after mu is released, since
 // completions run callers' code.
 type due struct {
 	acked   *ProduceRequest // in order of offsets
@@ -32,12 +32,12 @@ func (d due) run() {
 }
 
 // HighWatermark returns the offset below which every in-sync replica has the records, exclusive.
-// With one replica that is what is on stable storage under SyncOnAck, else the log end. Records
-// below it never disappear again (under the other sync policies: short of a power cut).
+// With one replica it is the end of the log on stable storage under SyncOnAck, else the log end.
+// Records below it never disappear (under the other sync policies, except by a power failure).
 func (p *Partition) HighWatermark() int64 { return p.hw.Load() }
 
-// LastStableOffset returns the offset below which no transaction is undecided, exclusive; at most
-// the high watermark.
+// LastStableOffset returns the offset below which every transaction is decided, exclusive. It is at
+// most the high watermark.
 func (p *Partition) LastStableOffset() int64 {
 	_, lso, _ := p.bounds()
 	return lso
@@ -53,8 +53,8 @@ func (p *Partition) bounds() (hw, lso, start int64) {
 	return max(hw, start), max(lso, start), start
 }
 
-// advanceLocked moves the high watermark to the given offset, if that is higher, and takes out
-// whoever waited for it.
+// advanceLocked moves the high watermark to the given offset, if that is higher, and removes the
+// requests and watches that waited for it.
 func (p *Partition) advanceLocked(to int64) (d due) {
 	oldHW, oldLSO := p.hw.Load(), p.lso.Load()
 	hw := max(oldHW, to)
@@ -75,8 +75,9 @@ func (p *Partition) advanceLocked(to int64) (d due) {
 	return d
 }
 
-// resume begins with a high watermark that was known before the replica was opened, or cut, as far
-// as the log goes now. By Open, before anybody knows the partition, or under mu.
+// resume begins with a high watermark that was known before the replica was opened, or truncated,
+// at most the log's end. It is called by Open, before other goroutines have the partition, or under
+// mu.
 func (p *Partition) resume(known int64) {
 	start, end := p.log.StartOffset(), p.log.EndOffset()
 	hw := min(max(known, start), end)
@@ -85,5 +86,5 @@ func (p *Partition) resume(known int64) {
 	p.lso.Store(max(p.state.txns.lastStable(hw), start))
 }
 
-// publish tells the log how far the high watermark is, which retention does not pass.
+// publish passes the high watermark to the log, whose retention stops there.
 func (p *Partition) publish() { p.log.SetHighWatermark(p.hw.Load()) }

@@ -10,33 +10,33 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// batchState is where a batch is on its way.
+// batchState is the progress of a batch.
 type batchState uint8
 
 const (
-	open   batchState = iota // takes records; the last of its partition
+	open   batchState = iota // accepts records; the last batch of its partition
 	queued                   // complete, to be sent (again)
 	sent                     // with the backend
-	done                     // settled; its turn to report comes when all before it have reported
+	done                     // settled; reported when all earlier batches are reported
 )
 
-// A batch is some records of one partition, sent together. Its fields belong to the part's mutex,
-// except where said.
+// A batch is a set of records of one partition, sent together. Its fields are guarded by the mutex
+// of its part, except where stated.
 type batch struct {
 	part *partitionQueue
-	next *batch // the one after it in the partition
+	next *batch // next batch of the partition
 
-	footprint int // its memory, about, while it is free
+	footprint int // its approximate memory while it is free
 
 	builder record.Builder
-	bytes   []byte // the encoded batch, from the first drain on; the drainer's, aliases builder or buf
+	bytes   []byte // the encoded batch, from the first drain on; owned by the drainer, aliases builder or buf
 	buf     []byte // memory for compressed batches
 	req     *partition.ProduceRequest
-	doneFn  func(partition.ProduceResult) // answered, bound once
+	doneFn  func(partition.ProduceResult) // answered, as a bound method value
 
 	state    batchState
-	gathers  bool  // open, and not sent before it is full, a Send is in it, or the next tick
-	attempts int   // failed ones
+	gathers  bool  // open, and not sent until it is full, a Send adds to it, or the next tick
+	attempts int   // failed attempts
 	created  int64 // on the producer's clock
 	deadline int64
 	count    int32 // records
@@ -46,16 +46,16 @@ type batch struct {
 	producerID    int64
 	producerEpoch int16
 	sequence      int32
-	encodedID     int64 // what bytes say; the drainer's
+	encodedID     int64 // producer state encoded in bytes; owned by the drainer
 	encodedEpoch  int16
-	// to the backend, on the producer's clock; the drainer's until the backend has it
+	// time of sending to the backend, on the producer's clock; owned by the drainer until then
 	handedAt int64
 
-	possiblyWritten bool  // an attempt has ended without saying whether the batch is in the log
-	tainted         bool  // the backend may still look at bytes and req
-	orphan          bool  // settled while it was with the backend, whose answer nobody waits for
-	lost            error // why it fails unless it turns out to be written; nil: it is tried again
-	leaderEpoch     int32 // known when it was sent
+	possiblyWritten bool  // an attempt ended, and the batch may be in the log
+	tainted         bool  // the backend may still read bytes and req
+	orphan          bool  // settled while the backend had it; the response is ignored
+	lost            error // error unless it turns out to be written; nil: it is retried
+	leaderEpoch     int32 // as known when it was sent
 	topicID         topic.ID
 
 	result  partition.ProduceResult // once done
@@ -65,10 +65,10 @@ type batch struct {
 	flushes []*flushWait
 }
 
-// recipient is who is told of a record's outcome.
+// recipient is the receiver of a record's outcome.
 type recipient struct {
 	done  func(record.Record, error) // of SendAsync, may be nil
-	call  *sendCall                  // of Send
+	call  *sendCall                  // of Send, may be nil
 	index int32                      // in call
 }
 
@@ -77,9 +77,9 @@ type entry struct {
 	recipient
 	tsMs     int64
 	size     int64
-	layout   int64 // of the view that the record was placed by
+	layout   int64 // of the view by which the partition was chosen
 	position int32 // in the batch
-	chosen   bool  // by a partitioner that goes by batches
+	chosen   bool  // by a BatchAware partitioner
 }
 
 // callback is a record in a batch whose recipient is a function.
@@ -103,15 +103,15 @@ func (p *Producer) newBatch(pt *partitionQueue, now int64) *batch {
 	b.part, b.created, b.deadline = pt, now, now+int64(p.cfg.DeliveryTimeout)
 	b.builder.Reset(p.cfg.BatchBytes)
 	if p.cfg.Compression == record.None {
-		b.builder.SumEarly() // the sender completes it, mostly on another processor
+		b.builder.SumEarly() // the sender completes it, usually on another processor
 	}
 	return b
 }
 
-// maxPooledBytes is the size up to which the memory of a batch is used again.
+// maxPooledBytes is the size up to which the memory of a batch is reused.
 const maxPooledBytes = 1 << 20
 
-// recycle forgets what b holds and makes it available again. Nobody may have b any more.
+// recycle clears b and makes it available again. No other code may refer to b.
 func (p *Producer) recycle(b *batch) {
 	if b.tainted || b.orphan || len(b.bytes) > maxPooledBytes || b.builder.Size() > maxPooledBytes {
 		return
@@ -124,7 +124,7 @@ func (p *Producer) recycle(b *batch) {
 	p.batches.put(b)
 }
 
-// add puts a record in; false: the batch is full. e.position is filled in.
+// add adds a record and fills in e.position. It returns false if the batch is full.
 func (b *batch) add(r *record.Record, e *entry) bool {
 	if !b.builder.AppendKV(e.tsMs, r.Key, r.Value, r.Headers) {
 		return false
@@ -141,21 +141,19 @@ func (b *batch) add(r *record.Record, e *entry) bool {
 	return true
 }
 
-// Positions of the fields that the producer writes again in an encoded batch. See
-// record.HeaderSize.
+// Positions of the fields that the producer rewrites in an encoded batch. See record.HeaderSize.
 const (
 	posProducerID    = 43
 	posProducerEpoch = 51
 	posBaseSequence  = 53
 )
 
-// encode makes bytes what they have to be: the first time from the builder, later only if id or
-// epoch have changed. Only the drainer calls it, without the lock: a batch that is not open changes
-// by nobody else.
+// encode sets bytes: the first time from the builder, later only if id or epoch have changed. Only
+// the drainer calls it, without the lock: no other code changes a batch that is not open.
 func (b *batch) encode(codec record.Codec, transactional bool) error {
 	if b.tainted {
 		b.bytes, b.req, b.tainted = slices.Clone(b.bytes), &partition.ProduceRequest{}, false
-		b.builder, b.buf = record.Builder{}, nil // left to whoever still reads them
+		b.builder, b.buf = record.Builder{}, nil // left to code that still reads them
 	}
 	if b.bytes != nil {
 		if b.sequenced && (b.encodedID != b.producerID || b.encodedEpoch != b.producerEpoch) {
@@ -186,15 +184,16 @@ func (b *batch) rename() {
 	binary.BigEndian.PutUint32(b.bytes[posBaseSequence:], uint32(b.sequence))
 	b.encodedID, b.encodedEpoch = b.producerID, b.producerEpoch
 	if h, err := record.ParseHeader(b.bytes); err == nil {
-		// for the CRC; the rest stays as it is
+		// updates the CRC; the rest stays the same
 		record.Stamp(b.bytes, h.TimestampType(), h.MaxTimestamp)
 	}
 }
 
-// report tells everyone the outcome. It runs without locks, once, after the batches before it.
+// report delivers the outcome to all recipients. It runs once, without locks, after the batches
+// before it.
 func (b *batch) report() {
 	res := &b.result
-	index := b.part.index // read once: what is beside it changes with every record that is sent
+	index := b.part.index // read once: adjacent fields change with every record that is sent
 	for i := range b.calls {
 		e := &b.calls[i]
 		a := Ack{Partition: index, Offset: -1, Err: b.errorOf(e.position)}
@@ -229,7 +228,7 @@ func offsetOf(res *partition.ProduceResult, position int32) int64 {
 	return res.BaseOffset + int64(position)
 }
 
-// errorOf returns the error of one record: the leader may have blamed some of them.
+// errorOf returns the error of one record: the leader may have named only some of them.
 func (b *batch) errorOf(position int32) error {
 	if b.err == nil || len(b.result.Records) == 0 {
 		return b.err
@@ -242,11 +241,11 @@ func (b *batch) errorOf(position int32) error {
 	return &RecordError{Reason: "another record of the batch was refused", Err: b.err}
 }
 
-// A RecordError is what became of one record of a batch that the leader refused because of some of
-// them.
+// A RecordError is the outcome of one record in a batch that the leader rejected because of some of
+// its records.
 type RecordError struct {
 	Reason string
-	Err    error // of the batch
+	Err    error // the error of the batch
 }
 
 func (e *RecordError) Error() string { return e.Err.Error() + ": " + e.Reason }

@@ -2,14 +2,15 @@ package producer
 
 import "time"
 
-// clock is an instant on the wall. Records are stamped from the one read last: asking the system
-// for the wall clock and the monotonic one for each record cost a third of SendAsync.
+// clock is an instant of the wall clock. Records are stamped from the last one read, since reading
+// the wall clock and the monotonic clock for each record cost a third of SendAsync.
 type clock struct {
 	at   time.Time
 	wall int64 // nanoseconds since the Unix epoch
 }
 
-// clockAge is how long the wall clock is extrapolated, and so how late a step of it is noticed.
+// clockAge is the time for which the wall clock is extrapolated, and thus the delay until a step of
+// it is noticed.
 const clockAge = int64(time.Second)
 
 // stamp returns the present time in milliseconds since the Unix epoch.

@@ -8,21 +8,25 @@ import (
 // closeTimeout bounds Close.
 const closeTimeout = 30 * time.Second
 
-// Close is Shutdown with a bound of 30 seconds.
+// Close is Shutdown with a timeout of 30 seconds.
 func (p *Producer) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	return p.Shutdown(ctx)
 }
 
-// Shutdown refuses new records with ErrClosed, also those whose callers are waiting to get them in,
-// sends what is buffered, and returns when all of it is settled and the producer's goroutines have
-// ended. If ctx ends first, the rest fails with ErrClosed and may or may not be in the log; ctx's
-// error is returned. Every callback has run when it returns: ctx bounds the wait for the backend,
-// not that for a callback at work. A transaction that is open is aborted, one that is being ended
-// is waited for: if ctx ends first, the error matches ErrOutcomeUnknown. It is idempotent; later
-// calls return the result of the first, or ctx's error if that ends before. Not to be called from a
-// callback of SendAsync.
+// Shutdown closes the producer. It sends all buffered records, and returns when their outcomes are
+// known and the producer's goroutines have ended. New records are rejected with ErrClosed,
+// including records whose callers are waiting for memory or metadata. If ctx ends first, the
+// remaining records fail with ErrClosed and may or may not be in the log; ctx's error is returned.
+// Every callback has returned when Shutdown returns: ctx bounds the wait for the backend, not the
+// wait for an active callback.
+//
+// An open transaction is aborted. If the transaction is being committed or aborted, Shutdown waits
+// for it; if ctx ends first, the error matches ErrOutcomeUnknown.
+//
+// Shutdown is idempotent: later calls return the result of the first, or ctx's error if that ends
+// earlier. It must not be called from a callback of SendAsync.
 func (p *Producer) Shutdown(ctx context.Context) error {
 	if !p.closing.CompareAndSwap(false, true) {
 		select {
@@ -43,7 +47,8 @@ func (p *Producer) Shutdown(ctx context.Context) error {
 	}
 	if p.closeErr != nil {
 		p.eachPart(func(pt *partitionQueue) { pt.abort(ErrClosed) })
-		// all is done: only callbacks, also those that other goroutines have begun, are left
+		// all records are settled: only callbacks are left, including those started by other
+		// goroutines
 		_ = p.Flush(context.Background())
 	}
 	p.endSpawning()

@@ -6,11 +6,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/producer"
@@ -81,6 +81,8 @@ func sendNumbers(t testing.TB, p *producer.Producer, n int) {
 	require.Equal(t, int64(n), next)
 }
 
+// A leader without producer state accepts any first sequence, so a second batch could overtake a
+// lost first one. The producer sends the first batch of an epoch alone.
 func TestLostConfirmationsLeaveOneCopyOfEachRecordInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // R5
 		c := openCluster(t, replication.Config{FS: vfs.Mem()}, 1)

@@ -8,28 +8,28 @@ import (
 	"github.com/stratalog/strata/internal/alarm"
 )
 
-// A coarseClock is a clock for records while there are so many of them that reading the system's
-// for each costs more than encoding them: an alarm reads it once a millisecond. Records are stamped
-// up to that much late, or as late as a busy machine runs timers. It runs only while batches fill
-// up.
+// A coarseClock provides the time for records while they are so frequent that reading the system
+// clock for each costs more than encoding them: an alarm reads it once a millisecond. Timestamps
+// are up to that much early, or more if a busy machine runs timers late. It runs only while batches
+// fill up.
 type coarseClock struct {
-	ms     atomic.Int64 // since the Unix epoch; 0: it does not run. Written under mu
+	ms     atomic.Int64 // since the Unix epoch; 0: it is stopped. Written under mu
 	filled atomic.Int32 // batches since the last tick
 
 	mu        sync.Mutex        // guards the fields below
 	idle      int               // ticks in a row without a filled batch
 	alarm     alarm.Alarm       // tick; armed while the clock runs, stopped at the end
-	gathering []*partitionQueue // to be told of the next tick; empty while the clock stands
+	gathering []*partitionQueue // to be notified at the next tick; empty while the clock is stopped
 }
 
 const (
 	coarseTick      = time.Millisecond
-	coarseIdleTicks = 5 // so many ticks without a full batch stop it
-	// records of a batch that filled up before coarseIdleTicks had passed start it
+	coarseIdleTicks = 5 // this many ticks without a full batch stop the clock
+	// a batch of at least this many records that filled within coarseIdleTicks starts the clock
 	coarseFrom = 128
 )
 
-// full tells of a batch that has filled up, d nanoseconds after it was begun.
+// full records that a batch has filled up, d nanoseconds after it was begun.
 func (c *coarseClock) full(records int32, d int64) {
 	if records < coarseFrom || d > coarseIdleTicks*int64(coarseTick) {
 		return
@@ -66,32 +66,32 @@ func (c *coarseClock) beat() {
 	c.ms.Store(time.Now().UnixMilli())
 }
 
-// gather has pt told of the next tick; false: there is none, the clock stands.
+// gather makes the next tick notify pt. It returns false if the clock is stopped.
 func (c *coarseClock) gather(pt *partitionQueue) bool {
 	if c.ms.Load() == 0 {
 		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ms.Load() == 0 { // and those who were to be told of its last tick are being told
+	if c.ms.Load() == 0 { // and the partitions of its last tick are being notified
 		return false
 	}
 	c.gathering = append(c.gathering, pt)
 	return true
 }
 
-// endGathering tells those who wait for the next tick.
+// endGathering notifies the partitions that wait for the next tick.
 func (c *coarseClock) endGathering() {
 	c.mu.Lock()
-	told := c.gathering
+	queues := c.gathering
 	c.gathering = nil
 	c.mu.Unlock()
-	for _, pt := range told {
+	for _, pt := range queues {
 		pt.gathered()
 	}
 }
 
-// end stops it for good and waits until it has stopped.
+// end stops the clock permanently and waits until it has stopped.
 func (c *coarseClock) end() {
 	c.mu.Lock()
 	c.alarm.Stop()

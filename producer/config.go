@@ -11,10 +11,10 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// NoRetries as Config.Retries: every batch is tried once.
+// NoRetries as Config.Retries sends every batch only once.
 const NoRetries = -1
 
-// NoWait as Config.MaxBlock: what would have to wait fails at once.
+// NoWait as Config.MaxBlock makes calls fail immediately instead of waiting.
 const NoWait time.Duration = -1
 
 const (
@@ -30,101 +30,102 @@ const (
 	defaultTxnTimeout      = time.Minute
 )
 
-// Config describes a producer. The zero Config is the safest: acknowledged by all in-sync replicas,
-// idempotent, retried.
+// Config describes a producer. The zero Config is the safest: records are acknowledged by all
+// in-sync replicas, idempotent, and retried.
 type Config struct {
-	// Acks says when a record counts as written. Anything but AcksAll switches idempotence off.
-	// Kafka: acks. Waiting for an acknowledgement costs latency: Stats.RequestLatency tells how
-	// much, examples/confirm shows it. AcksNone does not wait for any sync.
+	// Acks selects when a record counts as written. Any value except AcksAll disables idempotence.
+	// Waiting for an acknowledgement adds latency: Stats.RequestLatency measures it,
+	// examples/confirm shows it. AcksNone does not wait for any sync. Kafka: acks.
 	Acks record.Acks
 
-	// NoIdempotence leaves out producer id and sequence numbers: a batch whose acknowledgement was
-	// lost and that is sent again is in the log twice. Kafka: enable.idempotence=false.
+	// NoIdempotence disables producer id and sequence numbers: if an acknowledgement is lost and
+	// the batch is sent again, it is in the log twice. Kafka: enable.idempotence=false.
 	NoIdempotence bool
 
-	// TransactionalID makes the producer transactional: it sends in transactions only, see Transact
-	// and Begin. Of all producers with this id one works, the last to begin: the others are fenced.
-	// It must name a place in the application that outlives the process, 1 to 32767 bytes long.
-	// Weaker Acks, NoIdempotence and NoRetries are errors then. Kafka: transactional.id.
+	// TransactionalID makes the producer transactional: it sends only in transactions, see Transact
+	// and Begin. Only the producer that started last with this id can work; older ones are fenced.
+	// The id must be stable across restarts of the process, and 1 to 32767 bytes long. It cannot be
+	// combined with weaker Acks, NoIdempotence or NoRetries. Kafka: transactional.id.
 	TransactionalID string
 
-	// TransactionTimeout is how long a transaction may take from its first write on; then the
-	// coordinator aborts it. Readers of committed records wait as long for a producer that has
-	// died. 0 means 1 minute; at least 1 ms, at most what the cluster allows (15 minutes unless it
-	// is configured otherwise). Kafka: transaction.timeout.ms.
+	// TransactionTimeout bounds a transaction's duration from its first write; then the coordinator
+	// aborts it. Readers of committed records wait that long for a producer that crashed. 0 means 1
+	// minute. It must be at least 1 ms and at most the cluster's limit (15 minutes by default).
+	// Kafka: transaction.timeout.ms.
 	TransactionTimeout time.Duration
 
-	// Compression of batches, on the goroutine that sends them. Kafka: compression.type.
+	// Compression is the codec of batches. They are compressed on the goroutine that sends them.
+	// Kafka: compression.type.
 	Compression record.Codec
 
-	// BatchBytes is the size that a batch may grow to before compression; a larger record has a
-	// batch of its own. 0 means 64 KiB (Kafka's client: 16 KiB; here larger batches cost neither
-	// memory nor time unless the load fills them). Kafka: batch.size.
+	// BatchBytes bounds the size of a batch before compression; a larger record gets its own batch.
+	// 0 means 64 KiB. Kafka's default is 16 KiB; larger batches here cost memory and time only if
+	// the load fills them. Kafka: batch.size.
 	BatchBytes int
 
-	// Linger is how long an open batch waits for more records. 0: not at all, see the package
-	// comment. Kafka: linger.ms, 5 by default there.
+	// Linger is the time that an open batch waits for more records. 0 means no wait, see the
+	// package comment. Kafka: linger.ms, whose default is 5.
 	Linger time.Duration
 
-	// DeliveryTimeout bounds the time from a record being accepted to its outcome, retries
-	// included. 0 means 2 minutes. Kafka: delivery.timeout.ms.
+	// DeliveryTimeout bounds the time from the acceptance of a record to its outcome, including
+	// retries. 0 means 2 minutes. Kafka: delivery.timeout.ms.
 	DeliveryTimeout time.Duration
 
-	// RequestTimeout bounds one attempt. 0 means 30 seconds, or what Linger leaves of
-	// DeliveryTimeout if that is less. Kafka: request.timeout.ms.
+	// RequestTimeout bounds one attempt. 0 means 30 seconds, or DeliveryTimeout minus Linger if
+	// that is less. Kafka: request.timeout.ms.
 	RequestTimeout time.Duration
 
-	// MaxBlock bounds how long a call waits for metadata, a producer id or memory, each; 0 means 1
-	// minute, NoWait not at all. Kafka: max.block.ms.
+	// MaxBlock bounds each wait of a call for metadata, a producer id or memory. 0 means 1 minute;
+	// NoWait disables waiting. Kafka: max.block.ms.
 	MaxBlock time.Duration
 
-	// AllowUnknownTopics says that a topic or partition that does not exist may come later: calls
-	// wait for it, up to MaxBlock, and records that were accepted for a topic that is then deleted
-	// wait for it to be created again, up to DeliveryTimeout. Otherwise both fail at once with
-	// ErrUnknownTopic.
+	// AllowUnknownTopics permits topics and partitions that do not exist yet. Calls wait for them,
+	// up to MaxBlock. Records that were accepted for a topic that is then deleted wait for its
+	// re-creation, up to DeliveryTimeout. Without it both fail immediately with ErrUnknownTopic.
 	AllowUnknownTopics bool
 
-	// Retries bounds the repetitions of one batch. 0: as many as DeliveryTimeout allows; NoRetries:
-	// none, which switches idempotence off. Kafka: retries, where 0 means none and 2147483647
-	// unbounded.
+	// Retries bounds the retries of one batch. 0 means as many as DeliveryTimeout permits.
+	// NoRetries disables retries, and with them idempotence. Kafka: retries, where 0 means none and
+	// 2147483647 unbounded.
 	Retries int
 
-	// RetryBackoff is the pause before the first repetition; it doubles each time up to
-	// RetryBackoffMax, give or take a fifth at random. A change of the leader ends the pause. 0
-	// means 100 ms and 1 s. Kafka: retry.backoff.ms, retry.backoff.max.ms.
+	// RetryBackoff is the pause before the first retry. It doubles up to RetryBackoffMax, with a
+	// random deviation of up to a fifth. A change of leader ends the pause. 0 means 100 ms and 1 s.
+	// Kafka: retry.backoff.ms, retry.backoff.max.ms.
 	RetryBackoff, RetryBackoffMax time.Duration
 
-	// MaxInFlight bounds the batches of one partition that are under way at once. 0 means 5, the
-	// most with idempotence, or 1 if the producer retries without being idempotent: with more a
-	// batch sent again may come after its successors. Kafka: max.in.flight.requests.per.connection.
+	// MaxInFlight bounds the batches in flight per partition. 0 means 5, the maximum with
+	// idempotence, or 1 if the producer retries without idempotence: with more, a retried batch may
+	// be written after its successors. Kafka: max.in.flight.requests.per.connection.
 	MaxInFlight int
 
-	// MaxRequestBytes bounds a record, before compression. 0 means 1 MiB. Kafka: max.request.size.
+	// MaxRequestBytes bounds the size of a record before compression. 0 means 1 MiB. Kafka:
+	// max.request.size.
 	MaxRequestBytes int
 
-	// MaxBufferedBytes bounds the records accepted but not settled; Send and SendAsync wait for
-	// room. 0 means 32 MiB. Kafka: buffer.memory.
+	// MaxBufferedBytes bounds the records that are accepted and have no outcome yet. Send and
+	// SendAsync wait for free memory. 0 means 32 MiB. Kafka: buffer.memory.
 	MaxBufferedBytes int
 
-	// Properties are settings under their Kafka names. One that is also set above, to something
-	// else, is an error, and so is an unknown name.
+	// Properties are settings by their Kafka names. New returns an error for an unknown name, and
+	// for a setting that is also set as a field to another value.
 	Properties map[string]string
 
 	// Components. nil means the default.
-	Partitioner topic.Partitioner // topic.Default(): hash of the key, else in turn
+	Partitioner topic.Partitioner // topic.Default(): hash of the key; without a key, round robin
 	Logger      *slog.Logger      // discards everything
 }
 
-// settings is a Config with everything filled in.
+// settings is a Config with defaults filled in.
 type settings struct {
 	Config
 	idempotent bool
-	aware      topic.BatchAware // the partitioner, if it goes by batches
-	byKey      topic.ByKey      // the partitioner, if it goes by keys
-	plain      bool             // the default partitioner: not asked when there is one partition
+	aware      topic.BatchAware // the partitioner, if it is BatchAware
+	byKey      topic.ByKey      // the partitioner, if it is ByKey
+	plain      bool             // the default partitioner: not called for topics with one partition
 }
 
-// resolve checks c, fills in a copy and joins every complaint.
+// resolve checks c, fills in a copy and joins all errors.
 func (c Config) resolve() (settings, error) {
 	explicit, err := c.readProperties()
 	errs := []error{err}

@@ -5,8 +5,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// claimLocked claims the draining of pt if there is something to drain and nobody at it. Who gets
-// true has to call drain, or hand pt to the sender.
+// claimLocked claims the draining of pt if there is something to drain and no goroutine drains it.
+// If it returns true, the caller must call drain, or hand pt to the sender.
 func (pt *partitionQueue) claimLocked() bool {
 	if pt.draining || pt.head == nil || !pt.restartableLocked() && pt.pickLocked() == nil {
 		return false
@@ -15,14 +15,14 @@ func (pt *partitionQueue) claimLocked() bool {
 	return true
 }
 
-// drain sends what can be sent. The caller has claimed pt.
+// drain sends the batches that can be sent. The caller has claimed pt.
 func (pt *partitionQueue) drain() {
 	for pt.sendOne() {
 	}
 }
 
-// drainSome is drain for a goroutine that has other things to do: after some batches it hands the
-// rest to the sender.
+// drainSome is drain for a goroutine with other work: after some batches it hands the rest to the
+// sender.
 func (pt *partitionQueue) drainSome() {
 	for range 4 {
 		if !pt.sendOne() {
@@ -32,8 +32,8 @@ func (pt *partitionQueue) drainSome() {
 	pt.p.sender.hand(pt)
 }
 
-// sendOne sends one batch. It returns false if there is none to be sent now; the claim is given up
-// then.
+// sendOne sends one batch. If there is none to be sent now, it gives up the claim and returns
+// false.
 func (pt *partitionQueue) sendOne() bool {
 	p := pt.p
 	pt.mu.Lock()
@@ -70,7 +70,7 @@ func (pt *partitionQueue) sendOne() bool {
 	}
 	req := b.req
 	req.TopicPartition, req.TopicID = record.TopicPartition{Topic: pt.topic, Partition: pt.index}, b.topicID
-	req.Built = true // what the builder has not written itself, rename has, with a new CRC
+	req.Built = true // rename has written the fields that the builder did not, with a new CRC
 	if p.txn != nil {
 		req.TransactionalID, req.TxnVersion = p.cfg.TransactionalID, version
 	}
@@ -80,7 +80,7 @@ func (pt *partitionQueue) sendOne() bool {
 	return true
 }
 
-// pickLocked returns the batch to be sent next, nil if none can be now. See the package comment for
+// pickLocked returns the batch to be sent next, nil if there is none now. The package comment has
 // the rules.
 func (pt *partitionQueue) pickLocked() *batch {
 	if pt.head == nil || pt.leader < 0 || pt.unnamed || pt.stopped {
@@ -99,27 +99,27 @@ func (pt *partitionQueue) pickLocked() *batch {
 			return b
 		case open:
 			if pt.lingeredLocked(b, n) {
-				return b // it takes records until it is sent
+				return b // it accepts records until it is sent
 			}
-		case sent, done: // done ones count: the leader remembers only its last five batches
+		case sent, done: // done ones count: the leader stores only its last five batches
 		}
 	}
 	return nil
 }
 
-// windowLocked is how far from the head of the queue batches may be sent.
+// windowLocked returns the number of batches from the head of the queue that may be sent.
 func (pt *partitionQueue) windowLocked() int {
 	if pt.p.cfg.idempotent && !pt.confirmed {
 		return 1
 	}
 	if !pt.p.cfg.idempotent && pt.head.attempts > 0 {
-		return 1 // nothing overtakes a batch that is tried again
+		return 1 // no batch may overtake a retried one
 	}
 	return pt.p.cfg.MaxInFlight
 }
 
-// lingeredLocked reports whether an open batch, with n batches before it, has waited enough: for
-// Linger, or until the others are through and it gathers no longer.
+// lingeredLocked reports whether an open batch, with n batches before it, has waited long enough:
+// for Linger, or until the others are done and it no longer gathers.
 func (pt *partitionQueue) lingeredLocked(b *batch, n int) bool {
 	if pt.p.cfg.Linger > 0 {
 		return pt.p.now() >= b.created+int64(pt.p.cfg.Linger)
@@ -127,9 +127,10 @@ func (pt *partitionQueue) lingeredLocked(b *batch, n int) bool {
 	return n == 0 && !b.gathers
 }
 
-// unclearLocked returns, when sequence numbers have to start anew, a batch that may be in the log
-// under its old ones: it is sent again with these first, one at a time, until the leader has taken
-// it, or refused it as out of order, which says that it is not there.
+// unclearLocked is called when sequence numbers have to restart. It returns a batch that may be in
+// the log under its old numbers. Such batches are first sent again with the old numbers, one at a
+// time, until the leader accepts each, or rejects it as out of order, which means that it is not in
+// the log.
 func (pt *partitionQueue) unclearLocked() *batch {
 	if pt.outstanding > 0 {
 		return nil
@@ -142,8 +143,8 @@ func (pt *partitionQueue) unclearLocked() *batch {
 	return nil
 }
 
-// restartableLocked reports whether sequence numbers have to start anew and can: no batch may be in
-// the log under its old ones.
+// restartableLocked reports whether sequence numbers have to restart and can: no batch may be in
+// the log under its old numbers.
 func (pt *partitionQueue) restartableLocked() bool {
 	return pt.restart != noRestart && !pt.unnamed && pt.outstanding == 0 && pt.unclearLocked() == nil
 }

@@ -9,48 +9,46 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// Errors of a producer, for errors.Is. What a backend reports comes through with the partition
-// added.
+// Errors of a producer, for errors.Is. Errors of a backend are returned with the partition added.
 var (
 	ErrClosed = errors.New("producer: closed")
 
-	// ErrTimeout says that DeliveryTimeout has passed, or MaxBlock in a call that waits for memory
-	// or metadata. If the record was sent (the error tells) it may be in the log; the last error of
-	// the backend is wrapped too.
+	// ErrTimeout is returned when DeliveryTimeout has passed, or MaxBlock in a call that waits for
+	// memory or metadata. The error's text states whether the record was sent; if so, it may be in
+	// the log. The last error of the backend is wrapped, too.
 	ErrTimeout = errors.New("producer: timed out")
 
-	// ErrMessageTooLarge says that a record is larger than MaxRequestBytes or MaxBufferedBytes, or
-	// than the topic's max.message.bytes.
+	// ErrMessageTooLarge is returned for a record larger than MaxRequestBytes or MaxBufferedBytes,
+	// or than the topic's max.message.bytes.
 	ErrMessageTooLarge = errors.New("producer: record is too large")
 
-	// ErrRefused says that the partitioner has no partition for the record.
+	// ErrRefused is returned when the partitioner returned no valid partition for the record.
 	ErrRefused = errors.New("producer: partitioner refused the record")
 
-	// ErrFenced says that someone else used this producer's id with a newer epoch, and it is
+	// ErrFenced is returned when another producer used this producer's id with a newer epoch. It is
 	// unknown whether the record is in the log. For a transactional producer it is the cause of an
-	// ErrFatal: another producer has its TransactionalID, or the cluster has forgotten the id,
-	// which it does a week after its last transaction.
+	// ErrFatal: another producer has its TransactionalID. If only the id has expired, a week after
+	// its last transaction, the transaction has to be aborted (ErrAbortable).
 	ErrFenced = errors.New("producer: fenced by a newer epoch")
 
-	// ErrInvalidTimestamp says that a record's timestamp is before 1970 or out of the topic's
-	// bounds.
+	// ErrInvalidTimestamp is returned for a timestamp before 1970 or outside the topic's bounds.
 	ErrInvalidTimestamp = record.ErrInvalidTimestamp
-	// ErrInvalidRecord says that the topic does not take the record, for example one without key in
-	// a compacted topic.
+	// ErrInvalidRecord is returned for a record that the topic does not accept, for example one
+	// without a key in a compacted topic.
 	ErrInvalidRecord = record.ErrInvalidRecord
 
-	// ErrNotEnoughReplicas says that fewer replicas are in sync than min.insync.replicas asks for.
-	// It is retried.
+	// ErrNotEnoughReplicas is returned when fewer replicas are in sync than min.insync.replicas. It
+	// is retried.
 	ErrNotEnoughReplicas = partition.ErrNotEnoughReplicas
-	// ErrOutOfOrderSequence is handled inside; it is seen only as the cause of a timeout.
+	// ErrOutOfOrderSequence is handled internally; it is visible only as the cause of a timeout.
 	ErrOutOfOrderSequence = partition.ErrOutOfOrderSequence
-	// ErrUnknownTopic says that there is no such topic or partition, also if it was deleted after
-	// the record was accepted. As a rule it is a *replication.UnknownTopicError, which names the
-	// nearest topic, or a *RecreatedError.
+	// ErrUnknownTopic is returned for a topic or partition that does not exist, including one
+	// deleted after the record was accepted. It is usually a *replication.UnknownTopicError, which
+	// names the most similar topic, or a *RecreatedError.
 	ErrUnknownTopic = replication.ErrUnknownTopic
 )
 
-// A ConfigError says what is wrong with a Config.
+// A ConfigError describes one bad setting of a Config.
 type ConfigError struct {
 	Key    string // field of Config, or Kafka's name in Properties
 	Value  string
@@ -61,10 +59,10 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("producer: %s = %q: %s", e.Key, e.Value, e.Reason)
 }
 
-// verdict is what an error of the backend means for a batch.
+// verdict is the effect of a backend's error on a batch.
 type verdict struct {
 	retriable bool
-	absent    bool // this attempt has certainly appended nothing
+	absent    bool // this attempt has certainly not appended the batch
 }
 
 var verdicts = []struct {
@@ -94,7 +92,7 @@ var verdicts = []struct {
 	{partition.ErrInvalidRecord, verdict{false, true}},
 	{partition.ErrInvalidTimestamp, verdict{false, true}},
 	{partition.ErrUnsupportedCompression, verdict{false, true}},
-	{partition.ErrCorrupt, verdict{true, false}}, // damaged on the way, or on the leader's disk
+	{partition.ErrCorrupt, verdict{true, false}}, // damaged in transit, or on the leader's disk
 }
 
 // classify looks err up. An unknown error is final, and the batch may have been appended.

@@ -11,7 +11,7 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// learn takes up a topic and starts to follow the metadata.
+// learn adds a topic and starts to follow the metadata.
 func (p *Producer) learn(md replication.Metadata, name string) (*topicParts, error) {
 	p.mu.Lock()
 	if p.sealed {
@@ -37,7 +37,7 @@ func (p *Producer) learn(md replication.Metadata, name string) (*topicParts, err
 	return t, nil
 }
 
-// grow returns parts with those added that tm has more.
+// grow returns parts with the additional partitions of tm.
 func (p *Producer) grow(parts []*partitionQueue, tm replication.TopicMetadata) []*partitionQueue {
 	parts = slices.Clone(parts)
 	for i := len(parts); i < len(tm.Partitions); i++ {
@@ -46,12 +46,12 @@ func (p *Producer) grow(parts []*partitionQueue, tm replication.TopicMetadata) [
 	return parts
 }
 
-// followRest is how many times as long as it took to read all topics in use follow waits before it
-// does so again: a thousand of them would otherwise keep a processor busy for as long as others are
-// created. Records that are sent do not wait for it, see current.
+// followRest bounds the load of follow: after reading all topics in use it waits this many times as
+// long as that took. Otherwise a thousand topics would keep a processor busy while others are
+// created. Records do not wait for follow, see current.
 const (
 	followRest    = 9
-	maxFollowRest = 50 * time.Millisecond // batches that have no leader wait for it
+	maxFollowRest = 50 * time.Millisecond // batches without a leader wait for it
 )
 
 // follow keeps the topics in use up to date until the producer has ended.
@@ -78,21 +78,20 @@ func (p *Producer) follow(version int64) {
 		p.update(md)
 		if len(names) == p.topics.count() {
 			version = md.Version
-		} // else a topic was learned meanwhile, perhaps from older metadata: it was not asked for
+		} // else a topic was added meanwhile, perhaps from older metadata: it was not in the request
 		p.wait(p.living, min(followRest*time.Since(began), maxFollowRest))
 	}
 }
 
-// refresh asks the backend for a topic in use. If it does not answer the producer goes by what it
-// knows, and follow asks again.
+// refresh fetches the metadata of a topic in use. If that fails, the producer uses the present
+// metadata, and follow tries again.
 func (p *Producer) refresh(ctx context.Context, t *topicParts) {
 	if md, err := p.backend.Metadata(ctx, t.name); err == nil {
 		p.update(md)
 	}
 }
 
-// update brings the topics in use that md tells of in line with it, unless they are further
-// already.
+// update applies md to the topics in use, unless they have newer metadata.
 func (p *Producer) update(md replication.Metadata) {
 	var report []*partitionQueue
 	p.updating.Lock()
@@ -110,19 +109,19 @@ func (p *Producer) update(md replication.Metadata) {
 	}
 }
 
-// awaitUpdate returns when no update is under way that had begun before.
+// awaitUpdate waits until every update that had begun earlier has ended.
 func (p *Producer) awaitUpdate() {
 	p.updating.Lock()
 	defer p.updating.Unlock()
 }
 
-// updateTopic brings one topic in line. It returns the partitions whose reporting it has claimed.
+// updateTopic applies md to one topic. It returns the partitions whose reporting it has claimed.
 // The caller holds updating.
 func (p *Producer) updateTopic(t *topicParts, md replication.Metadata) (report []*partitionQueue) {
 	before, tm := t.view.Load(), md.Topics[t.name]
 	if err := missing(md, t.name); err != nil {
 		if before.gone != nil || !p.final(err) {
-			return nil // batches wait for it to come back, and time out
+			return nil // batches wait for its return, and time out
 		}
 		t.view.Store(&topicView{id: before.id, all: before.all, gone: err, layout: before.layout})
 		for _, pt := range before.all {
@@ -138,9 +137,9 @@ func (p *Producer) updateTopic(t *topicParts, md replication.Metadata) (report [
 		after.layout++
 	}
 	t.view.Store(after)
-	// Where keys go changes with the number of partitions. In a topic that grows that is so from
-	// here on. In one that was created again, records that were placed otherwise would be where
-	// nobody looks for them, and behind later ones of their key.
+	// The partition of a key depends on the number of partitions. A topic that grows maps keys to
+	// other partitions from then on. In a topic that was created again, old records would be in
+	// partitions where readers do not look for their keys, and behind later records of these keys.
 	if before.gone == nil && !same && (n != len(before.parts) || before.grown) {
 		err := &RecreatedError{Topic: t.name, Before: len(before.parts), After: n}
 		for _, pt := range before.parts {
@@ -153,12 +152,12 @@ func (p *Producer) updateTopic(t *topicParts, md replication.Metadata) (report [
 	return report
 }
 
-// A RecreatedError says that a record was accepted for a topic that was deleted before the record
-// was written, and created again with another number of partitions, so that its key may belong
-// elsewhere. errors.Is(err, ErrUnknownTopic) is true for it. Send it again.
+// A RecreatedError is returned for a record that was accepted for a topic that was deleted before
+// the record was written, and created again with another number of partitions. Its key may
+// therefore belong to another partition: send it again. It matches ErrUnknownTopic.
 type RecreatedError struct {
 	Topic         string
-	Before, After int // partitions
+	Before, After int // numbers of partitions
 }
 
 func (e *RecreatedError) Error() string {
@@ -168,8 +167,8 @@ func (e *RecreatedError) Error() string {
 // Unwrap returns ErrUnknownTopic.
 func (e *RecreatedError) Unwrap() error { return ErrUnknownTopic }
 
-// retire fails with cause what pt has accepted, and lets it accept nothing until moved is called.
-// Batches with the backend fail with it too, unless the backend says that they are written. It
+// retire fails all batches of pt with cause, and makes it reject records until moved is called.
+// Batches with the backend fail with it, too, unless the backend returns that they are written. It
 // appends pt to report if the caller has to report.
 func (pt *partitionQueue) retire(report []*partitionQueue, cause error) []*partitionQueue {
 	pt.mu.Lock()
@@ -184,19 +183,19 @@ func (pt *partitionQueue) retire(report []*partitionQueue, cause error) []*parti
 			pt.giveUpLocked(b, cause)
 		}
 	}
-	pt.retryAt = 0 // nothing is left to be tried again
+	pt.retryAt = 0 // nothing is left to be retried
 	if pt.claimReportLocked() {
 		report = append(report, pt)
 	}
 	return report
 }
 
-// moved takes up new metadata.
+// moved applies new metadata.
 func (pt *partitionQueue) moved(view *topicView, md replication.PartitionMetadata) {
 	pt.mu.Lock()
 	recreated := view.id != pt.topicID
 	if recreated {
-		pt.topicID, pt.confirmed = view.id, false // another log: it has not seen this producer
+		pt.topicID, pt.confirmed = view.id, false // another log: it has no state of this producer
 		for b := pt.head; b != nil; b = b.next {
 			b.possiblyWritten = false // not in this one
 		}
@@ -204,7 +203,7 @@ func (pt *partitionQueue) moved(view *topicView, md replication.PartitionMetadat
 	pt.gone, pt.layout = false, view.layout
 	if md.Leader != pt.leader || md.LeaderEpoch != pt.leaderEpoch || recreated {
 		pt.leader, pt.leaderEpoch = md.Leader, md.LeaderEpoch
-		pt.retryAt = 0 // whatever the pause was for, the new leader may do better
+		pt.retryAt = 0 // the new leader may succeed, whatever the pause was for
 	}
 	drain := pt.claimLocked()
 	pt.mu.Unlock()

@@ -2,18 +2,18 @@ package producer
 
 import "sync"
 
-// freeBatches are batches to be used again. A sync.Pool alone would lose them, and the memory that
-// they have grown to, with every other garbage collection, and these come as fast as readers in the
+// freeBatches are batches for reuse. A sync.Pool alone would drop them, with the memory that they
+// have grown to, every other garbage collection, and collections are as frequent as readers in the
 // same process allocate.
 type freeBatches struct {
-	more sync.Pool // of *batch: what is beyond maxFreeBytes
+	more sync.Pool // of *batch: beyond maxFreeBytes
 
 	mu    sync.Mutex // guards the fields below
 	list  []*batch
 	bytes int // of their memory
 }
 
-// maxFreeBytes bounds the memory of batches that nobody uses, over garbage collections.
+// maxFreeBytes bounds the memory of unused batches across garbage collections.
 const maxFreeBytes = 2 << 20
 
 // get returns nil if there is none.

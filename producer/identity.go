@@ -7,17 +7,17 @@ import (
 	"sync"
 )
 
-// identity is the producer id that partitions take when they start their sequence numbers.
+// identity is the producer id that partitions use when they start their sequence numbers.
 //
-// Each partition has its own id, epoch and next sequence: the leader keeps them per partition, so
-// starting anew on one of them leaves the others alone.
+// Each partition has its own id, epoch and next sequence: the leader stores them per partition, so
+// a restart on one of them does not affect the others.
 type identity struct {
-	mu       sync.Mutex // guards the fields below; not held while a new id is asked for
+	mu       sync.Mutex // guards the fields below; not held during a request for a new id
 	known    bool
 	id       int64
 	epoch    int16
 	fetching bool
-	waiting  []*partitionQueue // to be told of the new id
+	waiting  []*partitionQueue // to be notified of the new id
 }
 
 func (i *identity) current() (id int64, epoch int16, known bool) {
@@ -41,7 +41,7 @@ func (p *Producer) ensureID(ctx context.Context, c *sendCall) error {
 	}
 	return p.await(ctx, "producer id", c, func(ctx context.Context) (int64, error) {
 		id, epoch, err := p.backend.InitProducerID(ctx)
-		// of two at once the later is dropped
+		// of two concurrent results the later is dropped
 		if _, _, known := p.ids.current(); err == nil && !known {
 			p.ids.set(id, epoch)
 		}
@@ -49,8 +49,8 @@ func (p *Producer) ensureID(ctx context.Context, c *sendCall) error {
 	})
 }
 
-// anotherID returns a producer id other than old. If there is none yet it is asked for, and pt is
-// drained when it is there.
+// anotherID returns a producer id other than old. If there is none yet it requests one, and pt is
+// drained when that has arrived.
 func (p *Producer) anotherID(pt *partitionQueue, old int64) (id int64, epoch int16, ok bool) {
 	i := &p.ids
 	i.mu.Lock()
@@ -68,7 +68,7 @@ func (p *Producer) anotherID(pt *partitionQueue, old int64) (id int64, epoch int
 	return 0, 0, false
 }
 
-// fetchID asks for a new producer id until there is one or the producer has ended.
+// fetchID requests a new producer id until there is one or the producer has ended.
 func (p *Producer) fetchID() {
 	for failures := 0; p.living.Err() == nil; failures++ {
 		id, epoch, err := p.backend.InitProducerID(p.living)
@@ -83,18 +83,19 @@ func (p *Producer) fetchID() {
 	}
 }
 
-// restart says why a partition has to start its sequence numbers anew.
+// restart is the reason why a partition has to restart its sequence numbers.
 type restart uint8
 
 const (
 	noRestart restart = iota
-	// some sequence numbers will never be used: the leader would take what follows for a gap
+	// some sequence numbers will never be used: the leader would see a gap
 	newEpoch
-	newID // the epochs are used up, or someone else has a newer one
+	newID // the epochs are used up, or another producer has a newer one
 )
 
-// restartLocked gives pt a new epoch, or another id if there is no further epoch, from sequence 0
-// on. All batches must be known not to be in the log. It returns false if it has to wait for an id.
+// restartLocked gives pt a new epoch, or another id if there is no further epoch, with sequence
+// numbers from 0. All batches must be known not to be in the log. It returns false if it has to
+// wait for an id.
 func (pt *partitionQueue) restartLocked() bool {
 	if pt.restart == newEpoch && pt.producerEpoch == math.MaxInt16 {
 		pt.restart = newID
@@ -119,7 +120,7 @@ func (pt *partitionQueue) restartLocked() bool {
 	return true
 }
 
-// named lets pt go on after a new producer id has come.
+// named continues pt after a new producer id has arrived.
 func (pt *partitionQueue) named() {
 	pt.mu.Lock()
 	pt.unnamed = false

@@ -3,11 +3,11 @@ package producer
 import (
 	"math/rand/v2"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
@@ -79,6 +79,31 @@ func TestLeaderIsFoundAgainAfterAChange(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, f.headers(), requests+1, "nobody is asked while there is no leader")
 		require.Equal(t, numbers(0, 3), f.values("a", 0))
+		require.NoError(t, p.Close())
+	})
+}
+
+// The refusal of a former leader arrives when the new one is known already: the batch goes there
+// without a pause.
+func TestRefusalOfAFormerLeaderCostsNoPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(map[string]int{"a": 3})
+		p := newProducer(t, f, Config{RetryBackoff: time.Hour, DeliveryTimeout: 3 * time.Hour})
+		for i := range int32(3) {
+			_, err := p.Send(t.Context(), value("a", int(i)).To(i))
+			require.NoError(t, err)
+		}
+		f.script = func(n int, req *partition.ProduceRequest, _ *record.Batch) fate {
+			if n != 3 {
+				return fate{}
+			}
+			return fate{delay: time.Second, err: partition.ErrNotLeader}
+		}
+		time.AfterFunc(500*time.Millisecond, func() { f.change(func() { f.part("a", 1).leader, f.part("a", 1).epoch = 2, 1 }) })
+		start := time.Now()
+		_, err := p.Send(t.Context(), value("a", 3).To(1))
+		require.NoError(t, err)
+		require.Equal(t, time.Second, time.Since(start))
 		require.NoError(t, p.Close())
 	})
 }

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/replication"
 )
 

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// memory bounds the bytes of records that are accepted and not settled. Who finds no room waits in
-// line.
+// memory bounds the bytes of records that are accepted and not settled. Callers without free memory
+// wait in line.
 type memory struct {
 	limit   int64
 	used    atomic.Int64
@@ -27,7 +27,7 @@ type claimant struct {
 	given bool
 }
 
-// tryAcquire takes n bytes if there is room and nobody is in line.
+// tryAcquire takes n bytes if there is room and no caller waits in line.
 func (m *memory) tryAcquire(n int64) bool {
 	if m.waiting.Load() > 0 {
 		return false
@@ -35,15 +35,15 @@ func (m *memory) tryAcquire(n int64) bool {
 	if m.used.Add(n) <= m.limit {
 		return true
 	}
-	m.release(n) // not just Add(-n): someone who saw the bytes taken may have lined up
+	m.release(n) // not just Add(-n): a caller that saw the bytes taken may have lined up
 	return false
 }
 
-// acquire waits for n bytes, at most for limit; NoWait: not at all.
+// acquire waits for n bytes, at most for limit; NoWait does not wait.
 func (m *memory) acquire(ctx context.Context, n int64, limit time.Duration) error {
 	c := &claimant{n: n, ready: make(chan struct{})}
 	m.mu.Lock()
-	if m.closed { // nobody serves the line any more
+	if m.closed { // the line is no longer served
 		m.mu.Unlock()
 		return ErrClosed
 	}
@@ -53,7 +53,7 @@ func (m *memory) acquire(ctx context.Context, n int64, limit time.Duration) erro
 	}
 	m.line = append(m.line, c)
 	m.waiting.Store(int32(len(m.line)))
-	m.grantLocked() // what was released before waiting was stored
+	m.grantLocked() // bytes that were released before waiting was stored
 	given := c.given
 	m.mu.Unlock()
 	if given {
@@ -79,7 +79,7 @@ func (m *memory) acquire(ctx context.Context, n int64, limit time.Duration) erro
 	return err
 }
 
-// withdraw takes c out of the line; false: it was given its bytes.
+// withdraw removes c from the line. It returns false if c already has its bytes.
 func (m *memory) withdraw(c *claimant) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,7 +94,7 @@ func (m *memory) withdraw(c *claimant) bool {
 	return true
 }
 
-// release gives n bytes back.
+// release returns n bytes.
 func (m *memory) release(n int64) {
 	m.used.Add(-n)
 	if m.waiting.Load() == 0 {
@@ -105,7 +105,7 @@ func (m *memory) release(n int64) {
 	m.grantLocked()
 }
 
-// grantLocked serves the head of the line as long as there is room.
+// grantLocked serves the head of the line while there is room.
 func (m *memory) grantLocked() {
 	for len(m.line) > 0 {
 		c := m.line[0]

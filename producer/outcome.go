@@ -11,7 +11,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// answered takes the backend's answer for b.
+// answered handles the backend's response for b.
 func (b *batch) answered(res partition.ProduceResult) {
 	p := b.part.p
 	p.stats.answered.Add(1)
@@ -19,8 +19,8 @@ func (b *batch) answered(res partition.ProduceResult) {
 	b.attemptEnded(res)
 }
 
-// attemptEnded decides by the outcome of an attempt to send b. It runs on whatever goroutine the
-// backend has, also from within Produce.
+// attemptEnded handles the outcome of an attempt to send b. It runs on any goroutine of the
+// backend, also from within Produce.
 func (b *batch) attemptEnded(res partition.ProduceResult) {
 	pt := b.part
 	pt.mu.Lock()
@@ -41,10 +41,10 @@ func (b *batch) attemptEnded(res partition.ProduceResult) {
 	}
 }
 
-// decideLocked decides what becomes of b: done, to be sent again, or split.
+// decideLocked decides the next state of b: done, sent again, or split.
 func (pt *partitionQueue) decideLocked(b *batch, res partition.ProduceResult) {
 	p := pt.p
-	if p.cfg.Acks == record.AcksNone { // loss is not noticed
+	if p.cfg.Acks == record.AcksNone { // losses go unnoticed
 		res.Err, res.BaseOffset, res.LogAppendTimeMs, res.Records = nil, -1, -1, nil
 	}
 	if res.Err == nil {
@@ -52,7 +52,7 @@ func (pt *partitionQueue) decideLocked(b *batch, res partition.ProduceResult) {
 			p.stats.duplicates.Add(1)
 		}
 		pt.failures = 0
-		// the log of a former topic says nothing of the new one's
+		// the log of an earlier topic has no information about the new one's
 		pt.confirmed = pt.confirmed || b.topicID == pt.topicID
 		b.state, b.result, b.err = done, res, nil
 		return
@@ -60,7 +60,7 @@ func (pt *partitionQueue) decideLocked(b *batch, res partition.ProduceResult) {
 	v := classify(res.Err)
 	if !v.absent {
 		b.tainted = true
-		// else it may be in the log of the former topic, which is gone
+		// else it may be in the log of the earlier topic, which was deleted
 		b.possiblyWritten = b.possiblyWritten || b.topicID == pt.topicID
 	}
 	switch {
@@ -88,9 +88,9 @@ func (pt *partitionQueue) decideLocked(b *batch, res partition.ProduceResult) {
 	}
 }
 
-// outOfOrderLocked handles a batch that the leader found to leave a gap. It is not in the log. If
-// one before it is not settled that is the reason, and it follows that one; else the leader has
-// lost what it knew and the sequence starts anew.
+// outOfOrderLocked handles a batch that the leader rejected because of a gap. It is not in the log.
+// If an earlier batch is not settled, that is the cause, and the batch is sent after it. Otherwise
+// the leader has lost its producer state, and sequence numbers restart.
 func (pt *partitionQueue) outOfOrderLocked(b *batch, res partition.ProduceResult) {
 	b.possiblyWritten = false
 	for before := pt.head; before != b; before = before.next {
@@ -107,7 +107,7 @@ func (pt *partitionQueue) outOfOrderLocked(b *batch, res partition.ProduceResult
 	pt.retryLocked(b, res)
 }
 
-// retryLocked has b sent again after a pause, unless its retries are used up.
+// retryLocked schedules b for another attempt after a pause, unless its retries are used up.
 func (pt *partitionQueue) retryLocked(b *batch, res partition.ProduceResult) {
 	if limit := pt.p.cfg.Retries; limit != 0 && b.attempts >= max(limit, 0) {
 		pt.failLocked(b, res, res.Err)
@@ -120,20 +120,20 @@ func (pt *partitionQueue) retryLocked(b *batch, res partition.ProduceResult) {
 	pt.retryAt = pt.p.now() + int64(pt.p.backoff(pt.failures))
 	pt.failures++
 	if pt.leaderEpoch != b.leaderEpoch || pt.topicID != b.topicID {
-		pt.retryAt = 0 // asked the old leader: the new one need not be waited for (KIP-951)
+		pt.retryAt = 0 // the request went to the old leader: no need to wait for the new one (KIP-951)
 	}
 }
 
-// backoff is the pause after the given number of failures before this one.
+// backoff returns the pause after the given number of earlier failures.
 func (p *Producer) backoff(failures int) time.Duration {
 	d := float64(p.cfg.RetryBackoff) * math.Pow(2, float64(min(failures, 62)))
 	d = min(d, float64(p.cfg.RetryBackoffMax))
 	return time.Duration(d * (0.8 + 0.4*rand.Float64()))
 }
 
-// failLocked settles b with an error. Its sequence numbers are used again if nothing else was given
-// numbers since and it is certainly not in the log; otherwise they are a gap, and the sequence
-// starts anew.
+// failLocked settles b with an error. Its sequence numbers are reused if no later ones were
+// assigned and it is certainly not in the log. Otherwise they are a gap, and sequence numbers
+// restart.
 func (pt *partitionQueue) failLocked(b *batch, res partition.ProduceResult, err error) {
 	b.state, b.result = done, res
 	b.err = fmt.Errorf("produce to %v: %w", pt, err)
@@ -154,7 +154,7 @@ func (pt *partitionQueue) failLocked(b *batch, res partition.ProduceResult, err 
 	pt.restart = max(pt.restart, newEpoch)
 }
 
-// expireLocked fails the batches at the head of the queue whose time is up.
+// expireLocked fails the batches at the head of the queue whose deadline has passed.
 func (pt *partitionQueue) expireLocked(now int64) {
 	for b := pt.head; b != nil; b = b.next {
 		if b.state == done {
@@ -175,7 +175,7 @@ func (pt *partitionQueue) expireLocked(now int64) {
 	}
 }
 
-// giveUpLocked fails b wherever it is.
+// giveUpLocked fails b in any state.
 func (pt *partitionQueue) giveUpLocked(b *batch, err error) {
 	if b.state == sent {
 		b.orphan = true
@@ -184,7 +184,7 @@ func (pt *partitionQueue) giveUpLocked(b *batch, err error) {
 	pt.failLocked(b, partition.ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1}, err)
 }
 
-// abort fails everything with cause.
+// abort fails all batches with cause.
 func (pt *partitionQueue) abort(cause error) {
 	pt.mu.Lock()
 	for b := pt.head; b != nil; b = b.next {
@@ -199,8 +199,8 @@ func (pt *partitionQueue) abort(cause error) {
 	}
 }
 
-// claimReportLocked claims the reporting if the head is done and nobody is at it. Who gets true has
-// to call report.
+// claimReportLocked claims the reporting if the head is done and no goroutine reports. If it
+// returns true, the caller must call report.
 func (pt *partitionQueue) claimReportLocked() bool {
 	if pt.reporting != nil || pt.head == nil || pt.head.state != done {
 		return false
@@ -219,7 +219,7 @@ func (pt *partitionQueue) takeLocked() {
 	b.next = nil
 }
 
-// report lets go of the batches at the head that are done, in order: first their memory, then their
+// report releases the batches at the head that are done, in order: first their memory, then their
 // callbacks. The caller has claimed it.
 func (pt *partitionQueue) report() {
 	p := pt.p
@@ -233,7 +233,7 @@ func (pt *partitionQueue) report() {
 		b.report()
 		pt.mu.Lock()
 		pt.reporting = nil
-		flushes := b.flushes // nobody can add to them any more
+		flushes := b.flushes // no code adds to them any more
 		next := pt.claimReportLocked()
 		drain := pt.claimLocked() // the window has moved
 		following := pt.reporting

@@ -13,10 +13,11 @@ import (
 
 // A partitionQueue collects and sends the records of one partition.
 //
-// Its batches form a queue, in the order in which they are to appear in the log: first some that
-// are done or with the backend, or held to be sent again, then complete ones, at the end perhaps an
-// open one. Only the goroutine that has claimed the part (draining) takes batches to the backend,
-// so their order there is the queue's; only the one that has claimed reporting runs callbacks.
+// Its batches form a queue, in the order in which they are to appear in the log. First come batches
+// that are done, with the backend, or held for another attempt; then complete ones; at the end
+// there may be an open one. Only the goroutine that has claimed the part (draining) sends batches
+// to the backend, so they have the queue's order there. Only the goroutine that has claimed
+// reporting runs callbacks.
 type partitionQueue struct {
 	p     *Producer
 	topic string
@@ -25,39 +26,39 @@ type partitionQueue struct {
 	// timerAt is the key of timer.
 	timerAt int64
 
-	// guards the fields below; never held while waiting, nor in a call of the backend or a callback
+	// guards the fields below; never held during waits, calls of the backend or callbacks
 	mu   sync.Mutex
 	head *batch
 	tail *batch // the open one, if it is open
 
 	gathering       bool // gathered will be called
-	unreportedBytes int  // bytes of chosen records since the last growth that was told
+	unreportedBytes int  // bytes of chosen records since the last notification of growth
 
 	draining  bool
 	reporting *batch // its callbacks are running
-	armed     int64  // when tick comes; never: not at all
+	armed     int64  // time of tick; never: none
 
 	topicID     topic.ID
-	gone        bool  // the topic has no such partition now
-	layout      int64 // of the view that moved was called with
+	gone        bool  // the topic has no such partition at present
+	layout      int64 // of the view of the last call of moved
 	leader      int32 // -1: none
 	leaderEpoch int32
 
 	outstanding int   // batches with the backend
-	held        bool  // some batch is to be sent again: first let all outstanding ones come back
+	held        bool  // a batch is to be sent again: first wait for all outstanding ones
 	retryAt     int64 // and then wait until then
-	failures    int   // in a row, for the back-off
+	failures    int   // consecutive failures, for the back-off
 
 	producerID    int64 // -1: none yet
 	producerEpoch int16
 	sequence      int32 // of the next record
-	// the leader has seen this epoch: before, it would take any first sequence, so one batch goes
-	// ahead
+	// the leader has seen this epoch. Until then it would accept any first sequence, so only one
+	// batch is sent
 	confirmed bool
 	restart   restart
-	unnamed   bool // waits for another producer id, or to be in the transaction
+	unnamed   bool // waits for another producer id, or to be added to the transaction
 	txn       *Txn // of the last batch that was sent, if the producer is transactional
-	stopped   bool // a batch of the transaction has failed: nothing behind it is sent
+	stopped   bool // a batch of the transaction has failed: later ones are not sent
 }
 
 func newPart(p *Producer, name string, index int32, id topic.ID, md replication.PartitionMetadata) *partitionQueue {
@@ -68,34 +69,35 @@ func newPart(p *Producer, name string, index int32, id topic.ID, md replication.
 
 func (pt *partitionQueue) String() string { return fmt.Sprintf("%s-%d", pt.topic, pt.index) }
 
-// growth is what appends of chosen records did to the batches of a partition.
+// growth is the effect of appends of chosen records on the batches of a partition.
 type growth struct {
-	bytes int
-	full  bool // no open batch is left
-	told  bool // the partitioner is to be told: one was begun or filled, or it was an eighth of one
+	bytes  int
+	full   bool // no open batch is left
+	notify bool // the partitioner is to be notified: a batch was begun or filled, or grew by an eighth
 }
 
-// notifyFraction is how often at least a partitioner is told of what makes a batch.
+// notifyFraction: a BatchAware partitioner is notified at least when this fraction of a batch has
+// accumulated.
 const notifyFraction = 8
 
-// errMoved says that the partitions have changed since a record was placed: the caller looks again
-// where it belongs.
+// errMoved is returned when the partitions have changed since a record's partition was chosen: the
+// caller chooses again.
 var errMoved = errors.New("producer: partitions have changed")
 
-// append puts r into the open batch, or a new one. If it returns a part, which is pt, the caller
+// append adds r to the open batch, or to a new one. If it returns a part, which is pt, the caller
 // has claimed it. It returns ErrClosed and errMoved.
 func (pt *partitionQueue) append(r *record.Record, e *entry) (drain *partitionQueue, g growth, err error) {
 	pt.mu.Lock()
 	defer pt.mu.Unlock()
-	// checked under the lock: Shutdown takes it after it has set closing, and then finds what came
-	// before
+	// checked under the lock: Shutdown takes it after it has set closing, and then finds earlier
+	// records
 	if pt.p.closing.Load() {
 		return nil, g, ErrClosed
 	}
 	if pt.gone || pt.layout != e.layout {
 		return nil, g, errMoved
 	}
-	b, turned := pt.tail, false // turned: there may be something to send now
+	b, turned := pt.tail, false // turned: there may be a batch to send now
 	if b != nil && b.state == open {
 		before := b.builder.Size()
 		if b.add(r, e) {
@@ -110,7 +112,7 @@ func (pt *partitionQueue) append(r *record.Record, e *entry) (drain *partitionQu
 	if b == nil {
 		now := pt.p.now()
 		b = pt.p.newBatch(pt, now)
-		if turned { // the one before is full: so will be this one
+		if turned { // the previous batch is full: this one will be, too
 			b.builder.Expect(min(pt.p.cfg.BatchBytes, maxPooledBytes))
 		}
 		if !b.add(r, e) {
@@ -128,16 +130,16 @@ func (pt *partitionQueue) append(r *record.Record, e *entry) (drain *partitionQu
 	}
 	g.full = b.state != open
 	if turned && pt.claimLocked() {
-		g.full = g.full || !b.gathers // it goes as it is
+		g.full = g.full || !b.gathers // it is sent without more records
 		drain = pt
 	}
 	pt.noteGrowthLocked(&g, e.chosen, turned)
 	return drain, g, nil
 }
 
-// gatherLocked reports whether a new batch is to gather records. While batches fill up within
-// milliseconds, one that went as soon as the sender is idle would have few of them, and each costs
-// a write; the next tick of the coarse clock sends it at the latest.
+// gatherLocked reports whether a new batch is to gather records. While batches fill within
+// milliseconds, a batch sent as soon as the sender is idle would have few records, and each batch
+// costs a write. The next tick of the coarse clock sends it at the latest.
 func (pt *partitionQueue) gatherLocked() bool {
 	if !pt.gathering && pt.p.cfg.Linger == 0 {
 		pt.gathering = pt.p.coarse.gather(pt)
@@ -169,7 +171,7 @@ func (pt *partitionQueue) pushLocked(b *batch, now int64) {
 	pt.armLocked(now)
 }
 
-// tick is called when the time has come that armLocked asked for.
+// tick is called at the time requested by armLocked.
 func (pt *partitionQueue) tick() {
 	now := pt.p.now()
 	pt.mu.Lock()
@@ -186,16 +188,16 @@ func (pt *partitionQueue) tick() {
 	}
 }
 
-// armLocked has tick come in time for the next thing that only time brings: the end of a batch's
-// deadline, of a pause or of lingering. What is due already and cannot be done, because it waits
-// for an answer or a leader, is not asked for again.
+// armLocked schedules tick for the next event that depends only on time: the end of a batch's
+// deadline, of a pause or of lingering. Events that are due but wait for a response or a leader are
+// not scheduled again.
 func (pt *partitionQueue) armLocked(now int64) {
 	if pt.head == nil {
 		return
 	}
 	at := never
 	for b := pt.head; b != nil; b = b.next {
-		if b.state != done { // those that are done only wait for their report
+		if b.state != done { // done ones only wait to be reported
 			at = b.deadline
 			break
 		}
@@ -212,8 +214,8 @@ func (pt *partitionQueue) armLocked(now int64) {
 	}
 }
 
-// hurry completes the open batch, so that it is sent without company. A w that is not nil gets to
-// wait for everything there is.
+// hurry completes the open batch, so that it is sent without more records. A w that is not nil then
+// waits for all batches.
 func (pt *partitionQueue) hurry(w *flushWait) {
 	pt.mu.Lock()
 	if pt.tail != nil && pt.tail.state == open {
@@ -230,7 +232,7 @@ func (pt *partitionQueue) hurry(w *flushWait) {
 	}
 }
 
-// lastLocked returns the newest batch that has not told everyone yet.
+// lastLocked returns the newest batch that is not reported yet.
 func (pt *partitionQueue) lastLocked() *batch {
 	if pt.tail != nil {
 		return pt.tail

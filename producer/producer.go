@@ -11,12 +11,12 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A Producer writes records through a Backend. All methods are safe for concurrent use. It must be
-// closed, before its backend.
+// A Producer writes records through a Backend. All methods are safe for concurrent use. The caller
+// must close it before its backend.
 type Producer struct {
 	cfg       settings
 	backend   Backend
-	versioned versioned // the backend, if it tells the version of its metadata; else nil
+	versioned versioned // the backend, if it has MetadataVersion; else nil
 	start     time.Time // origin of the producer's clock, see now
 	clock     atomic.Pointer[clock]
 	coarse    coarseClock
@@ -28,31 +28,31 @@ type Producer struct {
 	batches   freeBatches
 	calls     sync.Pool // of *sendCall
 
-	accepting context.Context // ends when closing begins: nobody waits to get a record in any more
+	accepting context.Context // ends when closing begins: waits to add a record end
 	refuse    context.CancelFunc
-	living    context.Context // ends when everything is settled
+	living    context.Context // ends when all records are settled
 	stop      context.CancelFunc
 	closing   atomic.Bool
-	closed    chan struct{} // closed when Shutdown is through
-	closeErr  error         // valid then
+	closed    chan struct{} // closed when Shutdown has completed
+	closeErr  error         // valid when closed is closed
 	wg        sync.WaitGroup
 
-	// held while topics are brought in line with metadata, so that newer ones win; taken before all
-	// other locks
+	// held while metadata are applied to topics, so that newer ones win; taken before all other
+	// locks
 	updating sync.Mutex
 
 	topics topicTable
-	// the one of the last record: mostly the next one's, too
+	// topic of the last record: usually also the topic of the next
 	latest atomic.Pointer[topicParts]
 
 	mu       sync.Mutex // guards the fields below; never held while waiting
 	watching bool
-	sealed   bool // no more topics: closing has begun
-	ended    bool // no more goroutines may be started
+	sealed   bool // no topics are added: closing has begun
+	ended    bool // no goroutines are started any more
 }
 
-// New returns a producer on b. It returns a *ConfigError, or several joined, if cfg is not valid.
-// It does not call b.
+// New returns a producer that writes to b. It returns a *ConfigError, or several joined, if cfg is
+// invalid. It does not call b.
 func New(b Backend, cfg Config) (*Producer, error) {
 	s, err := cfg.resolve()
 	if err != nil {
@@ -81,7 +81,7 @@ func New(b Backend, cfg Config) (*Producer, error) {
 func (p *Producer) now() int64 { return int64(time.Since(p.start)) }
 
 // spawn starts a goroutine that Shutdown waits for; fn must end with p.living. It returns false if
-// it is too late for that.
+// the producer has ended.
 func (p *Producer) spawn(fn func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,34 +91,34 @@ func (p *Producer) spawn(fn func()) bool {
 	return !p.ended
 }
 
-// sealTopics lets no topic be added any more.
+// sealTopics prevents the addition of topics.
 func (p *Producer) sealTopics() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sealed = true
 }
 
-// endSpawning lets no goroutine be started any more.
+// endSpawning prevents the start of goroutines.
 func (p *Producer) endSpawning() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended = true
 }
 
-// SendAsync accepts r and returns; done, which may be nil, is called exactly once when r is
-// settled: with a nil error when it is written as Config.Acks says. The record passed to done is r
-// with Partition (-1: none was chosen), Offset and LeaderEpoch (-1: unknown) and Timestamp (as it
-// was, if r is not accepted) filled in.
+// SendAsync accepts r and returns. done, which may be nil, is called exactly once with the outcome
+// of r: a nil error when r is written as Config.Acks requires. done's record is r with Partition
+// (-1: none was chosen), Offset and LeaderEpoch (-1: unknown) and Timestamp filled in; Timestamp is
+// unchanged if r was not accepted.
 //
-// For one partition the calls of done follow the order of the calls of SendAsync, and never
-// overlap. They run on goroutines of the producer or the backend, without locks, and must not
-// block: no Send, Flush or Close in there. SendAsync is allowed, but may wait for memory.
+// Calls of done for one partition have the order of the SendAsync calls and never overlap. They run
+// on goroutines of the producer or the backend, without locks, and must not block: Send, Flush and
+// Close are not allowed in done. SendAsync is allowed, but may wait for memory.
 //
-// SendAsync waits while MaxBufferedBytes are buffered and while the topic or its partition is
-// unknown, until ctx ends or MaxBlock has passed. A record that is not accepted
-// (ErrMessageTooLarge, ErrRefused, ErrTimeout, ErrClosed, ctx's error, ...) has its done called
-// before SendAsync returns. Once r is accepted ctx has no influence. The bytes of r are borrowed
-// until SendAsync returns. With a TransactionalID every record fails with ErrNoTransaction.
+// SendAsync waits while MaxBufferedBytes are buffered, and while the topic or its partition is
+// unknown, until ctx ends or MaxBlock has passed. For a record that is not accepted
+// (ErrMessageTooLarge, ErrRefused, ErrTimeout, ErrClosed, ctx's error, ...) done is called before
+// SendAsync returns. Once r is accepted, ctx has no effect. The bytes of r are borrowed until
+// SendAsync returns. With a TransactionalID every record fails with ErrNoTransaction.
 func (p *Producer) SendAsync(ctx context.Context, r record.Record, done func(record.Record, error)) {
 	if p.txn != nil {
 		p.refused(r, done, ErrNoTransaction)
@@ -134,7 +134,7 @@ func (p *Producer) SendAsync(ctx context.Context, r record.Record, done func(rec
 	}
 }
 
-// refused tells that a record was not accepted.
+// refused reports that a record was not accepted.
 func (p *Producer) refused(r record.Record, done func(record.Record, error), err error) {
 	p.stats.refused.Add(1)
 	if done == nil {
@@ -147,8 +147,8 @@ func (p *Producer) refused(r record.Record, done func(record.Record, error), err
 	done(r, err)
 }
 
-// accept puts r into the open batch of its partition. If it returns a partition, the caller has the
-// right and the duty to drain it. The error path leaves no trace.
+// accept adds r to the open batch of its partition. If it returns a partition, the caller must
+// drain it. On error nothing has changed.
 func (p *Producer) accept(ctx context.Context, r *record.Record, to recipient) (drain *partitionQueue, err error) {
 	var at placement
 	if err := p.prepare(ctx, r, to.call, &at); err != nil {
@@ -157,7 +157,7 @@ func (p *Producer) accept(ctx context.Context, r *record.Record, to recipient) (
 	return p.put(ctx, r, to, &at)
 }
 
-// A placement is where a record goes and what it takes.
+// A placement is the partition and the size of a record.
 type placement struct {
 	topic  *topicParts
 	view   *topicView
@@ -201,7 +201,7 @@ func (p *Producer) put(ctx context.Context, r *record.Record, to recipient, at *
 	}
 	e := entry{recipient: to, tsMs: at.tsMs, size: at.size, layout: at.view.layout, chosen: at.chosen && p.cfg.aware != nil}
 	drain, grown, err := at.part.append(r, &e)
-	for err != nil && errors.Is(err, errMoved) { // while the record was on its way to it
+	for err != nil && errors.Is(err, errMoved) { // changed while the record was on its way
 		p.awaitUpdate()
 		if at.topic, at.view, err = p.current(ctx, r.Topic, to.call); err != nil {
 			break
@@ -216,20 +216,21 @@ func (p *Producer) put(ctx context.Context, r *record.Record, to recipient, at *
 		p.memory.release(at.size)
 		return nil, err
 	}
-	p.tell(at, grown)
+	p.notifyPartitioner(at, grown)
 	return drain, nil
 }
 
-// tell tells a partitioner that goes by batches what an append of records that it placed did.
-func (p *Producer) tell(at *placement, grown growth) {
-	if grown.told {
+// notifyPartitioner notifies a BatchAware partitioner of the growth caused by records that it
+// placed.
+func (p *Producer) notifyPartitioner(at *placement, grown growth) {
+	if grown.notify {
 		p.cfg.aware.Appended(topic.Appended{
 			Topic: at.topic.name, Partition: at.part.index, Partitions: len(at.view.parts), Bytes: grown.bytes, BatchBytes: p.cfg.BatchBytes, BatchFull: grown.full,
 		})
 	}
 }
 
-// makeRoom sends what the caller and lingering batches hold back, before someone waits for memory.
+// makeRoom sends batches that the caller and lingering hold back, before a caller waits for memory.
 func (p *Producer) makeRoom(c *sendCall) {
 	c.sendHeld()
 	p.coarse.endGathering()
@@ -238,9 +239,9 @@ func (p *Producer) makeRoom(c *sendCall) {
 	}
 }
 
-// Flush sends what is waiting for company, and returns when every record accepted before the call
-// is settled and its callback has returned. It returns ctx's error if that ends first; the records
-// go on. Errors of records are reported to their callers, not here.
+// Flush sends open batches without lingering. It returns when every record accepted before the call
+// has its outcome and its callback has returned. If ctx ends first, Flush returns ctx's error, and
+// the records are still sent. Errors of records are reported only to their callers.
 func (p *Producer) Flush(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

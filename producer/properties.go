@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A property reads one Kafka setting into its field of a Config. It returns what is wrong with the
-// value, "" for nothing.
+// A property parses one Kafka setting into its field of a Config. It returns the reason why the
+// value is invalid, "" if it is valid.
 type property func(c *Config, value string) (reason string)
 
 var properties = map[string]property{
@@ -49,7 +49,7 @@ var properties = map[string]property{
 		}
 		return assign(&c.Compression, codec)
 	},
-	// 0: one record a batch
+	// 0: one record per batch
 	"batch.size": number(func(c *Config) *int { return &c.BatchBytes }, 0, func(n int) int { return max(n, 1) }),
 	"retries": number(func(c *Config) *int { return &c.Retries }, 0, func(n int) int {
 		switch n {
@@ -110,8 +110,8 @@ func duration(field func(*Config) *time.Duration, least int64) property {
 	}
 }
 
-// readProperties moves Properties into the fields; idempotent tells that idempotence was asked for
-// by name.
+// readProperties moves Properties into the fields; idempotent is true if idempotence was requested
+// explicitly.
 func (c *Config) readProperties() (idempotent bool, err error) {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(c.Properties)) {

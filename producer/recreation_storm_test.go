@@ -13,12 +13,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/sample"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
@@ -167,7 +167,7 @@ func (s *recreationStorm) incarnations(t *testing.T) map[string]map[int32][]reco
 		require.NoError(t, err)
 		_, id, ok := strings.Cut(string(s.file(t, filepath.Join(root, e.Name(), "partition.metadata"))), "topic_id: ")
 		require.True(t, ok)
-		id = strings.TrimSpace(id)
+		id, _, _ = strings.Cut(strings.TrimSpace(id), "\n") // the partition's number follows
 		if held[id] == nil {
 			held[id] = map[int32][]record.Record{}
 		}

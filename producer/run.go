@@ -6,15 +6,14 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// maxRunRecords bounds the records that one turn of a partition's lock takes.
+// maxRunRecords bounds the records added per acquisition of a partition's lock.
 const maxRunRecords = 64
 
-// SendAllAsync is SendAsync for each of rs, in their order, at two thirds of the cost: what has
-// to be looked up, claimed and locked is so once for neighbours that go to the same batch. done,
-// which may be nil, is called for each record. rs and its bytes are borrowed until SendAllAsync
-// returns.
+// SendAllAsync is SendAsync for each of rs, in order, at two thirds of the cost: adjacent records
+// of the same batch share lookups, memory reservation and locks. done, which may be nil, is called
+// for each record. rs and its bytes are borrowed until SendAllAsync returns.
 //
-// It may wait in the middle, as SendAsync does; what comes before that record is on its way then.
+// It may wait in the middle, as SendAsync does; earlier records are already being sent then.
 func (p *Producer) SendAllAsync(ctx context.Context, rs []record.Record, done func(record.Record, error)) {
 	if p.txn != nil {
 		for _, r := range rs {
@@ -28,15 +27,15 @@ func (p *Producer) SendAllAsync(ctx context.Context, rs []record.Record, done fu
 	}
 }
 
-// A runSender sends the records of one SendAllAsync, run by run. A run is neighbours that fit into
-// the open batch of one partition.
+// A runSender sends the records of one SendAllAsync, run by run. A run is a sequence of adjacent
+// records that fit into the open batch of one partition.
 type runSender struct {
 	p   *Producer
 	to  recipient
-	now int64 // stamp of the records of the run that have none
+	now int64 // timestamp for records of the run without one
 
-	// next is where the first record of the next run goes, or why it goes nowhere, if placed: no
-	// partitioner is asked twice for a record.
+	// next is the placement of the first record of the next run, or its error, if placed is true:
+	// no partitioner is called twice for a record.
 	next   placement
 	err    error
 	placed bool
@@ -44,7 +43,7 @@ type runSender struct {
 	refusal error // of the first record that was not accepted
 }
 
-// refused tells that a record was not accepted.
+// refused reports that a record was not accepted.
 func (s *runSender) refused(r *record.Record, err error) {
 	if s.refusal == nil {
 		s.refusal = err
@@ -52,7 +51,7 @@ func (s *runSender) refused(r *record.Record, err error) {
 	s.p.refused(*r, s.to.done, err)
 }
 
-// send sends the first run of rs and returns how many records it has, at least one.
+// send sends the first run of rs and returns its number of records, at least one.
 func (s *runSender) send(ctx context.Context, rs []record.Record) int {
 	if !s.placed {
 		s.err = s.p.prepare(ctx, &rs[0], nil, &s.next)
@@ -68,14 +67,14 @@ func (s *runSender) send(ctx context.Context, rs []record.Record) int {
 	if n > 1 && s.p.memory.tryAcquire(bytes) {
 		taken = s.putRun(rs[:n], bytes, &first)
 	}
-	for i := taken; i < n; i++ { // memory is short, or the batch was not what it seemed to be
+	for i := taken; i < n; i++ { // memory is short, or the batch has changed
 		s.put(ctx, &rs[i], first)
 	}
 	return n
 }
 
-// extend returns how many records make a run that begins with a record for the given place, and
-// their size. If the one behind it was placed elsewhere, that is noted.
+// extend returns the number and size of the records in a run that begins with a record for the
+// given place. If the following record was placed elsewhere, its placement is stored.
 func (s *runSender) extend(ctx context.Context, rs []record.Record, first *placement) (n int, bytes int64) {
 	p, n, bytes := s.p, 1, first.size
 	room := first.part.room()
@@ -100,18 +99,18 @@ func (s *runSender) extend(ctx context.Context, rs []record.Record, first *place
 	return n, bytes
 }
 
-// putRun appends records for which that many bytes are claimed, and returns how many it did.
+// putRun appends records whose memory is acquired, and returns how many it appended.
 func (s *runSender) putRun(rs []record.Record, bytes int64, at *placement) int {
 	e := entry{recipient: s.to, layout: at.view.layout, chosen: at.chosen && s.p.cfg.aware != nil}
 	n, took, grown := at.part.appendRun(rs, &e, s.now)
 	if took < bytes {
 		s.p.memory.release(bytes - took)
 	}
-	s.p.tell(at, grown)
+	s.p.notifyPartitioner(at, grown)
 	return n
 }
 
-// put sends one record by itself.
+// put sends a single record.
 func (s *runSender) put(ctx context.Context, r *record.Record, at placement) {
 	at.size, at.tsMs = recordSize(r), stampOf(r, s.now)
 	pt, err := s.p.put(ctx, r, s.to, &at)
@@ -132,7 +131,7 @@ func stampOf(r *record.Record, now int64) int64 {
 	return r.Timestamp.UnixMilli()
 }
 
-// room returns how many bytes the open batch still takes.
+// room returns the number of bytes that the open batch can still hold.
 func (pt *partitionQueue) room() int64 {
 	pt.mu.Lock()
 	defer pt.mu.Unlock()
@@ -142,9 +141,8 @@ func (pt *partitionQueue) room() int64 {
 	return 0
 }
 
-// appendRun puts records into the open batch as long as that will not be full, and returns how many
-// it did and their size. Unlike append it neither begins nor completes a batch, so there is nothing
-// to drain.
+// appendRun adds records to the open batch while it does not become full, and returns their number
+// and size. Unlike append it neither begins nor completes a batch, so there is nothing to drain.
 func (pt *partitionQueue) appendRun(rs []record.Record, e *entry, now int64) (n int, bytes int64, g growth) {
 	pt.mu.Lock()
 	defer pt.mu.Unlock()
@@ -166,14 +164,14 @@ func (pt *partitionQueue) appendRun(rs []record.Record, e *entry, now int64) (n 
 	return n, bytes, g
 }
 
-// noteGrowthLocked decides whether a partitioner is told of g, of records that it has chosen the
-// partition of. turned says that a batch was begun or completed.
+// noteGrowthLocked decides whether a partitioner is notified of g, the growth by records that it
+// placed. turned is true if a batch was begun or completed.
 func (pt *partitionQueue) noteGrowthLocked(g *growth, chosen, turned bool) {
 	if !chosen {
 		return
 	}
 	if g.bytes += pt.unreportedBytes; turned || g.bytes >= pt.p.cfg.BatchBytes/notifyFraction {
-		g.told, pt.unreportedBytes = true, 0
+		g.notify, pt.unreportedBytes = true, 0
 	} else {
 		pt.unreportedBytes = g.bytes
 	}

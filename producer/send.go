@@ -12,18 +12,18 @@ import (
 type Ack struct {
 	Partition int32     // -1 if none was chosen
 	Offset    int64     // -1 if the record failed, or with AcksNone
-	Timestamp time.Time // of the record in the log
-	Err       error     // nil: written as Config.Acks says
+	Timestamp time.Time // timestamp of the record in the log
+	Err       error     // nil if written as Config.Acks requires
 }
 
-// Send sends rs and returns when all are settled: one Ack per record, in the order of rs. The error
-// is the first of theirs in that order.
+// Send sends rs and waits for their outcomes. It returns one Ack per record, in the order of rs.
+// The error is the first one in that order.
 //
-// Records of one partition keep the order of rs and share batches. A record that finds its
-// partition idle is written by the calling goroutine itself. If ctx ends first, the records that
-// are not settled have its error in their Ack, and so does the call; those that were accepted are
-// still sent. The bytes of rs are borrowed until they are accepted, at the latest until Send
-// returns. With a TransactionalID every record fails with ErrNoTransaction.
+// Records of one partition keep the order of rs and share batches. For an idle partition the
+// calling goroutine itself writes the record. If ctx ends first, its error is returned, also in the
+// Acks of records without an outcome; accepted records are still sent. The bytes of rs are borrowed
+// until they are accepted, at the latest until Send returns. With a TransactionalID every record
+// fails with ErrNoTransaction.
 func (p *Producer) Send(ctx context.Context, rs ...record.Record) ([]Ack, error) {
 	if p.txn != nil {
 		return p.sendRefused(len(rs), ErrNoTransaction)
@@ -66,21 +66,21 @@ func (p *Producer) sendRefused(n int, err error) ([]Ack, error) {
 	return acks, err
 }
 
-// sendCall is one Send under way.
+// sendCall is one active Send.
 type sendCall struct {
 	held  []*partitionQueue // partitions that this call has to drain; its goroutine's only
-	ready chan struct{}     // one token when left becomes 0 and someone waits
+	ready chan struct{}     // one token when left becomes 0 and a goroutine waits
 
 	mu      sync.Mutex // guards the fields below
 	acks    []Ack
-	err     error // of the first record, in their order, that failed
-	failed  int   // which one that is
+	err     error // error of the first failed record, in the order of the records
+	failed  int   // index of that record
 	left    int   // records not settled
 	waiting bool
-	gone    bool // nobody waits any more: acks belong to the caller of Send
+	gone    bool // no goroutine waits any more: the caller of Send owns acks
 }
 
-// sendHeld sends from the partitions that the call has put off. c may be nil.
+// sendHeld drains the partitions that the call has deferred. c may be nil.
 func (c *sendCall) sendHeld() {
 	if c == nil {
 		return
@@ -92,7 +92,7 @@ func (c *sendCall) sendHeld() {
 	c.held = c.held[:0]
 }
 
-// setAck takes in what became of record i.
+// setAck stores the outcome of record i.
 func (c *sendCall) setAck(i int, a Ack) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +127,7 @@ func (c *sendCall) wait(ctx context.Context) bool {
 	}
 }
 
-// abandon returns what is known; later outcomes are dropped.
+// abandon returns the outcomes so far; later ones are dropped.
 func (c *sendCall) abandon(cause error) ([]Ack, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,22 +7,22 @@ import (
 	"github.com/stratalog/strata/internal/watermark"
 )
 
-// sender is the producer's goroutine: it drains the partitions that are handed to it, and looks
-// after those whose time has come.
+// sender is the producer's goroutine: it drains the partitions handed to it, and handles those
+// whose timer has expired.
 type sender struct {
 	wake chan struct{} // one token, at most, while asleep
 
 	mu     sync.Mutex        // guards the fields below
-	ready  []*partitionQueue // whose drain right was handed over
+	ready  []*partitionQueue // partitions handed over for draining
 	timers watermark.Queue[*partitionQueue]
 	asleep bool
-	until  int64 // wakes up by itself then, if asleep; never: for ever
+	until  int64 // end of the present sleep; never: none
 	ending bool
 }
 
 const never = int64(1<<63 - 1)
 
-// hand passes the right to drain pt on.
+// hand passes the right to drain pt to the sender.
 func (s *sender) hand(pt *partitionQueue) {
 	s.mu.Lock()
 	s.ready = append(s.ready, pt)
@@ -30,7 +30,7 @@ func (s *sender) hand(pt *partitionQueue) {
 	s.mu.Unlock()
 }
 
-// schedule has pt looked at by the time at, on the producer's clock.
+// schedule makes the sender check pt at the time at, on the producer's clock.
 func (s *sender) schedule(pt *partitionQueue, at int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +44,7 @@ func (s *sender) schedule(pt *partitionQueue, at int64) {
 	}
 }
 
-// end lets run return once there is nothing to drain.
+// end makes run return once there is nothing to drain.
 func (s *sender) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *sender) run(p *Producer) {
 		for _, pt := range ready {
 			pt.drain()
 		}
-		clear(ready) // the topics may be many: do not keep what was handed over
+		clear(ready) // there may be many topics: do not keep references
 	}
 }
 

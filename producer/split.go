@@ -8,9 +8,9 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// splitLocked replaces b, of at least two records, which is larger than the topic allows, by
-// batches of at most half its size. They share its sequence numbers among them, so those after it
-// stay as they are; they were refused as out of order, or will be, and follow.
+// splitLocked replaces b, which has at least two records and is larger than the topic permits, by
+// batches of at most half its size. They share its sequence numbers, so later batches keep theirs;
+// these were or will be rejected as out of order, and are sent again afterwards.
 func (pt *partitionQueue) splitLocked(b *batch) error {
 	first, last, err := pt.halves(b)
 	if err != nil {
@@ -36,7 +36,7 @@ func (pt *partitionQueue) splitLocked(b *batch) error {
 	return nil
 }
 
-// halves makes the parts of b, linked to each other.
+// halves returns the two parts of b, linked to each other.
 func (pt *partitionQueue) halves(b *batch) (first, last *batch, err error) {
 	encoded, err := record.ParseUnverified(b.bytes)
 	if err != nil {
@@ -78,11 +78,11 @@ func (pt *partitionQueue) halves(b *batch) (first, last *batch, err error) {
 		}
 		last.count++
 	}
-	first.memory = b.memory // what is claimed is released with the first of them
+	first.memory = b.memory // all memory is released with the first of them
 	return first, last, nil
 }
 
-// successor returns an empty batch that takes the records of b from number i on.
+// successor returns an empty batch for the records of b from number i on.
 func (pt *partitionQueue) successor(b *batch, i int32, limit int) *batch {
 	n := pt.p.newBatch(pt, b.created)
 	n.builder.Reset(limit)

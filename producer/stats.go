@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// Stats are the counters of a producer since New. They are read one after the other, not at one
-// instant.
+// Stats are the counters of a producer since New. They are read one after the other, not
+// atomically.
 type Stats struct {
 	Acknowledged  int64 // records
-	Failed        int64 // records that were accepted and then failed
+	Failed        int64 // records that failed after they were accepted
 	Refused       int64 // records that were not accepted
-	Batches       int64 // handed to the backend for the first time
-	Retries       int64 // batches handed to it again
-	Duplicates    int64 // batches that the log had already: a retry after a lost acknowledgement
-	Splits        int64 // batches that were too large for the topic and went as smaller ones
-	Expired       int64 // batches that DeliveryTimeout ended
-	EpochBumps    int64 // new starts of a partition's sequence numbers
-	Commits       int64 // transactions that were committed; those in which nothing was sent do not count
-	Aborts        int64 // transactions that were aborted, likewise
-	Answered      int64 // batches that the backend has answered, each attempt for itself
-	BufferedBytes int64 // now
-	Blocked       int64 // callers that wait for memory now
+	Batches       int64 // sent to the backend for the first time
+	Retries       int64 // batches sent to the backend again
+	Duplicates    int64 // retried batches that were already in the log: their acknowledgement was lost
+	Splits        int64 // batches that were too large for the topic and were split
+	Expired       int64 // batches that failed at DeliveryTimeout
+	EpochBumps    int64 // restarts of a partition's sequence numbers in a new epoch
+	Commits       int64 // committed transactions, without empty ones
+	Aborts        int64 // aborted transactions, without empty ones
+	Answered      int64 // responses of the backend to batches, one per attempt
+	BufferedBytes int64 // bytes buffered now
+	Blocked       int64 // callers waiting for memory now
 
-	// RequestTime is how long the Answered batches were with the backend, added up. See
+	// RequestTime is the total time that the Answered batches spent in the backend. See
 	// RequestLatency.
 	RequestTime time.Duration
 }
 
-// RequestLatency is the mean time from handing a batch to the backend to its answer, 0 before the
-// first one: what Config.Acks costs. Kafka: request-latency-avg.
+// RequestLatency is the mean time from sending a batch to the backend to its response: the cost of
+// Config.Acks. It is 0 before the first response. Kafka: request-latency-avg.
 func (s Stats) RequestLatency() time.Duration {
 	if s.Answered == 0 {
 		return 0

@@ -6,18 +6,17 @@ import (
 	"sync/atomic"
 )
 
-// newTopics is how many topics are added between two copies of a whole table.
+// newTopics is the number of topics added between two copies of the whole table.
 const newTopics = 64
 
-// A topicTable has the topics that records were sent to, by name. Every record looks there: reading
-// takes no lock and no memory. Topics are never taken out.
+// A topicTable has the topics of records sent so far, by name. It is read for every record, without
+// locks or allocations. Topics are never removed.
 type topicTable struct {
 	now atomic.Pointer[topicMaps] // nil: none. Replaced under Producer.mu
 }
 
-// topicMaps are the topics of one moment. They are immutable: who adds a topic copies the small
-// map, and both once the small one is full, so that many topics do not cost the square of their
-// number.
+// topicMaps are the topics at one moment. They are immutable: adding a topic copies the small map,
+// and both maps once the small one is full, so that the cost for many topics is not quadratic.
 type topicMaps struct {
 	most, latest map[string]*topicParts // no topic is in both
 }
@@ -53,7 +52,7 @@ func (tt *topicTable) addLocked(t *topicParts) {
 	tt.now.Store(&next)
 }
 
-// all yields the topics that there are now, in any order.
+// all yields the present topics, in any order.
 func (tt *topicTable) all() iter.Seq[*topicParts] {
 	m := tt.now.Load()
 	return func(yield func(*topicParts) bool) {
@@ -78,7 +77,7 @@ func (tt *topicTable) names() (names []string) {
 	return names
 }
 
-// count returns how many topics there are.
+// count returns the number of topics.
 func (tt *topicTable) count() int {
 	m := tt.now.Load()
 	if m == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// topicParts is a topic that records were sent to. Topics are never forgotten, nor are partitions.
+// topicParts is a topic to which records were sent. Topics and partitions are never removed.
 type topicParts struct {
 	name string
 	view atomic.Pointer[topicView] // replaced under Producer.updating
@@ -20,19 +20,20 @@ type topicParts struct {
 	version atomic.Int64
 }
 
-// topicView is what a topic has as of one version of the metadata. It is immutable.
+// topicView is a topic in one version of the metadata. It is immutable.
 type topicView struct {
 	id    topic.ID
 	all   []*partitionQueue // every partition that the topic ever had, by number
-	parts []*partitionQueue // those that it has: all[:n]; none if it is gone
-	gone  error             // why there is no such topic any more; nil: there is
+	parts []*partitionQueue // the present partitions: all[:n]; none if the topic was deleted
+	gone  error             // error if the topic no longer exists; nil: it exists
 
-	// counts the changes of len(parts): where keys go is the same in views of the same layout
+	// number of changes of len(parts): keys map to the same partitions in views with the same
+	// layout
 	layout int64
-	grown  bool // the topic, this one of that name, has got more partitions
+	grown  bool // partitions were added to this incarnation of the topic
 }
 
-// recordSize is an upper bound of the bytes that a record takes in a batch. Kafka:
+// recordSize returns an upper bound of a record's bytes in a batch. Kafka:
 // DefaultRecord.recordSizeUpperBound.
 func recordSize(r *record.Record) int64 {
 	n := 21 + len(r.Key) + len(r.Value)
@@ -42,7 +43,7 @@ func recordSize(r *record.Record) int64 {
 	return int64(n)
 }
 
-// checkRecord refuses what no batch can take.
+// checkRecord rejects records that fit in no batch.
 func (p *Producer) checkRecord(r *record.Record, tsMs, size int64) error {
 	if n := size + record.HeaderSize; n > int64(p.cfg.MaxRequestBytes) || size > p.memory.limit {
 		return fmt.Errorf("%w: %d bytes for topic %s, MaxRequestBytes is %d and MaxBufferedBytes %d", ErrMessageTooLarge, n, r.Topic,
@@ -79,8 +80,8 @@ func (p *Producer) place(ctx context.Context, t *topicParts, parts []*partitionQ
 	return parts[i], true, nil
 }
 
-// patience returns a context that ends with ctx, with the closing of the producer, or after
-// MaxBlock. With NoWait the clock does not end it: await tries once.
+// patience returns a context that ends with ctx, when the producer closes, or after MaxBlock. With
+// NoWait it has no timeout: await tries once.
 func (p *Producer) patience(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, release := p.bounded(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -98,10 +99,10 @@ func (p *Producer) patience(ctx context.Context) (context.Context, context.Cance
 	}
 }
 
-// await calls try until it succeeds: again when the metadata has changed after errNotYet, after a
-// pause when err is retriable. try returns the version of the metadata that it saw.
+// await calls try until it succeeds: after errNotYet when the metadata have changed, after a
+// retriable err following a pause. try returns the version of the metadata that it used.
 func (p *Producer) await(ctx context.Context, what string, c *sendCall, try func(context.Context) (version int64, err error)) error {
-	c.sendHeld() // nothing of this call may stay behind while it waits
+	c.sendHeld() // no batch of this call may be held back while it waits
 	caller := ctx
 	ctx, cancel := p.patience(ctx)
 	defer cancel()
@@ -121,7 +122,7 @@ func (p *Producer) await(ctx context.Context, what string, c *sendCall, try func
 		}
 		switch {
 		case caller.Err() != nil:
-			return fmt.Errorf("%s: %w", what, caller.Err())
+			return fmt.Errorf("%s: %w", what, withCause(caller.Err(), last))
 		case ctx.Err() != nil:
 			return fmt.Errorf("%s: %w", what, withCause(context.Cause(ctx), last))
 		case !classify(err).retriable || p.cfg.MaxBlock < 0:
@@ -131,19 +132,19 @@ func (p *Producer) await(ctx context.Context, what string, c *sendCall, try func
 	}
 }
 
-// withCause adds err to cause unless it says no more.
+// withCause adds err to cause unless err is nil or an error of a context.
 func withCause(cause, err error) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return cause
 	}
 	return fmt.Errorf("%w: %w", cause, err)
 }
 
-// pause waits for the back-off of that many failures.
+// pause waits for the back-off after that many failures.
 func (p *Producer) pause(ctx context.Context, failures int) { p.wait(ctx, p.backoff(failures)) }
 
-// wait waits for d, at most until ctx has ended. For nothing there is no timer: in a bubble of
-// testing/synctest the race detector of Go 1.26 can crash over timers that are due when they are
+// wait waits for d, at most until ctx has ended. A zero d uses no timer: in a bubble of
+// testing/synctest the race detector of Go 1.26 can crash on timers that are due when they are
 // waited for (they share one of its contexts without a lock).
 func (p *Producer) wait(ctx context.Context, d time.Duration) {
 	if d <= 0 {
@@ -157,9 +158,8 @@ func (p *Producer) wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// current returns a topic and what it has now. In one process it looks at the version of the
-// metadata first: what a call that changed them has returned from is seen by every record that is
-// sent after it.
+// current returns a topic and its present view. In one process it first reads the version of the
+// metadata: a change by a call that has returned is visible to every record sent afterwards.
 func (p *Producer) current(ctx context.Context, name string, c *sendCall) (*topicParts, *topicView, error) {
 	t := p.latest.Load()
 	if t == nil || t.name != name {
@@ -177,8 +177,8 @@ func (p *Producer) current(ctx context.Context, name string, c *sendCall) (*topi
 	return p.discover(ctx, name, c)
 }
 
-// discover asks the backend for a topic that is new to the producer, or was gone when it was last
-// heard of; and for the producer's id if it has none.
+// discover fetches a topic that is new to the producer, or was missing at the last fetch, and the
+// producer's id if it has none.
 func (p *Producer) discover(ctx context.Context, name string, c *sendCall) (t *topicParts, view *topicView, err error) {
 	if p.closing.Load() {
 		return nil, nil, ErrClosed
@@ -211,7 +211,7 @@ func (p *Producer) discover(ctx context.Context, name string, c *sendCall) (t *t
 	return t, t.view.Load(), nil
 }
 
-// missing returns why md has nothing of a topic, nil if it has.
+// missing returns the error of a topic in md, nil if it exists.
 func missing(md replication.Metadata, name string) error {
 	tm, ok := md.Topics[name]
 	if tm.Err == nil && (!ok || len(tm.Partitions) == 0) {
@@ -220,8 +220,8 @@ func missing(md replication.Metadata, name string) error {
 	return tm.Err
 }
 
-// final reports whether err says that a topic or partition is not there, and nobody waits for it to
-// come. A backend that is not sure says so by Retriable.
+// final reports whether err means that a topic or partition does not exist, and is not awaited. A
+// backend that is not sure returns true from Retriable.
 func (p *Producer) final(err error) bool {
 	if p.cfg.AllowUnknownTopics || !errors.Is(err, ErrUnknownTopic) {
 		return false
@@ -230,7 +230,7 @@ func (p *Producer) final(err error) bool {
 	return !errors.As(err, &r) || !r.Retriable()
 }
 
-// awaitPartition waits until the topic has partition i, if it may come.
+// awaitPartition waits until the topic has partition i, if that may be created.
 func (p *Producer) awaitPartition(ctx context.Context, t *topicParts, i int, c *sendCall) (parts []*partitionQueue, err error) {
 	err = p.await(ctx, fmt.Sprintf("metadata of %s-%d", t.name, i), c, func(ctx context.Context) (int64, error) {
 		md, err := p.backend.Metadata(ctx, t.name)

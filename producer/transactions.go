@@ -11,50 +11,51 @@ import (
 	"github.com/stratalog/strata/transaction"
 )
 
-// firstTxnPause is how long a request is not repeated that the coordinator could not do yet: it
-// mostly writes the markers of the transaction before, which takes less. It doubles, up to
-// Config.RetryBackoffMax.
+// firstTxnPause is the pause before a request is repeated that the coordinator could not serve yet.
+// Usually the coordinator is writing the markers of the previous transaction, which takes less
+// time. It doubles, up to Config.RetryBackoffMax.
 const firstTxnPause = 200 * time.Microsecond
 
-// transactions is what a producer with a transactional id knows of it.
+// transactions is the transactional state of a producer.
 type transactions struct {
 	p           *Producer
 	coordinator TxnCoordinator
-	open        atomic.Pointer[Txn] // current, for who cannot take mu; written under mu
+	open        atomic.Pointer[Txn] // current, for code that cannot take mu; written under mu
 
-	// capacity 1: who fills it asks for the identity
-	asking chan struct{}
+	// capacity 1: held by the goroutine that requests the identity
+	requesting chan struct{}
 
 	mu       sync.Mutex // guards the fields below, and those of the Txns; a leaf, below those of partitions
 	identity transaction.Producer
 	known    bool // identity may be used for the next transaction
-	started  bool // identity was told once
+	started  bool // identity was returned once
 	version  int16
-	current  *Txn  // nil: none is open, nor being ended
+	current  *Txn  // nil: none is open or being ended
 	fatal    error // a *TxnError: there are no more transactions
+	trouble  error // error of the coordinator's last response; nil: none
 }
 
-// backendVersion2 is the transaction.version from which on writes add their partitions, and each
+// backendVersion2 is the transaction.version from which writes add their partitions, and each
 // transaction has its own epoch.
 const backendVersion2 = 2
 
 func newTransactions(p *Producer, c TxnCoordinator) *transactions {
-	return &transactions{p: p, coordinator: c, identity: transaction.NoProducer, asking: make(chan struct{}, 1)}
+	return &transactions{p: p, coordinator: c, identity: transaction.NoProducer, requesting: make(chan struct{}, 1)}
 }
 
 func (t *transactions) errorOf(kind error, op string, err error) *TxnError {
 	return &TxnError{ID: t.p.cfg.TransactionalID, Op: op, Kind: kind, Err: err}
 }
 
-// InitTransactions takes the transactional id over, unless that was done before: another producer
-// that has it is fenced, and what it has left open is aborted, so that nobody waits for its
-// timeout. The first Begin does the same; a consumer whose records it transforms is to be made
-// after it.
+// InitTransactions acquires the transactional id, unless that was done already. Another producer
+// with this id is fenced, and its open transaction is aborted, so that readers need not wait for
+// its timeout. The first Begin does the same. Create a consumer whose records are transformed after
+// InitTransactions.
 //
-// It waits, at most for MaxBlock, while the coordinator is not there or ends the transaction
-// before. Errors: ErrNotTransactional, ErrClosed, ErrTimeout, ctx's, transaction.ErrInvalidTimeout
-// if Config.TransactionTimeout is more than the cluster allows, transaction.ErrInvalidID, or one
-// that matches ErrFatal. Kafka: initTransactions.
+// It waits, at most for MaxBlock, while the coordinator is unavailable or ends the previous
+// transaction. Errors: ErrNotTransactional, ErrClosed, ErrTimeout, ctx's,
+// transaction.ErrInvalidTimeout if Config.TransactionTimeout exceeds the cluster's limit,
+// transaction.ErrInvalidID, or one that matches ErrFatal. Kafka: initTransactions.
 func (p *Producer) InitTransactions(ctx context.Context) error {
 	if p.txn == nil {
 		return ErrNotTransactional
@@ -62,7 +63,7 @@ func (p *Producer) InitTransactions(ctx context.Context) error {
 	return p.txn.ensureIdentity(ctx)
 }
 
-// ensureIdentity returns when the identity may be used.
+// ensureIdentity waits until the identity may be used.
 func (t *transactions) ensureIdentity(ctx context.Context) error {
 	for {
 		t.mu.Lock()
@@ -77,23 +78,23 @@ func (t *transactions) ensureIdentity(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case t.asking <- struct{}{}:
-			err := t.ask(ctx)
-			<-t.asking
+		case t.requesting <- struct{}{}:
+			err := t.requestIdentity(ctx)
+			<-t.requesting
 			if err != nil {
 				return err
 			}
 		case <-ctx.Done():
-			return ctx.Err()
+			return t.interrupted(ctx.Err())
 		case <-t.p.accepting.Done():
 			return ErrClosed
 		}
 	}
 }
 
-// ask gets an identity from the coordinator: the first, or the one after an abort of a client
-// before version 2. The caller has t.asking.
-func (t *transactions) ask(caller context.Context) error {
+// requestIdentity requests an identity from the coordinator: the first one, or the one after an
+// abort of a client before version 2. The caller holds t.requesting.
+func (t *transactions) requestIdentity(caller context.Context) error {
 	t.mu.Lock()
 	known, before, started := t.known, t.identity, t.started
 	t.mu.Unlock()
@@ -115,9 +116,9 @@ func (t *transactions) ask(caller context.Context) error {
 	switch {
 	case err == nil:
 	case caller.Err() != nil:
-		return caller.Err()
+		return t.interrupted(caller.Err())
 	case ctx.Err() != nil:
-		return withCause(context.Cause(ctx), err)
+		return t.interrupted(context.Cause(ctx))
 	case fencedBy(err) && started:
 		return t.die("init", errors.Join(ErrFenced, err))
 	default:
@@ -131,23 +132,43 @@ func (t *transactions) ask(caller context.Context) error {
 	return nil
 }
 
-// repeat calls try again while the coordinator may do better, until ctx ends. The error is the last
-// one of try.
+// repeat calls try again while the coordinator may still succeed, until ctx ends. The error is the
+// last one of try.
 func (t *transactions) repeat(ctx context.Context, op string, try func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	for pause := firstTxnPause; ; pause = min(2*pause, t.p.cfg.RetryBackoffMax) {
 		err := try()
-		if err == nil || ctx.Err() != nil || !askAgain(err) {
+		t.note(err)
+		if err == nil || ctx.Err() != nil || !isRepeatable(err) {
 			return err
 		}
-		t.p.cfg.Logger.Debug("coordinator is asked again", slog.String("transactional_id", t.p.cfg.TransactionalID), slog.String("op", op), slog.Any("err", err))
+		t.p.cfg.Logger.Debug("the request to the coordinator is repeated", slog.String("transactional_id", t.p.cfg.TransactionalID), slog.String("op", op), slog.Any("err", err))
 		t.p.wait(ctx, pause)
 	}
 }
 
-// die notes that the producer can do no more transactions, and returns why.
+// note stores the error of the coordinator's last response for callers whose contexts end
+// meanwhile. An error of a context that ended does not replace it.
+func (t *transactions) note(err error) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return
+	}
+	t.mu.Lock()
+	t.trouble = err
+	t.mu.Unlock()
+}
+
+// interrupted joins the reason why a wait has ended and the coordinator's last error, without which
+// a damaged partition of __transaction_state looks like a slow one.
+func (t *transactions) interrupted(reason error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return withCause(reason, t.trouble)
+}
+
+// die records that the producer can run no more transactions, and returns the reason.
 func (t *transactions) die(op string, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -161,11 +182,12 @@ func (t *transactions) dieLocked(op string, err error) error {
 	return t.fatal
 }
 
-// Begin begins a transaction. That costs nothing: the coordinator hears of it with the first write,
-// and Config.TransactionTimeout counts from there. Only the first Begin asks it, see
-// InitTransactions. If the transaction before is still being ended, Begin waits for that.
+// Begin begins a transaction. It sends no request, except that the first Begin does the work of
+// InitTransactions: the coordinator learns of the transaction with the first write, and
+// Config.TransactionTimeout starts there. If the previous transaction is still being ended, Begin
+// waits for that.
 //
-// Errors: ErrTxnOpen, and those of InitTransactions. Nothing has changed then.
+// Errors are ErrTxnOpen and those of InitTransactions. After an error nothing has changed.
 func (p *Producer) Begin(ctx context.Context) (*Txn, error) {
 	t := p.txn
 	if t == nil {
@@ -188,15 +210,15 @@ func (p *Producer) Begin(ctx context.Context) (*Txn, error) {
 		select {
 		case <-ending.done:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, t.interrupted(ctx.Err())
 		case <-p.accepting.Done():
 			return nil, ErrClosed
 		}
 	}
 }
 
-// begin returns a transaction, what has to end before there can be one, or neither if the identity
-// is not known.
+// begin returns a new transaction, or the ending that must complete first, or neither if the
+// identity is unknown.
 func (t *transactions) begin() (*Txn, *ending, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -219,17 +241,17 @@ func (t *transactions) begin() (*Txn, *ending, error) {
 	return x, nil, nil
 }
 
-// Transact runs fn in a transaction: it is committed if fn returns nil, else aborted, also if fn
-// panics or ends its goroutine. What fn has sent is seen by readers of committed records together
-// with the offsets that it has committed (Txn.CommitOffsets), or not at all: a moment after
-// Transact has returned, when each partition has its marker, and at the latest when the cluster was
-// closed.
+// Transact runs fn in a transaction. It commits the transaction if fn returns nil. Otherwise it
+// aborts, also if fn panics or ends its goroutine. Readers of committed records see the records
+// sent by fn together with the offsets it committed (Txn.CommitOffsets), or none of them. They see
+// them a moment after Transact has returned, when each partition has its marker, and at the latest
+// when the cluster has been closed.
 //
-// The error is fn's, if the transaction is aborted since fn returned one; that of Begin; or that of
-// Txn.Commit. After any error that matches neither ErrFatal nor ErrOutcomeUnknown nothing has
-// happened, and Transact may be called again, with the same work. With ErrOutcomeUnknown ctx has
-// ended while the transaction was being committed; tx.Commit, called again, tells. If ctx ends
-// before that the transaction is aborted in the background.
+// The error is fn's, in which case the transaction was aborted, or one of Begin or Txn.Commit.
+// After any error that matches neither ErrFatal nor ErrOutcomeUnknown nothing was committed, and
+// Transact may be called again with the same work. After ErrOutcomeUnknown, ctx ended during the
+// commit; call tx.Commit again for the outcome. If ctx ends earlier, the transaction is aborted in
+// the background.
 func (p *Producer) Transact(ctx context.Context, fn func(tx *Txn) error) error {
 	tx, err := p.Begin(ctx)
 	if err != nil {
@@ -255,7 +277,7 @@ func (p *Producer) Transact(ctx context.Context, fn func(tx *Txn) error) error {
 	return err
 }
 
-// close aborts the transaction that is open, and waits for one that is being ended.
+// close aborts the open transaction. It waits for a transaction that is ending.
 func (t *transactions) close(ctx context.Context) error {
 	t.mu.Lock()
 	x := t.current
@@ -270,11 +292,11 @@ func (t *transactions) close(ctx context.Context) error {
 	t.mu.Unlock()
 	select {
 	case <-e.done:
-		if e.commit || errors.Is(e.err, ErrFatal) { // who asked for it is told
+		if e.commit || errors.Is(e.err, ErrFatal) { // the caller that requested it gets the error
 			return nil
 		}
 		return e.err
 	case <-ctx.Done():
-		return t.errorOf(ErrOutcomeUnknown, "close", ctx.Err())
+		return t.errorOf(ErrOutcomeUnknown, "close", t.interrupted(ctx.Err()))
 	}
 }

@@ -12,24 +12,24 @@ import (
 	"github.com/stratalog/strata/transaction"
 )
 
-// A Txn is a transaction of a producer: Begin makes one, Commit or Abort ends it. Its methods are
-// safe for concurrent use: a Commit covers the calls of Send and CommitOffsets that have begun
-// before, those that come later are refused with ErrTxnDone.
+// A Txn is a transaction of a producer. Begin creates it, Commit or Abort ends it. Its methods are
+// safe for concurrent use: a Commit includes calls of Send and CommitOffsets that began earlier;
+// later calls are rejected with ErrTxnDone.
 type Txn struct {
 	t        *transactions
 	producer transaction.Producer
 	version  int16
-	ctx      context.Context // ends when it has failed or is being aborted: nobody waits to get a record in any more
+	ctx      context.Context // ends when the transaction has failed or is being aborted: waits to add a record end
 	cancel   context.CancelFunc
-	failure  atomic.Pointer[error] // the first
+	failure  atomic.Pointer[error] // first failure
 
 	// guarded by t.mu
-	committing bool          // Commit waits for what was sent
+	committing bool          // Commit waits for sent records
 	ending     *ending       // nil: open
 	done       bool          // ending has succeeded, or was fatal
-	wrote      bool          // the coordinator may know of it
-	active     int           // calls under way that use it
-	idle       chan struct{} // closed when active is 0; nil: nobody waits
+	wrote      bool          // the coordinator may have the transaction
+	active     int           // active calls that use it
+	idle       chan struct{} // closed when active is 0; nil: no goroutine waits
 	toAdd      []*partitionQueue
 	adding     bool
 }
@@ -37,13 +37,13 @@ type Txn struct {
 // ending is an attempt to end a transaction.
 type ending struct {
 	commit bool
-	done   chan struct{} // closed when it is through
-	err    error         // valid then
-	unsure bool          // guarded by t.mu: somebody was told that the outcome is unknown
+	done   chan struct{} // closed when it has completed
+	err    error         // valid when done is closed
+	unsure bool          // guarded by t.mu: a caller got ErrOutcomeUnknown
 }
 
-// enter lets a call use the transaction; write says that the coordinator may get to know of it. It
-// must be followed by leave.
+// enter admits a call to the transaction; write is true if the coordinator may learn of the
+// transaction. The caller must call leave.
 func (x *Txn) enter(op string, write bool) error {
 	t := x.t
 	t.mu.Lock()
@@ -75,15 +75,15 @@ func (x *Txn) leaveLocked() {
 	}
 }
 
-// fail notes why the transaction cannot be committed; the first reason counts. Nobody waits any
-// more to get something into it.
+// fail stores the reason why the transaction cannot be committed; the first one counts. Waits to
+// add something to it end.
 func (x *Txn) fail(err error) {
 	if x.failure.CompareAndSwap(nil, &err) {
 		x.cancel()
 	}
 }
 
-// failed returns why the transaction cannot be committed.
+// failed returns the reason why the transaction cannot be committed.
 func (x *Txn) failed(op string) error {
 	return x.t.errorOf(ErrAbortable, op, *x.failure.Load())
 }
@@ -94,13 +94,13 @@ func (x *Txn) failWith(op string, err error) error {
 	return x.failed(op)
 }
 
-// Send has rs sent in the transaction, in the order of rs for each partition. It returns when they
-// are accepted, as SendAsync does, and may wait as long: Commit waits until they are written. Key,
-// value and headers are borrowed until it returns.
+// Send sends rs in the transaction, in the order of rs for each partition. It returns when the
+// records are accepted, as SendAsync does, and may wait as long; Commit waits until they are
+// written. Key, value and headers are borrowed until it returns.
 //
-// An error says that the transaction has to be aborted (ErrAbortable), for a record that was not
-// accepted as for one that could not be written: it comes from this call, a later one, or Commit.
-// Other errors have changed nothing: ErrTxnDone, ErrClosed.
+// An ErrAbortable means that the transaction has to be aborted, because a record was not accepted
+// or could not be written. It is returned by this call, a later one, or Commit. After other errors
+// nothing has changed: ErrTxnDone, ErrClosed.
 func (x *Txn) Send(ctx context.Context, rs ...record.Record) error {
 	if err := x.enter("send", len(rs) > 0); err != nil {
 		return err
@@ -116,17 +116,17 @@ func (x *Txn) Send(ctx context.Context, rs ...record.Record) error {
 	return nil
 }
 
-// CommitOffsets adds offsets of a group to the transaction: the group has them when it is
-// committed, for each partition the offset of the next record to be read. g names the member that
-// has the partitions (consumer.Consumer.Metadata); the group refuses it if the member is not in
-// that generation any more, so that nobody commits what somebody else has taken over (KIP-447).
-// Offsets of a later call replace those of an earlier one. It returns when they are stored; o is
-// borrowed until then.
+// CommitOffsets adds offsets of a group to the transaction, for each partition the offset of the
+// next record to read. The group has them when the transaction is committed. g names the member
+// that owns the partitions (consumer.Consumer.Metadata). The group rejects the call if the member
+// is no longer in that generation, so that a former owner cannot overwrite the offsets of the new
+// one (KIP-447). Offsets of a later call replace those of an earlier one. It returns when they are
+// stored; o is borrowed until then.
 //
-// An error says that the transaction has to be aborted (ErrAbortable), and wraps the group's:
-// group.ErrIllegalGeneration, ErrUnknownMember, ErrFencedInstance if the member does not have the
-// partitions any more, ErrTimeout after MaxBlock. If ctx ends first, the transaction has to be
-// aborted, too. Other errors have changed nothing: ErrTxnDone, ErrClosed.
+// An ErrAbortable means that the transaction has to be aborted, and wraps the group's error. This
+// is group.ErrIllegalGeneration, ErrUnknownMember or ErrFencedInstance if the member no longer owns
+// the partitions, or ErrTimeout after MaxBlock. If ctx ends first, the transaction has to be
+// aborted, too. After other errors nothing has changed: ErrTxnDone, ErrClosed.
 func (x *Txn) CommitOffsets(ctx context.Context, g group.Metadata, o record.Offsets) error {
 	if len(o) == 0 {
 		return nil
@@ -144,7 +144,7 @@ func (x *Txn) CommitOffsets(ctx context.Context, g group.Metadata, o record.Offs
 	req := group.TxnCommitRequest{TransactionalID: x.t.p.cfg.TransactionalID, TxnVersion: x.version, ProducerID: x.producer.ID, ProducerEpoch: x.producer.Epoch, CommitRequest: group.CommitRequest{
 		Group: g.Group, MemberID: g.MemberID, InstanceID: g.InstanceID, Generation: g.Generation, Offsets: offsets, TopicIDs: g.TopicIDs}}
 	var err error
-	if x.version < backendVersion2 { // else the group's partition is added by what is stored there
+	if x.version < backendVersion2 { // else storing the offsets adds the group's partition
 		err = x.t.repeat(ctx, "add offsets", func() error {
 			return x.t.coordinator.AddOffsets(ctx, x.addRequest(nil), g.Group)
 		})
@@ -154,14 +154,14 @@ func (x *Txn) CommitOffsets(ctx context.Context, g group.Metadata, o record.Offs
 	}
 	if err != nil {
 		if ctx.Err() != nil {
-			err = withCause(context.Cause(ctx), err)
+			err = x.t.interrupted(context.Cause(ctx))
 		}
 		return x.failWith("commit offsets", err)
 	}
 	return nil
 }
 
-// storeOffsets makes one attempt. The request is the group's when it is called.
+// storeOffsets makes one attempt. The group owns the request from the call on.
 func (x *Txn) storeOffsets(ctx context.Context, req group.TxnCommitRequest) error {
 	req.Offsets = maps.Clone(req.Offsets)
 	per, err := x.t.coordinator.CommitTxnOffsets(ctx, req)
@@ -190,8 +190,8 @@ func (x *Txn) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// join takes up pt, which has its first batch in the transaction. It reports whether the batch may
-// be sent; if not, pt.named is called when it may. Called with the lock of pt.
+// join adds pt, which has its first batch in the transaction. It reports whether the batch may be
+// sent; if not, pt.named is called when it may. Called with the lock of pt.
 func (x *Txn) join(pt *partitionQueue) bool {
 	if x.version >= backendVersion2 {
 		return true // the write adds the partition
@@ -211,7 +211,7 @@ func (x *Txn) join(pt *partitionQueue) bool {
 	return false
 }
 
-// addPartitions adds partitions to a transaction before version 2, all that there are at a time.
+// addPartitions adds partitions to a transaction before version 2, all waiting ones at a time.
 func (x *Txn) addPartitions() {
 	for {
 		x.t.mu.Lock()
@@ -239,20 +239,20 @@ func (x *Txn) addPartitions() {
 	}
 }
 
-// Commit ends the transaction so that all of it counts. It sends what is buffered, waits until that
-// is written, and returns nil when the outcome is decided and durable; readers see it partition by
-// partition, a moment later. A transaction in which nothing was sent asks nobody.
+// Commit commits the transaction. It sends buffered records, waits until they are written, and
+// returns nil when the commit is decided and durable. Readers see it partition by partition, a
+// moment later. An empty transaction needs no request.
 //
-// What is known after an error:
+// After an error:
 //
-//   - ErrAbortable: the transaction is not committed, and will not be. Abort it.
-//   - ctx's error alone: the transaction is as it was. Commit or Abort it.
-//   - ErrOutcomeUnknown: ctx has ended when the coordinator had been asked. The transaction is
-//     being committed in the background. Commit, called again, waits for the outcome, and so does
-//     Begin. After Close it also says that the coordinator did not answer until then.
-//   - ErrFatal: the transaction is aborted, unless the error matches ErrOutcomeUnknown too: then
-//     the producer was replaced and cannot know.
-//   - ErrTxnDone: it was ended before by another call.
+//   - ErrAbortable: the transaction is not committed, and never will be. Abort it.
+//   - ctx's error alone: the transaction is unchanged. Commit or Abort it.
+//   - ErrOutcomeUnknown: ctx ended after the request to the coordinator. The transaction is being
+//     committed in the background. Another Commit waits for the outcome, and so does the next
+//     Begin. After Close it also means that the coordinator did not respond in time.
+//   - ErrFatal: the transaction is aborted. If the error also matches ErrOutcomeUnknown, the
+//     producer was fenced and cannot find out.
+//   - ErrTxnDone: an earlier call ended it.
 func (x *Txn) Commit(ctx context.Context) error {
 	t := x.t
 	t.mu.Lock()
@@ -295,8 +295,8 @@ func (x *Txn) Commit(ctx context.Context) error {
 	return x.await(ctx, e)
 }
 
-// flush returns when all that was sent in the transaction is settled, the transaction cannot be
-// committed any more, or ctx ends.
+// flush waits until all records of the transaction are settled, the transaction cannot be committed
+// any more, or ctx ends.
 func (x *Txn) flush(ctx context.Context) error {
 	ctx, cancel := x.bound(ctx)
 	defer cancel()
@@ -306,7 +306,7 @@ func (x *Txn) flush(ctx context.Context) error {
 	return x.t.p.Flush(ctx)
 }
 
-// awaitIdle returns when no call uses the transaction any more.
+// awaitIdle waits until no call uses the transaction any more.
 func (x *Txn) awaitIdle(ctx context.Context) error {
 	x.t.mu.Lock()
 	if x.active == 0 {
@@ -326,13 +326,16 @@ func (x *Txn) awaitIdle(ctx context.Context) error {
 	}
 }
 
-// Abort ends the transaction so that nothing of it counts. What is buffered is dropped, calls of
-// Send that wait return, and nil is returned when the outcome is decided and durable. It may be
-// called after any error.
+// Abort aborts the transaction. Buffered records are dropped, and waiting calls of Send return.
+// Abort returns nil when the outcome is decided and durable. It may be called after any error.
 //
-// Errors: ErrTxnDone if it was ended before; ErrOutcomeUnknown if ctx has ended, while it is being
-// aborted in the background (Abort, called again, waits, and so does Begin), or if it is being
-// committed; ErrFatal: it is aborted or will be, but not by this producer, which can do no more.
+// Errors:
+//
+//   - ErrTxnDone: the transaction was ended earlier.
+//   - ErrOutcomeUnknown: ctx ended, and the transaction is being aborted in the background; another
+//     Abort waits for it, and so does Begin. Or the transaction is being committed.
+//   - ErrFatal: the transaction is aborted or will be, but not by this producer, which cannot be
+//     used any more.
 func (x *Txn) Abort(ctx context.Context) error {
 	t := x.t
 	t.mu.Lock()
@@ -351,7 +354,7 @@ func (x *Txn) Abort(ctx context.Context) error {
 	return x.await(ctx, e)
 }
 
-// await returns what became of an attempt to end the transaction.
+// await returns the outcome of an attempt to end the transaction.
 func (x *Txn) await(ctx context.Context, e *ending) error {
 	select {
 	case <-e.done:
@@ -370,7 +373,7 @@ func (x *Txn) await(ctx context.Context, e *ending) error {
 		return e.err
 	default:
 		e.unsure = true
-		return x.t.errorOf(ErrOutcomeUnknown, e.op(), ctx.Err())
+		return x.t.errorOf(ErrOutcomeUnknown, e.op(), withCause(ctx.Err(), x.t.trouble))
 	}
 }
 

@@ -9,22 +9,23 @@ import (
 	"github.com/stratalog/strata/transaction"
 )
 
-// A TxnBackend is a Backend with transactions: a producer with a Config.TransactionalID needs one.
-// strata.Cluster is one.
+// A TxnBackend is a Backend with transactions. A producer with a Config.TransactionalID needs one.
+// strata.Cluster implements it.
 type TxnBackend interface {
 	Backend
 	TxnCoordinator() TxnCoordinator
 }
 
-// A TxnCoordinator decides what becomes of transactions: the methods of transaction.Coordinator,
-// and one of group.Coordinator.
+// A TxnCoordinator decides the outcomes of transactions. It has the methods of
+// transaction.Coordinator, and one of group.Coordinator.
 //
-// An error that has a method Retriable() bool decides by it whether the call is worth repeating;
-// otherwise the errors of packages transaction and group are known, and any other is final.
+// If an error has a method Retriable() bool, its result decides whether the call is retried.
+// Otherwise the errors of packages transaction and group are classified by the producer, and any
+// other error is final.
 type TxnCoordinator interface {
 	// Version is the level of the feature transaction.version. From 2 on the first write adds a
-	// partition to the transaction, and each transaction has an epoch of its own (KIP-890); before,
-	// the producer adds partitions.
+	// partition to the transaction, and each transaction has its own epoch (KIP-890). With lower
+	// versions the producer adds partitions explicitly.
 	Version() int16
 	InitProducerID(ctx context.Context, id string, timeout time.Duration, before transaction.Producer) (transaction.Producer, error)
 	AddPartitions(ctx context.Context, r transaction.AddRequest) error

@@ -8,8 +8,8 @@ import (
 	"github.com/stratalog/strata/transaction"
 )
 
-// startEndLocked begins to end the transaction, on a goroutine of its own: whoever waits for it may
-// go away. A transaction that nobody has heard of ends at once.
+// startEndLocked begins to end the transaction, on its own goroutine, since callers may stop
+// waiting. A transaction that the coordinator does not have ends immediately.
 func (x *Txn) startEndLocked(commit bool) {
 	t := x.t
 	e := &ending{commit: commit, done: make(chan struct{})}
@@ -26,8 +26,7 @@ func (x *Txn) startEndLocked(commit bool) {
 	}
 }
 
-// end asks the coordinator to end the transaction until the outcome is known, or the producer has
-// ended.
+// end requests the end of the transaction until the outcome is known, or the producer has ended.
 func (x *Txn) end(e *ending) {
 	t := x.t
 	if !e.commit {
@@ -52,6 +51,16 @@ func (x *Txn) end(e *ending) {
 	switch {
 	case err == nil:
 		x.endedLocked(next, nil)
+	case errors.Is(err, transaction.ErrInvalidProducerMapping) && attempts == 1:
+		// The coordinator no longer has the id, which then has no open transaction, or another
+		// producer has it: InitProducerID finds out which.
+		if e.commit {
+			x.fail(err)
+			x.ending, e.err = nil, x.failed(e.op())
+			close(e.done)
+			break
+		}
+		x.endedLocked(transaction.NoProducer, nil)
 	case fencedBy(err):
 		err = fmt.Errorf("%w: %w", ErrFenced, err)
 		if e.commit && attempts > 1 {
@@ -59,14 +68,14 @@ func (x *Txn) end(e *ending) {
 		}
 		x.endedLocked(next, t.dieLocked(e.op(), err))
 	case errors.Is(err, transaction.ErrInvalidState) && e.commit:
-		// The coordinator has aborted it, as a rule since it took too long.
+		// The coordinator has aborted it, usually because of its timeout.
 		x.fail(err)
 		x.ending, e.err = nil, x.failed(e.op())
 		close(e.done)
 	case errors.Is(err, transaction.ErrInvalidState):
-		// There is none: nothing that was sent has reached the coordinator, or not in time.
+		// There is none: no write has reached the coordinator, or not in time.
 		x.endedLocked(transaction.NoProducer, nil)
-	default: // the backend is closed, or the producer
+	default: // the backend or the producer is closed
 		if ctx.Err() != nil {
 			err = ErrClosed
 		}
@@ -74,14 +83,14 @@ func (x *Txn) end(e *ending) {
 	}
 }
 
-// dieUnknownLocked notes that the outcome cannot be found out by this producer.
+// dieUnknownLocked records that this producer cannot find out the outcome.
 func (t *transactions) dieUnknownLocked(e *ending, err error) error {
 	_ = t.dieLocked(e.op(), err)
 	return t.errorOf(ErrOutcomeUnknown, e.op(), err)
 }
 
-// endedLocked ends the transaction with what the attempt to do so has come to. next is the identity
-// of the next transaction; NoProducer: the present one, if it may be used again.
+// endedLocked completes the transaction with the result of an attempt to end it. next is the
+// identity of the next transaction; NoProducer means the present one, if it may be reused.
 func (x *Txn) endedLocked(next transaction.Producer, err error) {
 	t, e := x.t, x.ending
 	x.done, e.err = true, err
@@ -90,7 +99,7 @@ func (x *Txn) endedLocked(next transaction.Producer, err error) {
 	case err != nil || !x.wrote:
 	case x.version >= backendVersion2 && next.ID >= 0:
 		t.identity = next
-	case !e.commit: // something of it may still be on its way: in the next epoch it reaches nothing
+	case !e.commit: // late writes may still arrive: in the next epoch they have no effect
 		t.known = false
 	}
 	if err == nil && x.wrote {
@@ -105,8 +114,8 @@ func (x *Txn) endedLocked(next transaction.Producer, err error) {
 	close(e.done)
 }
 
-// inTransaction makes pt ready for the transaction that its first batch is in. It reports whether
-// batches may be sent.
+// inTransactionLocked prepares pt for the transaction of its first batch. It sets unnamed if
+// batches must not be sent yet.
 func (pt *partitionQueue) inTransactionLocked() {
 	x := pt.p.txn.open.Load()
 	if x == nil || pt.txn == x || pt.head == nil {
@@ -119,7 +128,7 @@ func (pt *partitionQueue) inTransactionLocked() {
 	pt.unnamed = !x.join(pt)
 }
 
-// drop fails everything with cause, and makes pt ready for the next transaction.
+// drop fails all batches with cause, and prepares pt for the next transaction.
 func (pt *partitionQueue) drop(cause error) {
 	pt.abort(cause)
 	pt.mu.Lock()
@@ -127,8 +136,7 @@ func (pt *partitionQueue) drop(cause error) {
 	pt.held, pt.retryAt, pt.failures, pt.stopped, pt.unnamed = false, 0, 0, false, false
 }
 
-// bounded returns a context that also ends when the open transaction does not take records any
-// more.
+// bounded returns a context that also ends when the open transaction accepts no more records.
 func (p *Producer) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if p.txn == nil {
 		return ctx, func() {}

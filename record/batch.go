@@ -10,7 +10,7 @@ import (
 // Layout of a record batch v2 header (Kafka: DefaultRecordBatch), big endian.
 const (
 	HeaderSize  = 61 // bytes before the first record
-	LogOverhead = 12 // base offset and length: the part that the length field does not count
+	LogOverhead = 12 // base offset and length: the part not included in the length field
 
 	posBaseOffset      = 0
 	posLength          = 8
@@ -38,11 +38,11 @@ const (
 	attrDeleteHorizon Attributes = 1 << 6
 )
 
-// ErrCorrupt is matched by every error that says bytes are not a valid batch.
+// ErrCorrupt is matched by every error for bytes that are not a valid batch.
 var ErrCorrupt = errors.New("record: corrupt batch")
 
-// ErrShort says that the bytes end before the batch does; more bytes may complete it. It is not
-// ErrCorrupt.
+// ErrShort is returned when the bytes end before the batch does; more bytes may complete it. It
+// does not match ErrCorrupt.
 var ErrShort = errors.New("record: incomplete batch")
 
 // A Batch is a parsed batch header together with the bytes it was parsed from, which it aliases.
@@ -64,9 +64,9 @@ type Batch struct {
 	raw []byte // the whole batch; only the header after ParseHeader
 }
 
-// ParseHeader reads the first HeaderSize bytes of p. It checks magic and the plausibility of the
-// length and counts, not the CRC. Bytes returns only the header then. It returns ErrShort if p is
-// shorter than a header, ErrCorrupt for anything that is no v2 batch.
+// ParseHeader parses the first HeaderSize bytes of p. It checks the magic byte and the plausibility
+// of length and counts, but not the CRC. Bytes then returns only the header. It returns ErrShort if
+// p is shorter than a header, and ErrCorrupt for anything except a v2 batch.
 func ParseHeader(p []byte) (b Batch, err error) {
 	if err := b.read(p); err != nil {
 		return Batch{}, err
@@ -123,7 +123,8 @@ func Parse(p []byte) (*Batch, int, error) {
 	return &b, b.Size(), nil
 }
 
-// ParseUnverified is Parse by value and without the CRC: for bytes that were verified before.
+// ParseUnverified is Parse that returns a value and does not check the CRC. It is for bytes that
+// were verified earlier.
 func ParseUnverified(p []byte) (b Batch, err error) {
 	if err := b.read(p); err != nil {
 		return Batch{}, err
@@ -135,9 +136,9 @@ func ParseUnverified(p []byte) (b Batch, err error) {
 	return b, nil
 }
 
-// ParseInto is ParseHeader in place, for walks over many batches: copying a Batch takes as long as
-// parsing one. b then is the batch that p begins with; Bytes returns the whole of it if p has that,
-// else only the header. On error b is not to be used, only to be parsed into again.
+// ParseInto is ParseHeader in place, for loops over many batches: copying a Batch takes as long as
+// parsing one. On success b is the batch at the start of p. Bytes returns the whole batch if p
+// contains it, else only the header. After an error b may only be passed to ParseInto again.
 func ParseInto(b *Batch, p []byte) error {
 	if err := b.read(p); err != nil {
 		return err
@@ -150,8 +151,8 @@ func ParseInto(b *Batch, p []byte) error {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// VerifyCRC checks the CRC-32C over everything behind the CRC field. The base offset, length and
-// leader epoch are not covered. It returns ErrShort if b is only a header.
+// VerifyCRC checks the CRC-32C of everything after the CRC field. It does not cover base offset,
+// length and leader epoch. It returns ErrShort if b is only a header.
 func (b *Batch) VerifyCRC() error {
 	if len(b.raw) < HeaderSize || len(b.raw) != b.Size() {
 		return ErrShort
@@ -165,18 +166,18 @@ func (b *Batch) VerifyCRC() error {
 // Size returns the size of the whole batch in bytes.
 func (b *Batch) Size() int { return int(b.Length) + LogOverhead }
 
-// Bytes returns the bytes of the batch as they lie in a .log file. They alias what was parsed.
+// Bytes returns the bytes of the batch as stored in a .log file. They alias the parsed bytes.
 func (b *Batch) Bytes() []byte { return b.raw }
 
-// LastOffset returns the offset of the last record, inclusive; after compaction the record itself
-// may be gone.
+// LastOffset returns the offset of the last record, inclusive. After compaction the record itself
+// may be missing.
 func (b *Batch) LastOffset() int64 { return b.BaseOffset + int64(b.LastOffsetDelta) }
 
-// NextOffset returns the offset after the last.
+// NextOffset returns LastOffset plus one.
 func (b *Batch) NextOffset() int64 { return b.LastOffset() + 1 }
 
-// LastSequence returns the sequence number of the last record, or -1 if the batch has none. It
-// wraps to 0 after 2^31-1.
+// LastSequence returns the sequence number of the last record, or -1 if the batch has no sequence
+// numbers. It wraps to 0 after 2^31-1.
 func (b *Batch) LastSequence() int32 {
 	if b.BaseSequence < 0 {
 		return -1
@@ -187,7 +188,7 @@ func (b *Batch) LastSequence() int32 {
 // Codec returns the compression codec of the records; values above Zstd are unknown codecs.
 func (b *Batch) Codec() Codec { return Codec(b.Attributes & attrCodecMask) }
 
-// TimestampType returns who set the timestamps.
+// TimestampType returns the source of the timestamps.
 func (b *Batch) TimestampType() TimestampType {
 	if b.Attributes&attrLogAppendTime != 0 {
 		return LogAppendTime
@@ -198,8 +199,8 @@ func (b *Batch) TimestampType() TimestampType {
 // IsTransactional reports whether the batch is part of a transaction.
 func (b *Batch) IsTransactional() bool { return b.Attributes&attrTransactional != 0 }
 
-// IsControl reports whether the batch holds control records (transaction markers and the like),
-// which readers do not see.
+// IsControl reports whether the batch holds control records, such as transaction markers, which
+// readers do not see.
 func (b *Batch) IsControl() bool { return b.Attributes&attrControl != 0 }
 
 // HasDeleteHorizon reports whether BaseTimestamp is the delete horizon that compaction set
@@ -209,7 +210,7 @@ func (b *Batch) HasDeleteHorizon() bool { return b.Attributes&attrDeleteHorizon 
 // HasProducerID reports whether the batch comes from an idempotent or transactional producer.
 func (b *Batch) HasProducerID() bool { return b.ProducerID >= 0 }
 
-// SetBaseOffset and SetLeaderEpoch patch the two fields of a batch p that the CRC does not cover.
+// SetBaseOffset writes the base offset into the batch p; the CRC does not cover it.
 func SetBaseOffset(p []byte, offset int64) {
 	binary.BigEndian.PutUint64(p[posBaseOffset:], uint64(offset))
 }

@@ -33,9 +33,9 @@ type Builder struct {
 	sum       uint32 // CRC-32C of buf[HeaderSize:summed]
 }
 
-// Reset empties b, forgets its producer, flags and offsets, and sets the largest size in bytes,
-// header included, that Append may let the uncompressed batch reach. 0 or less: no limit but that
-// of the format (2 GiB). The memory is kept.
+// Reset empties b, clears its producer, flags and offsets, and sets the size limit for Append: the
+// bytes of the uncompressed batch, including the header. With a limit of 0 or less only the
+// format's bound of 2 GiB applies. The memory is kept.
 func (b *Builder) Reset(limit int) {
 	b.buf, b.limit, b.count, b.attributes, b.summed = b.buf[:0], limit, 0, 0, 0
 }
@@ -43,21 +43,22 @@ func (b *Builder) Reset(limit int) {
 // Len returns the number of records appended.
 func (b *Builder) Len() int { return int(b.count) }
 
-// Size returns the size in bytes that the batch has now if it is not compressed, header included.
+// Size returns the present size of the uncompressed batch in bytes, including the header.
 func (b *Builder) Size() int { return max(len(b.buf), HeaderSize) }
 
-// Cap returns the bytes of memory that b holds on to.
+// Cap returns the size of b's memory in bytes.
 func (b *Builder) Cap() int { return cap(b.buf) }
 
-// Expect says how large the batch is likely to get: a builder without memory gets as much at once.
+// Expect sets the expected size of the batch in bytes: a builder without memory allocates that much
+// at once.
 func (b *Builder) Expect(size int) { b.hint = size }
 
-// SumEarly makes b compute the CRC while records are appended, by pieces, instead of all at the
-// end. That pays for large batches that another goroutine completes: their bytes are in the caches
-// of the processor that writes them.
+// SumEarly makes b compute the CRC in pieces while records are appended, instead of at the end.
+// That is faster for large batches that another goroutine completes, since the bytes are still in
+// the cache of the processor that wrote them.
 func (b *Builder) SumEarly() { b.sumsEarly = true }
 
-// SetProducer names the idempotent or transactional producer of the batch and the sequence number
+// SetProducer sets the idempotent or transactional producer of the batch, and the sequence number
 // of its first record.
 func (b *Builder) SetProducer(id int64, epoch int16, sequence int32) {
 	p := b.header()
@@ -73,10 +74,10 @@ func (b *Builder) SetTransactional(on bool) {
 	}
 }
 
-// SetBaseOffset sets the offset of the first record. A batch on its way to a leader has 0.
+// SetBaseOffset sets the offset of the first record. It is 0 in a batch sent to a leader.
 func (b *Builder) SetBaseOffset(offset int64) { SetBaseOffset(b.header(), offset) }
 
-// SetLeaderEpoch sets the leader epoch. A batch on its way to a leader has -1.
+// SetLeaderEpoch sets the leader epoch. It is -1 in a batch sent to a leader.
 func (b *Builder) SetLeaderEpoch(epoch int32) { SetLeaderEpoch(b.header(), epoch) }
 
 // header returns the bytes of the header, which it begins if need be. Lengths, counts, timestamps
@@ -101,10 +102,10 @@ var emptyHeader = func() (h [HeaderSize]byte) {
 	return h
 }()
 
-// Append adds r and reports whether it did: false means that the batch would pass its limit. A
-// first record passes the limit, but not the format's bound of 2 GiB. Offset, LeaderEpoch, Topic
-// and Partition of r are not looked at; the zero Timestamp stands for the present time. The bytes
-// of r are borrowed for the call.
+// Append adds r and reports whether it did. It returns false if the batch would exceed its limit.
+// The first record may exceed the limit, but not the format's bound of 2 GiB. Offset, LeaderEpoch,
+// Topic and Partition of r are ignored; the zero Timestamp means the current time. The bytes of r
+// are borrowed for the call.
 func (b *Builder) Append(r *Record) bool {
 	var ms int64
 	if r.Timestamp.IsZero() {
@@ -116,7 +117,7 @@ func (b *Builder) Append(r *Record) bool {
 }
 
 // AppendKV is Append for the parts of a record. tsMs is in milliseconds since the Unix epoch; -1
-// says that there is no timestamp.
+// means no timestamp.
 func (b *Builder) AppendKV(tsMs int64, key, value []byte, headers []Header) bool {
 	if b.count == 0 {
 		b.header()
@@ -160,9 +161,9 @@ func (b *Builder) AppendKV(tsMs int64, key, value []byte, headers []Header) bool
 	return true
 }
 
-// AppendAll is Append for rs, in order, in less time. nowMs, in milliseconds since the Unix epoch,
-// stands for the zero Timestamp. It returns how many were added: fewer than all if the next one
-// would pass the limit. rs is borrowed for the call.
+// AppendAll is Append for rs, in order, but faster. nowMs, in milliseconds since the Unix epoch,
+// replaces the zero Timestamp. It returns the number of records added, less than len(rs) if the
+// next one would exceed the limit. rs is borrowed for the call.
 func (b *Builder) AppendAll(nowMs int64, rs []Record) (added int) {
 	for added < len(rs) {
 		r, ms := &rs[added], nowMs
@@ -254,12 +255,12 @@ func putHeaders(p []byte, i int, hs []Header) {
 }
 
 // MaxTimestamp returns the largest timestamp of the records, in milliseconds since the Unix epoch.
-// It means nothing if there is no record.
+// It is meaningless if there are no records.
 func (b *Builder) MaxTimestamp() int64 { return b.maxTimestamp }
 
 // Bytes completes the batch, uncompressed, and returns it without copying: it aliases the builder's
-// memory until the next Reset, Append, Set or Build. It returns nil if there is no record. The
-// builder stays as it is: more records may follow, and Bytes be called again.
+// memory until the next Reset, Append, Set or Build. It returns nil if there are no records. The
+// builder is unchanged: more records may follow, and Bytes may be called again.
 func (b *Builder) Bytes() []byte {
 	if b.count == 0 {
 		return nil
@@ -268,9 +269,9 @@ func (b *Builder) Bytes() []byte {
 	return b.buf[:len(b.buf):len(b.buf)]
 }
 
-// AppendBatch appends the batch, compressed with c, to dst and returns the longer slice. The
-// builder is as after Reset with the same limit then, and keeps its memory. On error (ErrEmpty,
-// ErrUnsupportedCodec) it returns dst unchanged and the builder keeps its records.
+// AppendBatch appends the batch, compressed with c, to dst and returns the longer slice. It then
+// resets the builder to the same limit, and keeps its memory. On error (ErrEmpty,
+// ErrUnsupportedCodec) it returns dst unchanged, and the builder keeps its records.
 func (b *Builder) AppendBatch(dst []byte, c Codec) ([]byte, error) {
 	if b.count == 0 {
 		return dst, ErrEmpty
@@ -290,9 +291,9 @@ func (b *Builder) AppendBatch(dst []byte, c Codec) ([]byte, error) {
 	return dst, nil
 }
 
-// Build returns the batch, compressed with c, as its bytes lie in a .log file, base offset and
-// leader epoch as set. The caller owns them. The builder is as after Reset with the same limit
-// then. On error (ErrEmpty, ErrUnsupportedCodec) it keeps its records.
+// Build returns the batch, compressed with c, as stored in a .log file, with the base offset and
+// leader epoch set earlier. The caller owns the bytes. Build then resets the builder to the same
+// limit. On error (ErrEmpty, ErrUnsupportedCodec) the builder keeps its records.
 func (b *Builder) Build(c Codec) ([]byte, error) {
 	if c != None || b.count == 0 {
 		return b.AppendBatch(nil, c)
@@ -304,7 +305,7 @@ func (b *Builder) Build(c Codec) ([]byte, error) {
 	return p, nil
 }
 
-// seal fills in what is known only at the end: p is the whole batch.
+// seal fills in the header fields that are known only at the end: p is the whole batch.
 func (b *Builder) seal(p []byte, c Codec) {
 	be := binary.BigEndian
 	be.PutUint16(p[posAttributes:], uint16(b.attributes|Attributes(c)))

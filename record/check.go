@@ -18,16 +18,17 @@ var (
 	ErrBatchTooLarge = errors.New("record: batch too large")
 )
 
-// An InvalidRecordError tells what is wrong with a batch. It matches ErrInvalidRecord or
-// ErrInvalidTimestamp, whichever Err is.
+// An InvalidRecordError describes an invalid batch. It matches ErrInvalidRecord or
+// ErrInvalidTimestamp, depending on Err.
 type InvalidRecordError struct {
-	Err    error  // one of the two
-	Reason string // about the batch as a whole
-	// Records are those at fault, by position; empty if the batch itself is. Kafka: record_errors.
+	Err    error  // ErrInvalidRecord or ErrInvalidTimestamp
+	Reason string // problem of the batch as a whole
+	// Records are the invalid records, by position; empty if the batch itself is invalid. Kafka:
+	// record_errors.
 	Records []RecordError
 }
 
-// A RecordError says why one record of a batch was refused.
+// A RecordError describes the problem of one record in a rejected batch.
 type RecordError struct {
 	Index  int // position in the batch, from 0
 	Reason string
@@ -43,37 +44,38 @@ func (e *InvalidRecordError) Error() string {
 // Unwrap returns Err.
 func (e *InvalidRecordError) Unwrap() error { return e.Err }
 
-// CheckOptions are a leader's conditions. The zero value: no limits but DefaultMaxInflated, create
-// time, keys optional.
+// CheckOptions are the conditions of a leader. The zero value means: no limit except
+// DefaultMaxInflated, create time, optional keys.
 type CheckOptions struct {
 	MaxBytes    int  // largest whole batch; 0: no limit. Kafka: max.message.bytes
 	MaxInflated int  // largest record area after decompression; 0: DefaultMaxInflated
-	RequireKeys bool // every record needs a key. Kafka: cleanup.policy has compact
-	// TimestampType is the topic's. The records' own timestamps count only under CreateTime.
+	RequireKeys bool // every record needs a key. Kafka: cleanup.policy includes compact
+	// TimestampType is the topic's. The records' own timestamps are checked only under CreateTime.
 	TimestampType TimestampType
-	NowMs         int64 // present time, for the two below
-	// MaxAgeMs is how far before NowMs a timestamp may be; 0: any.
+	NowMs         int64 // current time, for the two fields below
+	// MaxAgeMs bounds how far a timestamp may be before NowMs, in milliseconds; 0 means no bound.
 	// Kafka: message.timestamp.before.max.ms.
 	MaxAgeMs int64
-	// MaxAheadMs is how far after NowMs; 0: any. Kafka: message.timestamp.after.max.ms.
+	// MaxAheadMs bounds how far a timestamp may be after NowMs, in milliseconds; 0 means no bound.
+	// Kafka: message.timestamp.after.max.ms.
 	MaxAheadMs int64
 }
 
-// Check validates p, one batch as a client sent it, as the leader does before it appends it, and
-// returns its header; p is borrowed, the result aliases it.
+// Check validates one batch from a client, p, as the leader does before it appends the batch. It
+// returns the batch's header. p is borrowed; the result aliases it.
 //
-// Everything that a reader will rely on is checked, also what Kafka lets pass: p is exactly one
-// batch, its records end where it does, and their offset deltas are 0, 1, 2, ... whatever the codec
-// (Kafka stores an uncompressed batch with other deltas, whose records then claim their neighbours'
-// offsets).
+// Check is stricter than Kafka, so that readers can rely on the stored bytes. p must be exactly one
+// batch, its records must end where it does, and their offset deltas must be 0, 1, 2, ... with
+// every codec. Kafka stores an uncompressed batch with other deltas, whose records then have the
+// offsets of their neighbours.
 //
-// maxTimestamp is the largest timestamp of the records, -1 if none has one. If the header says
-// something else, or has the append-time flag on a CreateTime topic, Kafka's leader corrects it:
-// see Stamp.
+// maxTimestamp is the largest timestamp of the records, -1 if none has one. If the header has
+// another value, or has the append-time flag on a CreateTime topic, Kafka's leader corrects it: see
+// Stamp.
 //
-// Errors match ErrCorrupt, ErrInvalidRecord (both, for records that cannot be read though the CRC
-// is right), ErrInvalidTimestamp, ErrBatchTooLarge, ErrTooLarge or ErrUnsupportedCodec. The order
-// of checks is Kafka's. Safe for concurrent use. Source: LogValidator,
+// Errors match ErrCorrupt, ErrInvalidRecord, ErrInvalidTimestamp, ErrBatchTooLarge, ErrTooLarge or
+// ErrUnsupportedCodec. For unreadable records with a correct CRC they match both ErrCorrupt and
+// ErrInvalidRecord. The order of checks is Kafka's. Safe for concurrent use. Source: LogValidator,
 // UnifiedLog.analyzeAndValidateRecords.
 func Check(p []byte, o CheckOptions) (b Batch, maxTimestamp int64, err error) {
 	if b, err = checkFrame(p, o.MaxBytes); err != nil {
@@ -94,11 +96,10 @@ func Check(p []byte, o CheckOptions) (b Batch, maxTimestamp int64, err error) {
 	return b, maxTimestamp, nil
 }
 
-// CheckBuilt is Check for a batch that a Builder of this process has made and that nobody else has
-// had in hands. What Check finds in the header it finds too. The CRC is not computed and the
-// records are not walked, unless the conditions ask for what only they can tell: keys, the oldest
-// timestamp, the size of what is compressed, or which of them are too far ahead. With the build tag
-// invariants everything is looked at.
+// CheckBuilt is Check for a batch that a Builder in this process made and no other code has
+// modified. It makes the same checks of the header. It does not compute the CRC, and it reads the
+// records only if an option requires them: keys, the oldest timestamp, the size of compressed
+// records, or which records are too far ahead. With the build tag invariants it checks everything.
 func CheckBuilt(p []byte, o CheckOptions) (b Batch, maxTimestamp int64, err error) {
 	if checkAll || o.RequireKeys || o.TimestampType == CreateTime && o.MaxAgeMs > 0 {
 		return Check(p, o)
@@ -134,7 +135,7 @@ func checkFrame(p []byte, maxBytes int) (Batch, error) {
 	return b, b.VerifyCRC()
 }
 
-// parseFrame is checkFrame but for the CRC.
+// parseFrame is checkFrame without the check of the CRC.
 func parseFrame(p []byte, maxBytes int) (Batch, error) {
 	if len(p) > posMagic && p[posMagic] < 2 {
 		return Batch{}, invalid("magic %d: only version 2 is accepted", p[posMagic])

@@ -2,13 +2,13 @@ package record
 
 import "fmt"
 
-// Codec is a compression codec; the values are the wire's. Kafka: compression.type.
+// Codec is a compression codec; the values are those on the wire. Kafka: compression.type.
 type Codec uint8
 
 const (
 	None Codec = iota
 	Gzip
-	Snappy // written in xerial framing, read in that and as a bare block
+	Snappy // written in xerial framing; read in xerial framing and as a bare block
 	LZ4    // LZ4 frame of independent 64 KiB blocks
 	Zstd
 )
@@ -24,8 +24,8 @@ func (c Codec) String() string {
 	return fmt.Sprintf("codec %d", uint8(c))
 }
 
-// ParseCodec is the inverse of String; it also takes "uncompressed", as topics name it. The error
-// matches ErrUnsupportedCodec.
+// ParseCodec is the inverse of String. It also accepts "uncompressed", the name used in topic
+// configurations. The error matches ErrUnsupportedCodec.
 func ParseCodec(name string) (Codec, error) {
 	for c, n := range codecNames {
 		if n == name {

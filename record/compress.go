@@ -3,21 +3,22 @@ package record
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 )
 
 var (
-	// ErrTooLarge is matched by errors that say that the records of a batch inflate to more than
-	// the caller allows.
+	// ErrTooLarge is matched by errors for a batch whose decompressed records exceed the caller's
+	// limit.
 	ErrTooLarge = errors.New("record: decompressed batch too large")
-	// ErrUnsupportedCodec is matched by errors about a codec that is none of the five.
+	// ErrUnsupportedCodec is matched by errors for a codec other than the five.
 	ErrUnsupportedCodec = errors.New("record: unsupported compression codec")
 )
 
-// Inflate appends the record area of b, decompressed, to dst. Uncompressed records are not copied
-// if dst has no capacity: the result aliases b then. No more than limit bytes are produced; 0 means
-// DefaultMaxInflated. Uncompressed records are as large as they are. Errors match ErrCorrupt,
-// ErrTooLarge, ErrUnsupportedCodec, or ErrShort if b is only a header.
+// Inflate appends the decompressed records of b to dst. If b is uncompressed and dst has no
+// capacity, nothing is copied and the result aliases b. limit bounds the decompressed size in
+// bytes; 0 means DefaultMaxInflated. It does not apply to uncompressed records. Errors match
+// ErrCorrupt, ErrTooLarge, ErrUnsupportedCodec, or ErrShort if b is only a header.
 func (b *Batch) Inflate(dst []byte, limit int) ([]byte, error) {
 	if len(b.raw) < HeaderSize || len(b.raw) != b.Size() {
 		return nil, ErrShort
@@ -53,9 +54,9 @@ func compress(dst, p []byte, c Codec) ([]byte, error) {
 	return dst, fmt.Errorf("%w: %d", ErrUnsupportedCodec, c)
 }
 
-// decompress appends what p inflates to, at most limit bytes, to dst. Whatever sizes p itself
-// announces are checked against limit, and against what its codec can reach at all, before memory
-// is asked for. It returns nil on error, so that dst must not be lost by the caller.
+// decompress appends the inflated bytes of p, at most limit, to dst. Sizes in p are checked against
+// limit, and against the greatest ratio of the codec, before memory is allocated. It returns nil on
+// error, so the caller must keep its own reference to dst.
 func decompress(dst, p []byte, c Codec, limit int) (out []byte, err error) {
 	switch c {
 	case Gzip:
@@ -79,7 +80,7 @@ func tooLarge(limit int) error {
 	return fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)
 }
 
-// corrupt says that compressed bytes cannot be read; reason is a string or an error.
+// corrupt returns the error for unreadable compressed bytes; reason is a string or an error.
 func corrupt(c Codec, reason any) error {
 	return fmt.Errorf("%w: %v data: %v", ErrCorrupt, c, reason)
 }
@@ -100,25 +101,102 @@ var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
 
 // A scratch is a buffer for decompressed records that do not outlive a call. Only its own function
 // puts it back.
-type scratch struct{ p []byte }
+type scratch struct {
+	p    []byte
+	turn turn
+}
 
 func getScratch() *scratch { return scratchPool.Get().(*scratch) }
 
 func putScratch(s *scratch) {
-	if cap(s.p) <= maxPooledBytes {
+	kept := cap(s.p) <= maxPooledBytes
+	if !kept {
+		s.p = nil
+	}
+	s.turn.end()
+	if kept {
 		poison(s.p)
 		scratchPool.Put(s)
 	}
 }
 
-// inflate is Inflate into the scratch buffer; the result is valid until putScratch.
+// inflate is Inflate into the scratch buffer; the result is valid until putScratch. It may wait for
+// other calls: see turn.
 func (s *scratch) inflate(b *Batch, limit int) ([]byte, error) {
 	if b.Codec() == None {
 		return b.Inflate(nil, 0) // aliases b
 	}
-	p, err := b.Inflate(s.p[:0], limit)
-	if cap(p) > cap(s.p) {
-		s.p = p[:0]
+	if limit <= 0 {
+		limit = DefaultMaxInflated
 	}
-	return p, err
+	for bound := min(limit, max(freelyInflated, min(usualRatio*len(b.raw), largeInflated))); ; {
+		s.turn.take(bound)
+		p, err := b.Inflate(s.p[:0], bound)
+		if cap(p) > cap(s.p) {
+			s.p = p[:0]
+		}
+		if bound == limit || !errors.Is(err, ErrTooLarge) {
+			return p, err
+		}
+		if bound < largeInflated {
+			bound = min(limit, largeInflated)
+		} else {
+			bound = limit
+		}
+	}
+}
+
+const (
+	freelyInflated = 256 << 10 // bytes that any number of calls may inflate to at a time
+	largeInflated  = 16 << 20  // bytes that as many calls may inflate to as there are processors
+	usualRatio     = 16        // how much smaller than its records a batch hardly ever is
+)
+
+// A turn is the right to inflate many bytes, which few calls have at a time: a batch of four
+// kilobytes may take 128 MiB. Calls that inflate to largeInflated bytes at most wait for others
+// only if they would have no processor anyway. The zero turn is none. The holder of a turn never
+// blocks.
+type turn uint8
+
+const (
+	noTurn turn = iota
+	mediumTurn
+	largeTurn
+)
+
+var (
+	mediumTurns = make(chan struct{}, runtime.GOMAXPROCS(0))
+	largeTurns  = make(chan struct{}, 1)
+)
+
+// take waits for the turn that inflating to n bytes needs. It replaces the turn t.
+func (t *turn) take(n int) {
+	need := noTurn
+	switch {
+	case n > largeInflated:
+		need = largeTurn
+	case n > freelyInflated:
+		need = mediumTurn
+	}
+	if need == *t {
+		return
+	}
+	t.end()
+	switch need {
+	case mediumTurn:
+		mediumTurns <- struct{}{}
+	case largeTurn:
+		largeTurns <- struct{}{}
+	}
+	*t = need
+}
+
+func (t *turn) end() {
+	switch *t {
+	case mediumTurn:
+		<-mediumTurns
+	case largeTurn:
+		<-largeTurns
+	}
+	*t = noTurn
 }

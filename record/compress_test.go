@@ -8,12 +8,13 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
-	"testing/synctest"
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
 	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/synctest"
 )
 
 var codecs = []Codec{Gzip, Snappy, LZ4, Zstd}
@@ -281,5 +282,26 @@ func BenchmarkCompress(b *testing.B) {
 				dst, _ = decompress(dst[:0], z, c, 1<<20)
 			}
 		})
+	}
+}
+
+// A batch of some kilobytes may inflate to 128 MiB: one such batch is inflated at a time, and as
+// many of medium size as there are processors.
+func TestFewBatchesInflateToManyBytesAtATime(t *testing.T) {
+	for _, codec := range []Codec{Gzip, Snappy, LZ4, Zstd} {
+		for size, want := range map[int]turn{100 << 10: noTurn, 1 << 20: mediumTurn, largeInflated + 1<<20: largeTurn} {
+			var builder Builder
+			require.True(t, builder.Append(&Record{Value: make([]byte, size)}))
+			p, err := builder.AppendBatch(nil, codec)
+			require.NoError(t, err)
+			b, _, err := Parse(p)
+			require.NoError(t, err)
+			s := getScratch()
+			area, err := s.inflate(b, 0)
+			require.NoError(t, err)
+			require.Greater(t, len(area), size)
+			require.Equal(t, want, s.turn, "%v, %d bytes", codec, size)
+			putScratch(s)
+		}
 	}
 }

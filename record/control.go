@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// ControlType says what a control batch is for. Readers skip types that they do not know.
+// ControlType is the purpose of a control batch. Readers skip unknown types.
 type ControlType int16
 
 const (
-	ControlAbort        ControlType = 0 // ends a transaction: its records are to be skipped
-	ControlCommit       ControlType = 1 // ends a transaction: its records count
-	ControlLeaderChange ControlType = 2 // this and the rest occur in Kafka's metadata log only
+	ControlAbort        ControlType = 0 // aborts a transaction: readers skip its records
+	ControlCommit       ControlType = 1 // commits a transaction: readers return its records
+	ControlLeaderChange ControlType = 2 // this and the following occur only in Kafka's metadata log
 )
 
-// ControlInfo is what surrounds a control record.
+// ControlInfo holds the batch fields around a control record.
 type ControlInfo struct {
 	BaseOffset    int64
 	LeaderEpoch   int32
@@ -29,9 +29,9 @@ const (
 	markerValueSize = 6 // version, coordinator epoch
 )
 
-// ControlBatch appends a transaction marker, ControlAbort or ControlCommit, to dst: a batch of its
-// own of 78 bytes, which takes one offset. coordinatorEpoch fences markers of an older transaction
-// coordinator.
+// ControlBatch appends a transaction marker, ControlAbort or ControlCommit, to dst. The marker is a
+// separate batch of 78 bytes with one offset. coordinatorEpoch fences markers of an older
+// transaction coordinator.
 func ControlBatch(dst []byte, kind ControlType, coordinatorEpoch int32, info ControlInfo) []byte {
 	var key [markerKeySize]byte
 	var value [markerValueSize]byte
@@ -46,8 +46,8 @@ func ControlBatch(dst []byte, kind ControlType, coordinatorEpoch int32, info Con
 	return append(dst, b.Bytes()...)
 }
 
-// Control reads a control batch. coordinatorEpoch is -1 unless the type is ControlAbort or
-// ControlCommit. It returns ErrEmpty if compaction has taken the marker and left the header, and an
+// Control parses a control batch. coordinatorEpoch is -1 unless the type is ControlAbort or
+// ControlCommit. It returns ErrEmpty if compaction removed the marker and kept the header, and an
 // error matching ErrCorrupt if b holds no control record.
 func (b *Batch) Control() (kind ControlType, coordinatorEpoch int32, err error) {
 	if !b.IsControl() {
@@ -68,7 +68,7 @@ func (b *Batch) Control() (kind ControlType, coordinatorEpoch int32, err error) 
 	if len(r.Key) < markerKeySize || binary.BigEndian.Uint16(r.Key) > 1<<15-1 {
 		return 0, -1, fmt.Errorf("%w: control record with a key of %d bytes", ErrCorrupt, len(r.Key))
 	}
-	// A higher version only adds fields: read what is known.
+	// A higher version only adds fields: read the known ones.
 	kind = ControlType(binary.BigEndian.Uint16(r.Key[2:]))
 	if kind != ControlAbort && kind != ControlCommit {
 		return kind, -1, nil

@@ -1,22 +1,23 @@
-// Package record is the codec of Kafka's record batch v2: the one format in which records exist,
-// from a producer's memory over the wire to the disk and back into a consumer.
+// Package record implements Kafka's record batch v2, the format of records in a producer's memory,
+// on the wire, on disk and in consumers.
 //
-// A Builder makes batches, Parse and Batch read them, Check validates one as a leader does, Rewrite
-// and Stamp change what a leader may change, Filter takes records out for compaction, ControlBatch
-// writes transaction markers. Record, Header and a few small values (TopicPartition, Offsets, Acks,
-// Codec) are shared by all layers above.
+// Most applications only use Record, Header and a few small types (TopicPartition, Offsets, Acks,
+// Codec), which all packages above share. Use the other functions to build, read or check batches
+// yourself: Builder makes them, Parse and Batch read them, and Check validates one as a leader
+// does. Rewrite and Stamp change the fields that a leader may change, Filter removes records for
+// compaction, and ControlBatch writes transaction markers.
 //
 // # Promises
 //
-//   - The bytes are those of Apache Kafka 4.x: what either side writes the other reads, tested byte
-//     for byte.
-//   - Offsets, leader epoch and base offset are not covered by the CRC: SetBaseOffset and
-//     SetLeaderEpoch patch them without touching anything else.
-//   - Bytes from outside never cause a panic. Sizes are checked before memory is asked for; what
-//     compressed records may inflate to is bounded by the caller.
-//   - No allocation per record, neither building nor reading. A record that was read aliases the
-//     batch, or the memory it was decompressed to.
-//   - nil and empty keys, values and header values are told apart; headers keep their order and
+//   - The bytes are those of Apache Kafka 4.x: each side reads batches written by the other, tested
+//     byte for byte.
+//   - The CRC does not cover base offset and leader epoch: SetBaseOffset and SetLeaderEpoch change
+//     only these fields.
+//   - Input from outside never causes a panic. Sizes are checked before memory is allocated; the
+//     caller bounds the size of decompressed records.
+//   - Neither building nor reading allocates per record. A record that was read aliases the batch
+//     or its decompressed bytes.
+//   - nil and empty keys, values and header values stay distinct; headers keep their order and
 //     repetitions.
 //
 // # Batch (big endian)
@@ -26,7 +27,8 @@
 //	12 partition leader epoch 4   -1 from a producer
 //	16 magic                  1   2
 //	17 CRC-32C                4   of all that follows
-//	21 attributes             2   bits 0-2 codec, 3 append time, 4 transactional, 5 control, 6 delete horizon
+//	21 attributes             2   bits 0-2 codec, 3 append time, 4 transactional, 5 control,
+//	                             6 delete horizon
 //	23 last offset delta      4   last offset - base offset, also after compaction
 //	27 base timestamp         8   ms; the delete horizon if bit 6 is set
 //	35 max timestamp          8   ms; the time of the append if bit 3 is set
@@ -38,6 +40,7 @@
 //
 // # Record (zigzag varints)
 //
-//	length, attributes (1 byte, 0), timestamp delta, offset delta, key length (-1: nil), key, value length (-1: nil), value,
-//	header count, then per header: name length, name, value length (-1: nil), value
+//	length, attributes (1 byte, 0), timestamp delta, offset delta, key length (-1: nil), key,
+//	value length (-1: nil), value, header count, then per header: name length, name,
+//	value length (-1: nil), value
 package record

@@ -6,32 +6,32 @@ import (
 	"sync"
 )
 
-// FilterOptions are for one batch.
+// FilterOptions are the options of Filter for one batch.
 type FilterOptions struct {
-	// DeleteHorizonMs is when tombstones that are still here may go. A batch that has some left and
-	// no horizon yet gets this one. 0: none is set.
+	// DeleteHorizonMs is the time after which remaining tombstones may be removed, in milliseconds
+	// since the Unix epoch. It is set in a batch that still has tombstones and no horizon. 0 sets
+	// none.
 	DeleteHorizonMs int64
-	// FinishedMarker says that the batch is a transaction marker whose transaction has no records
-	// left: it gets the horizon as a tombstone does.
+	// FinishedMarker is true for a transaction marker whose transaction has no records left: it
+	// gets the horizon, as a tombstone does.
 	FinishedMarker bool
-	// KeepEmpty keeps the header of a batch that loses all its records: its offsets and sequences
-	// are still needed.
+	// KeepEmpty keeps the header of a batch that loses all its records, because its offsets and
+	// sequence numbers are still needed.
 	KeepEmpty bool
 	// MaxInflated bounds the decompressed records; 0: DefaultMaxInflated.
 	MaxInflated int
 }
 
-// Filter appends b to dst with only the records that keep wants, and returns the longer slice and
-// how many records there are in it. The record that keep sees is borrowed: it is overwritten by the
-// next.
+// Filter appends b to dst with only the records for which keep returns true. It returns the longer
+// slice and the number of kept records. keep borrows its record: the next call overwrites it.
 //
 // Offsets never change: base offset, last offset delta and base sequence stay, and leave gaps. A
-// batch that loses nothing, and needs no delete horizon, is copied byte for byte; otherwise it is
-// encoded anew with its own codec, the base timestamp being the first survivor's or the horizon.
-// One that loses everything disappears, dst is returned as it was, or is reduced to its header
-// (KeepEmpty).
+// batch that loses no records, and needs no delete horizon, is copied byte for byte. Otherwise it
+// is encoded again with its own codec; its base timestamp is that of its first remaining record, or
+// the horizon. A batch that loses all records is reduced to its header with KeepEmpty. Without
+// KeepEmpty it is removed, and dst is returned unchanged.
 //
-// b is only read. On error, as of Records, dst is returned as it was. Source:
+// b is only read. On error dst is returned unchanged; errors are those of Records. Source:
 // MemoryRecords.filterTo, KIP-534.
 func Filter(dst []byte, b *Batch, o FilterOptions, keep func(*Record) bool) (out []byte, kept int, err error) {
 	s := getScratch()
@@ -71,7 +71,7 @@ func Filter(dst []byte, b *Batch, o FilterOptions, keep func(*Record) bool) (out
 
 var filterPool = sync.Pool{New: func() any { return new(filter) }}
 
-// A filter holds what is known of a batch between deciding which records stay and writing them.
+// A filter holds the state of a batch between the choice of its records and their encoding.
 type filter struct {
 	keep       []bool // by position
 	kept       int
@@ -87,7 +87,7 @@ func (f *filter) release() {
 	}
 }
 
-// choose asks keep about every record.
+// choose calls keep for every record.
 func (f *filter) choose(b *Batch, area []byte, keep func(*Record) bool) error {
 	f.keep, f.kept, f.tombstones, f.max = f.keep[:0], 0, false, math.MinInt64
 	it := b.iterator(area)
@@ -156,9 +156,9 @@ func (b *Batch) put(p []byte) {
 	sealBytes(p)
 }
 
-// AppendEmpty appends to dst the batch that is left of b without its records, a header: no codec,
-// no horizon, everything else as it was, so that its offsets and sequences are taken. It is what
-// compaction leaves of the last batch of a producer. b is only read.
+// AppendEmpty appends to dst the header of b without records: no codec, no horizon, otherwise
+// unchanged, so that its offsets and sequence numbers stay in use. Compaction replaces the last
+// batch of a producer with it. b is only read.
 func (b *Batch) AppendEmpty(dst []byte) []byte {
 	h := *b
 	h.Attributes &= attrLogAppendTime | attrTransactional | attrControl

@@ -39,9 +39,8 @@ func compressGzip(dst, p []byte) []byte {
 	return dst
 }
 
-// gzipTrusted is up to where the output grows as it comes. Beyond, the rest is first counted
-// without being kept: gzip reaches a thousandfold, and nothing in it says beforehand how large it
-// gets.
+// gzipTrusted is the size up to which the output grows while it is read. The rest of a larger one
+// is first counted without being kept: gzip reaches a thousandfold, and its header has no size.
 const gzipTrusted = 1 << 20
 
 func decompressGzip(dst, p []byte, limit int) ([]byte, error) {
@@ -64,7 +63,7 @@ func decompressGzip(dst, p []byte, limit int) ([]byte, error) {
 	return r.read(slices.Grow(dst, n+1), p, n)
 }
 
-// errMore says that there is more to read than was asked for.
+// errMore is returned if there are more bytes than the limit.
 var errMore = io.ErrShortBuffer
 
 // read appends everything if that is at most limit bytes, otherwise a little more than limit bytes
@@ -92,7 +91,7 @@ func (r *gzipReader) read(dst, p []byte, limit int) ([]byte, error) {
 	}
 }
 
-// count returns have plus what is left to read, or ErrTooLarge if that passes limit.
+// count returns have plus the number of unread bytes, or ErrTooLarge if the sum passes limit.
 func (r *gzipReader) count(have, limit int) (int, error) {
 	s := getScratch()
 	defer putScratch(s)

@@ -7,11 +7,11 @@ import (
 	"unsafe"
 )
 
-// DefaultMaxInflated bounds the decompressed size of a batch where no other bound is given.
+// DefaultMaxInflated bounds the decompressed size of a batch in bytes if no other bound is given.
 const DefaultMaxInflated = 128 << 20
 
-// An Iterator walks the records of one batch, oldest first. It is a value: no goroutine, nothing to
-// close. Not safe for concurrent use.
+// An Iterator reads the records of one batch in offset order. It is a value without a goroutine,
+// and need not be closed. Not safe for concurrent use.
 type Iterator struct {
 	p    []byte // whole record area, decompressed
 	i    int    // where the next record begins
@@ -28,10 +28,10 @@ type Iterator struct {
 	slab     []Header // free tail: headers of the records to come
 }
 
-// Records returns an iterator over the records of b, decompressing them if need be. limit bounds
-// the size in bytes that they may inflate to; 0 means DefaultMaxInflated. Errors match ErrCorrupt,
-// ErrTooLarge, ErrUnsupportedCodec, or ErrShort if b is only a header. The records of a control
-// batch are control records: see Control.
+// Records returns an iterator over the records of b, decompressed if necessary. limit bounds their
+// decompressed size in bytes; 0 means DefaultMaxInflated. Errors match ErrCorrupt, ErrTooLarge,
+// ErrUnsupportedCodec, or ErrShort if b is only a header. The records of a control batch are
+// control records: see Control.
 func (b *Batch) Records(limit int) (Iterator, error) {
 	area, err := b.Inflate(nil, limit)
 	return b.iterator(area), err
@@ -55,10 +55,10 @@ func (b *Batch) iterator(area []byte) Iterator {
 	return it
 }
 
-// All yields the records of b, decompressed as needed, up to DefaultMaxInflated bytes of them.
-// Damage inside is yielded once, as an error, and ends the walk. Topic and Partition are left
-// empty. Key, Value and Headers alias the bytes of b, or those it was decompressed to, and must not
-// be written to; there is no allocation per record.
+// All yields the records of b, decompressed if necessary, up to DefaultMaxInflated bytes. Damage
+// inside is yielded once, as an error, and ends the iteration. Topic and Partition are empty. Key,
+// Value and Headers alias the bytes of b or the decompressed bytes, and must not be written to.
+// There is no allocation per record.
 func (b *Batch) All() iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		it, err := b.Records(0)
@@ -80,10 +80,9 @@ func (b *Batch) All() iter.Seq2[Record, error] {
 	}
 }
 
-// Next stores the next record in r and reports whether there was one. Every field of r is
-// overwritten but Topic and Partition. What r refers to stays valid, and is not written to, after
-// further calls; it aliases the batch. An error, matching ErrCorrupt, is returned by all later
-// calls too.
+// Next stores the next record in r and reports whether there was one. It overwrites every field of
+// r except Topic and Partition. The record's slices alias the batch; further calls do not change
+// them. An error, matching ErrCorrupt, is returned by all later calls, too.
 func (it *Iterator) Next(r *Record) (bool, error) {
 	if it.left == 0 {
 		if it.err == nil && it.i < len(it.p) {
@@ -91,8 +90,8 @@ func (it *Iterator) Next(r *Record) (bool, error) {
 		}
 		return false, it.err
 	}
-	// Field after field; a negative index says that the one before could not be read, and travels
-	// on. What mostly takes one byte is looked at here, before a function is called.
+	// Field after field. A negative index means that an earlier field could not be read, and is
+	// passed on. Fields that mostly have one byte are decoded here, without a call.
 	p := it.p
 	length, i := varint32(p, it.i)
 	if i < 0 || length < 1 || int(length) > len(p)-i {
@@ -142,8 +141,8 @@ func (it *Iterator) Next(r *Record) (bool, error) {
 	return true, nil
 }
 
-// Left returns how many records the header says are still to come: as far as the batch was
-// verified, a true number.
+// Left returns the number of remaining records according to the header. It is correct if the batch
+// was verified.
 func (it *Iterator) Left() int { return int(it.left) }
 
 func (it *Iterator) fail(what string) error {
@@ -177,13 +176,13 @@ const slabHeaders = 256
 // record's headers cannot touch another's.
 func (it *Iterator) headers(p []byte, i int) ([]Header, int) {
 	n, i := varint32(p, i)
-	// A header takes at least two bytes: a count that passes the bytes is refused before memory is
-	// asked for.
+	// A header takes at least two bytes: a count that passes the bytes is rejected before memory is
+	// allocated.
 	if i < 0 || n < 0 || int(n) > (len(p)-i)/2 {
 		return nil, -1
 	}
 	if int(n) > len(it.slab) {
-		most := int(n) + (len(it.p)-i)/2 // this record's and what can follow
+		most := int(n) + (len(it.p)-i)/2 // the headers of this record and the most that can follow
 		it.slab = make([]Header, max(int(n), min(int(n)*int(it.left), slabHeaders, most)))
 	}
 	hs := it.slab[:n:n]

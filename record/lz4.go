@@ -74,7 +74,7 @@ func openLZ4(p []byte) (lz4Frame, error) {
 	flags, bd := p[4], p[5]
 	end := 6
 	if flags&lz4FlagSize != 0 {
-		end += 8 // believed by nobody
+		end += 8 // not used: the announced size can be wrong
 	}
 	code := bd >> 4
 	switch {
@@ -163,8 +163,8 @@ func decompressLZ4(dst, p []byte, limit int) ([]byte, error) {
 	}
 }
 
-// lz4Size returns a good size for a buffer to hold what the frame p inflates to, or ErrTooLarge if
-// that passes limit.
+// lz4Size returns a good size of a buffer for the inflated frame p, or ErrTooLarge if that passes
+// limit.
 func lz4Size(p []byte, limit int) (int, error) {
 	f, err := openLZ4(p)
 	if err != nil {
@@ -204,7 +204,7 @@ func lz4Size(p []byte, limit int) (int, error) {
 	}
 }
 
-// lz4BlockLen adds up what the sequences of a compressed block make, without making it.
+// lz4BlockLen returns the inflated size of a compressed block: the sum over its sequences.
 func lz4BlockLen(p []byte) (int, error) {
 	n, i := 0, 0
 	// length reads the rest of a length whose first four bits are v.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TimestampType says who set a record's timestamp. Kafka: message.timestamp.type.
+// TimestampType is the source of a record's timestamp. Kafka: message.timestamp.type.
 type TimestampType uint8
 
 const (
@@ -21,12 +21,11 @@ type Header struct {
 	Value []byte
 }
 
-// A Record is one event.
+// A Record is one key and value of a topic, with headers and a timestamp.
 //
-// On the way in, Topic, Key, Value, Headers and Timestamp are what the caller sets (To sets an
-// explicit partition). On the way out every field is set. Key, Value and Headers (names too) of a
-// consumed record alias a garbage-collected buffer: they may be kept for ever but must not be
-// written to; Clone detaches them.
+// To send a record, set Topic, Key, Value, Headers and Timestamp (and a partition with To). In a
+// consumed record every field is set. Key, Value and Headers (names too) of a consumed record alias
+// a garbage-collected buffer: they may be kept but must not be written to; Clone copies them.
 type Record struct {
 	Topic         string
 	Partition     int32 // set on consumed records; to send to a given partition use To
@@ -49,8 +48,8 @@ func String(topic, key, value string) Record {
 	return r
 }
 
-// To returns r bound for the given partition, which then wins over any partitioner, as in Kafka.
-// Negative: the partitioner decides again.
+// To returns r with an explicit partition, which takes precedence over any partitioner, as in
+// Kafka. A negative partition lets the partitioner choose again.
 func (r Record) To(partition int32) Record {
 	r.Partition, r.explicit = partition, partition >= 0
 	return r
@@ -86,23 +85,23 @@ type TopicPartition struct {
 	Partition int32
 }
 
-// Offsets holds one offset per partition: the next one to read.
+// Offsets maps each partition to one offset: the next one to read.
 type Offsets map[TopicPartition]int64
 
-// Committed is what a group stores for a partition.
+// Committed is a group's committed offset of a partition.
 type Committed struct {
 	Offset      int64 // next offset to read; -1: none
-	LeaderEpoch int32 // of the record before it; -1: unknown
+	LeaderEpoch int32 // leader epoch of the record before Offset; -1: unknown
 	Metadata    string
 }
 
-// Acks says when an append is acknowledged. The zero value is the safest. Kafka: acks.
+// Acks selects when an append is acknowledged. The zero value is the safest. Kafka: acks.
 type Acks int8
 
 const (
 	AcksAll    Acks = iota // every in-sync replica has it (and, under SyncOnAck, on stable storage)
 	AcksLeader             // the leader has it
-	AcksNone               // no confirmation is awaited; loss is not noticed
+	AcksNone               // no acknowledgement; losses go unnoticed
 )
 
 // String returns Kafka's spelling: "all", "1" or "0".

@@ -7,8 +7,8 @@ import (
 )
 
 // Stamp writes the timestamp type and the largest timestamp into p, one whole batch owned by the
-// caller, and redoes the CRC. For LogAppendTime ms is the time of the append, which all records
-// then read as theirs; their own timestamps stay in the bytes, as in Kafka.
+// caller, and updates the CRC. For LogAppendTime ms is the time of the append, and becomes the
+// timestamp of all records; their own timestamps stay in the bytes, as in Kafka.
 func Stamp(p []byte, t TimestampType, ms int64) {
 	attributes := Attributes(binary.BigEndian.Uint16(p[posAttributes:])) &^ attrLogAppendTime
 	if t == LogAppendTime {
@@ -19,20 +19,20 @@ func Stamp(p []byte, t TimestampType, ms int64) {
 	sealBytes(p)
 }
 
-// RewriteOptions say what a batch is to become.
+// RewriteOptions are the properties of a rewritten batch.
 type RewriteOptions struct {
-	Codec         Codec         // of the result; b.Codec() keeps the compressed bytes as they are
-	TimestampType TimestampType // of the topic
-	// MaxTimestamp is the time of the append, or the records' largest timestamp, which Check
-	// returns.
+	Codec         Codec         // codec of the result; b.Codec() keeps the compressed bytes unchanged
+	TimestampType TimestampType // the topic's timestamp type
+	// MaxTimestamp is the time of the append, or the records' largest timestamp as returned by
+	// Check.
 	MaxTimestamp int64
 	MaxInflated  int // bound on the decompressed records; 0: DefaultMaxInflated
 }
 
-// Rewrite appends b to dst as the leader of a topic with its own compression or timestamp type
-// stores it. Producer, sequence, offsets, epoch and flags stay, and so do the records, byte for
-// byte: b must have passed Check. b is not changed. On error, as of Inflate, it returns dst as it
-// was.
+// Rewrite appends b to dst in the form that the leader stores for a topic with its own compression
+// or timestamp type. Producer, sequence, offsets, epoch, flags and the bytes of the records stay: b
+// must have passed Check. b is not changed. On error it returns dst unchanged; errors are those of
+// Inflate.
 func Rewrite(dst []byte, b *Batch, o RewriteOptions) ([]byte, error) {
 	if len(b.raw) < HeaderSize || len(b.raw) != b.Size() {
 		return dst, ErrShort

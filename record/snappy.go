@@ -17,7 +17,7 @@ const (
 	xerialChunk  = 32 << 10 // uncompressed bytes per chunk
 )
 
-// snappyRatio is above what a snappy block can inflate to per byte: a copy of 64 bytes takes 3.
+// snappyRatio is above the greatest ratio of a snappy block: a copy of 64 bytes takes 3 bytes.
 const snappyRatio = 22
 
 func compressXerial(dst, p []byte) []byte {

@@ -18,8 +18,7 @@ type TypedRecord[K, V any] struct {
 	Value  V
 }
 
-// A DecodeError says which record could not be decoded. errors.Is and errors.As see the decoder's
-// error.
+// A DecodeError is returned for a record that could not be decoded. It wraps the decoder's error.
 type DecodeError struct {
 	Topic     string
 	Partition int32
@@ -42,9 +41,9 @@ func decodeError(r Record, err error) error {
 }
 
 // Decode yields the records of seq with their values decoded by dec, which gets nil for a
-// tombstone. A value that dec refuses is yielded as its record with a *DecodeError, and the walk
-// goes on: one bad record does not stop a stream. Errors of seq are passed on as they are, so that
-// the two can be told apart.
+// tombstone. If dec returns an error, its record is yielded with a *DecodeError, and the iteration
+// continues: one bad record does not stop a stream. Errors of seq are passed on unchanged, so that
+// the two can be distinguished.
 func Decode[T any](seq iter.Seq2[Record, error], dec func(value []byte) (T, error)) iter.Seq2[Typed[T], error] {
 	return func(yield func(Typed[T], error) bool) {
 		for r, err := range seq {
@@ -60,7 +59,8 @@ func Decode[T any](seq iter.Seq2[Record, error], dec func(value []byte) (T, erro
 	}
 }
 
-// DecodeRecord is Decode for keys and values together: dec gets the whole record, headers included.
+// DecodeRecord is Decode for keys and values together: dec gets the whole record, including
+// headers.
 func DecodeRecord[K, V any](seq iter.Seq2[Record, error], dec func(Record) (K, V, error)) iter.Seq2[TypedRecord[K, V], error] {
 	return func(yield func(TypedRecord[K, V], error) bool) {
 		for r, err := range seq {

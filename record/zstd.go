@@ -26,8 +26,8 @@ var zstdWriters = sync.Pool{New: func() any {
 }}
 
 // zstdDecoder is stateless and shared. It is made when the program starts, not on first use, for
-// the same reason; it starts no goroutine. DecodeAll never grows what it is given: the bound on
-// memory is ours alone.
+// the same reason; it starts no goroutine. DecodeAll never grows the given buffer, so its
+// capacity is the bound on memory.
 var zstdDecoder = func() *zstd.Decoder {
 	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(max(2, runtime.GOMAXPROCS(0))), zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(128<<20))
 	if err != nil {
@@ -68,7 +68,7 @@ func decompressZstd(dst, p []byte, limit int) ([]byte, error) {
 		switch {
 		case err == nil:
 			return out, nil
-		case size < most: // the decoder does not say clearly that it ran out of room
+		case size < most: // the decoder has no separate error for a buffer that is too small
 			continue
 		case most == uint64(limit):
 			return nil, tooLarge(limit)
@@ -78,8 +78,8 @@ func decompressZstd(dst, p []byte, limit int) ([]byte, error) {
 	}
 }
 
-// zstdSize adds up what the headers of frames and blocks tell of the size that p inflates to: at
-// least, and at most. Java's streams do not announce a size, but then no block makes more than 128
+// zstdSize returns the least and the greatest size that p can inflate to, from the headers of its
+// frames and blocks. Java's streams do not announce a size, but then no block makes more than 128
 // KiB.
 func zstdSize(p []byte) (least, most uint64, err error) {
 	for len(p) > 0 {

@@ -17,11 +17,11 @@ type access struct {
 	set *acl.Set
 }
 
-// noAccess is that of an image without entries.
+// noAccess is the access control of an image without entries.
 var noAccess = access{set: acl.NewSet()}
 
-// ACLs returns the access control entries of the cluster, as of its newest metadata. The set is
-// immutable, and the same one as long as no entry is made or removed. It takes no lock.
+// ACLs returns the access control entries of the newest metadata. The set is immutable. The same
+// set is returned until an entry is created or deleted. ACLs takes no lock.
 func (c *Cluster) ACLs() *acl.Set {
 	if a := c.access.Load(); a != nil {
 		return a.set
@@ -29,7 +29,7 @@ func (c *Cluster) ACLs() *acl.Set {
 	return noAccess.set
 }
 
-// indexAccessLocked has ACLs return those of the image.
+// indexAccessLocked makes ACLs return the entries of the image.
 func (c *Cluster) indexAccessLocked() {
 	of := c.image.AccessControl()
 	before := c.access.Load()
@@ -42,11 +42,11 @@ func (c *Cluster) indexAccessLocked() {
 	}
 }
 
-// CreateACLs makes access control entries, all of them or none; those that there are already stay.
-// When it returns nil they are on stable storage, and every broker goes by them. Nobody is asked
-// whether the caller may: that is for servers. A cluster has at most 50,000 entries, with 16 MiB of
-// names, and one call makes at most 10,000. Errors: *acl.InvalidError, ErrPolicyViolation,
-// ErrMetadataReadOnly, ErrClosed, ctx's.
+// CreateACLs creates access control entries, all of them or none. Entries that exist already are
+// left unchanged. When it returns nil, the entries are on stable storage and every broker applies
+// them. CreateACLs does not authorize its caller: that is the server's task. A cluster holds at
+// most 50,000 entries with 16 MiB of names; one call creates at most 10,000. Errors:
+// *acl.InvalidError, ErrPolicyViolation, ErrMetadataReadOnly, ErrClosed, and the context's error.
 func (c *Cluster) CreateACLs(ctx context.Context, entries ...acl.Entry) error {
 	for _, e := range entries {
 		if err := e.Validate(); err != nil {
@@ -62,11 +62,11 @@ func (c *Cluster) CreateACLs(ctx context.Context, entries ...acl.Entry) error {
 	return nil
 }
 
-// DeleteACLs removes the access control entries that any of the filters means, and returns for each
-// filter what it has found, in the order of acl.Entry.Compare: what two of them mean is in both.
-// When it returns nil the entries are gone from stable storage, and no broker goes by them. One
-// call removes at most 10,000. Errors: *acl.InvalidError, ErrPolicyViolation, ErrMetadataReadOnly,
-// ErrClosed, ctx's.
+// DeleteACLs deletes the access control entries that match any of the filters. It returns the
+// matches of each filter in the order of acl.Entry.Compare; an entry that two filters match is in
+// both lists. When it returns nil, the deletion is on stable storage and no broker applies the
+// entries any more. One call deletes at most 10,000. Errors: *acl.InvalidError, ErrPolicyViolation,
+// ErrMetadataReadOnly, ErrClosed, and the context's error.
 func (c *Cluster) DeleteACLs(ctx context.Context, filters ...acl.Filter) ([][]acl.Entry, error) {
 	for _, f := range filters {
 		if err := f.Validate(); err != nil {

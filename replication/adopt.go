@@ -8,21 +8,21 @@ import (
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
-// An AdoptedTopic is a topic whose partitions come from another cluster, by their files.
+// An AdoptedTopic is a topic whose partitions are files of another cluster.
 type AdoptedTopic struct {
-	TopicSpec // with Config.ID, and as many Config.Partitions as there are LeaderEpochs
-	// LeaderEpochs are, by partition, the epochs that the metadata begin with: none that occurs in
-	// the partition's files may be larger.
+	TopicSpec // Config.ID is required; Config.Partitions is the length of LeaderEpochs
+	// LeaderEpochs has the initial leader epoch of each partition in the metadata. It must not be
+	// smaller than any epoch in the partition's files.
 	LeaderEpochs []int32
 }
 
-// AdoptTopics creates topics of one replica each, as CreateTopics, whose partitions go on in the
-// leader epochs that they had in another cluster. It makes no files: theirs are put into the
-// broker's directory when the cluster is closed, before anything was written to the topics, and the
-// next Open takes them for its own. Package kafkadir does that.
+// AdoptTopics creates topics with one replica per partition, as CreateTopics does, whose partitions
+// continue in the leader epochs of another cluster. It creates no files. The caller closes the
+// cluster before anything is written to the topics, and then moves the files into the broker's
+// directory; the next Open uses them. Package kafkadir does so.
 //
-// The topics are created one after the other, and the first one that cannot be ends that, with an
-// error of CreateTopic.
+// The topics are created one after the other. AdoptTopics stops at the first topic that cannot be
+// created and returns an error of CreateTopic.
 func (c *Cluster) AdoptTopics(ctx context.Context, topics ...AdoptedTopic) error {
 	for _, t := range topics {
 		n, err := c.newTopic(t.Name, t.Config)
@@ -52,8 +52,9 @@ func (c *Cluster) adoptTopic(n newTopic, epochs []int32) decision {
 	}
 }
 
-// SkipProducerIDs has InitProducerID give out no id below next any more, durably: others know them
-// already. It does nothing if it does not anyway. Errors: ErrClosed, ctx's, those of the disk.
+// SkipProducerIDs durably prevents InitProducerID from returning an id below next. It is for ids
+// that another cluster has handed out. It does nothing if all ids below next are used up already.
+// Errors: ErrClosed, the context's error, and disk errors.
 func (c *Cluster) SkipProducerIDs(ctx context.Context, next int64) error {
 	err := c.changeThen(ctx, func(img *image.Image) ([]metarecord.Record, error) {
 		if img.NextProducerID-producerIDBlock >= next { // nothing below is left of the block that is given out

@@ -14,14 +14,14 @@ type alterAnswer struct {
 	// State is the partition after the change, also if it was refused or there was nothing to
 	// change. Its Replicas are nil if there is no such partition.
 	State election.Partition
-	// Err says why it was refused: one of package election, or ErrUnknownTopic.
+	// Err is the reason of a rejection: an error of package election, or ErrUnknownTopic.
 	Err error
 }
 
-// alterPartitions makes one change of what leaders propose, each by itself, and returns what became
-// of each when it is in effect. An error is that of the change: nothing is known of the proposals
-// then, and with an error of ctx they may still be accepted. It waits for changes under way, so
-// nobody who makes one may wait for it. Kafka: AlterPartition.
+// alterPartitions makes one change of the leaders' proposals, each independently, and returns the
+// result of each when it is in effect. After an error of the change the results are unknown; after
+// an error of ctx the proposals may still be accepted. It waits for changes in progress, so a
+// goroutine that makes one must not wait for it. Kafka: AlterPartition.
 func (c *Cluster) alterPartitions(ctx context.Context, asked []image.Proposal) ([]alterAnswer, error) {
 	// Read only when the change has been made: it may be decided on after ctx has ended.
 	var refused []error

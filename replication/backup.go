@@ -22,47 +22,47 @@ const unfinishedFile = "strata.unfinished"
 // backupRounds is how often a backup is begun: the last time the metadata stays as it is.
 const backupRounds = 3
 
-// errMeanwhile says that the copies of a backup do not belong together.
+// errMeanwhile is returned if the copies of a backup do not belong together.
 var errMeanwhile = errors.New("replication: topics were deleted, or replicas have come, gone, joined or left, meanwhile")
 
-// Backup copies the cluster, while it serves, to the directory dir, which must not exist or be
-// empty, on the cluster's file system, or on the operating system's if the cluster is in memory.
-// The copy is the same cluster, with its id, its producers, groups and topics: Open opens it, here
-// or elsewhere.
+// Backup copies the cluster to the directory dir while the cluster is in use. dir must not exist or
+// must be empty. It is on the cluster's file system, or on the operating system's if the cluster is
+// in memory. The copy has the same cluster id, producers, groups and topics. Open opens it, in this
+// place or in another.
 //
-// What is copied is a cut: how far each replica goes is noted for all at once, before anything is
-// copied, and what comes after that is not in the copy. That takes no longer than looking at each,
-// and no I/O; meanwhile no transaction is decided and none is completed (HoldTransactionsWith), so
-// that each is in the copy as a whole, is aborted there, or is open in a way that the copy's
-// coordinator knows, which ends it. The rest goes on, so the order counts in which they are looked
-// at:
+// The copy is a consistent cut. Before anything is copied, Backup notes the end of every replica;
+// later records are not in the copy. Noting the ends needs no I/O. Meanwhile no transaction is
+// decided or completed (HoldTransactionsWith). So each transaction is complete in the copy, is
+// aborted in it, or is open and known to the copy's coordinator, which ends it. All other work
+// continues, so the order of the steps matters:
 //
-//  1. the partitions of internal topics, which hold the groups' committed offsets,
-//  2. then the others. A committed offset is in the cut of step 1, so its record had been written
-//     before that of its partition: no committed offset points past the records;
-//  3. then the transactions. What is written in one, and its marker, is in step 1 or 2, so the
-//     coordinator had stored before that it would be;
-//  4. the metadata, when all of these are copied. A topic whose partitions were copied is in it, and
-//     so are all producer ids that occur in records, so that none is given twice. A topic created
-//     after the cut is empty in the copy.
+//  1. Note the ends of the partitions of internal topics, which hold the groups' committed offsets.
+//  2. Note the ends of the other partitions. An offset that step 1 includes was committed after its
+//     records were written: no committed offset points past the records.
+//  3. Note the ends of the partitions of the transactions' state. The coordinator had stored a
+//     transaction before its records and markers, which steps 1 and 2 include.
+//  4. Copy the partitions, then the metadata. The metadata includes every copied topic, and every
+//     producer id in a copied record, so that no id is handed out twice. A topic created after the
+//     cut is empty in the copy.
 //
-// If topics are deleted meanwhile all steps are done again, since offsets committed for one must
-// not be taken for offsets of a later topic of its name; so they are if the replicas or the in-sync
-// set of a partition change: one that was copied before it was in sync must not be trusted; and if
-// a replica is truncated. The third time the metadata stays as it is until the copy is made: topics
-// are neither created nor deleted nor altered, no replica leaves or joins an in-sync set, nobody is
-// elected.
+// Backup repeats all steps if a topic was deleted meanwhile: offsets committed for it must not be
+// used for a later topic of the same name. It also repeats them if a replica was truncated, or if
+// the replicas or the ISR of a partition changed: a copy made before its replica was in sync must
+// not be trusted. At the third attempt the metadata does not change until the copy is complete: no
+// topic is created, deleted or altered, no ISR changes, and no leader is elected.
 //
-// Until the last byte is on stable storage the directory has a mark, and Open refuses it
-// (ErrUnfinished): a backup that was interrupted never opens as a smaller cluster. A backup that
-// fails removes what it wrote; after a crash dir is not empty and has to be removed before the next
-// one.
+// The directory carries a mark until its last byte is on stable storage, and Open rejects it with
+// ErrUnfinished: an interrupted backup never opens as a smaller cluster. A failed backup removes
+// the files that it wrote. After a crash dir is not empty, and must be removed before the next
+// backup.
 //
-// Each broker has its directory in dir, wherever it has it here. All brokers must serve.
+// Each broker has its directory in dir, wherever its data is in this cluster. All brokers must be
+// serving.
 //
-// Errors: one matching fs.ErrExist if dir is not empty, fs.ErrInvalid if it is "" or inside of the
-// cluster; ErrMissing if a broker does not serve; why a partition is offline, since a copy without
-// it would not be whole; those of log.Log.Backup; ErrClosed, ctx's.
+// Errors: an error matching fs.ErrExist if dir is not empty, or fs.ErrInvalid if dir is "" or
+// inside the cluster's directory; ErrMissing if a broker is not serving; the error of an offline
+// partition, since a copy without it would be incomplete; those of log.Log.Backup; ErrClosed; and
+// the context's error.
 func (c *Cluster) Backup(ctx context.Context, dir string) error {
 	b := &backup{c: c, fsys: c.cfg.FS, targets: copyTargets{}}
 	if c.cfg.inMemory {
@@ -106,14 +106,14 @@ func (c *Cluster) Backup(ctx context.Context, dir string) error {
 type backup struct {
 	c       *Cluster
 	fsys    vfs.FS
-	nodes   map[int32]*node // those that are copied
+	nodes   map[int32]*node // the nodes to copy
 	targets copyTargets
 
 	cuts   []replicaCut
 	copied []string // directories of partitions in the copy
 }
 
-// A replicaCut is what is copied of a replica.
+// A replicaCut is the cut of a replica, and where to copy it.
 type replicaCut struct {
 	r   *replica
 	p   *partition.Partition
@@ -161,7 +161,8 @@ func within(fsys vfs.FS, name, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// round copies everything but meta.properties. With alone no metadata change until it is through.
+// round copies everything except meta.properties. With alone, the metadata does not change until it
+// ends.
 func (b *backup) round(ctx context.Context, alone bool) error {
 	if alone {
 		if err := b.lockMetadata(ctx); err != nil {
@@ -193,7 +194,8 @@ func (b *backup) round(ctx context.Context, alone bool) error {
 	return b.metadata(ctx)
 }
 
-// layout returns the epochs of partitions: who has one and who is in sync stays as it is in each.
+// layout returns the partition epochs: while one does not change, neither do the partition's
+// replicas and ISR.
 func (b *backup) layout() map[place]int32 {
 	b.c.mu.RLock()
 	defer b.c.mu.RUnlock()
@@ -258,7 +260,7 @@ func (b *backup) partitions(ctx context.Context) (err error) {
 		if err := c.p.BackupOf(ctx, c.cut, b.fsys, c.dir); err != nil {
 			return err
 		}
-		return writeTopicID(b.fsys, c.dir, c.r.id)
+		return writePartitionFile(b.fsys, c.dir, c.r.id, c.r.tp.Partition)
 	})
 }
 
@@ -312,6 +314,9 @@ func (b *backup) metadata(ctx context.Context) error {
 	}
 	for id, l := range b.c.meta.Copies() {
 		if err := l.Backup(ctx, b.fsys, filepath.Join(b.targets[id].root, topic.MetadataTopic+"-0")); err != nil {
+			return err
+		}
+		if err := b.list(b.nodes[id], l.Log); err != nil {
 			return err
 		}
 	}

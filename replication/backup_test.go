@@ -98,6 +98,7 @@ func TestBackupRefusesWhatItCannotWriteToAndWhatIsNotWhole(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, c.Backup(ctx, "copy"), context.Canceled)
 
+	awaitFounding(c) // it syncs the log of the metadata
 	remove := fsys.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", After: 1, Err: errDisk})
 	require.ErrorIs(t, c.Backup(t.Context(), "copy"), errDisk)
 	remove()
@@ -194,6 +195,7 @@ func TestTopicsDeletedDuringABackupAreNotInIt(t *testing.T) {
 	require.Equal(t, []string{"new 2"}, values(t, again, at("gone", 0)))
 }
 
+// The metadata is copied last, so it is never older than the ids in the copied partitions.
 func TestProducerIDsOfABackupAreNotGivenTwice(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)

@@ -45,8 +45,8 @@ func (c *Cluster) partitionOfLocked(rec metarecord.Record) *image.Partition {
 	return &t.Partitions[n]
 }
 
-// balanceLeaders makes preferred replicas leaders where they are in sync. One that joins the set
-// later is noted by the change that says so.
+// balanceLeaders makes preferred replicas leaders where they are in sync. A preferred replica that
+// joins the ISR later is recorded by that change.
 func (c *Cluster) balanceLeaders() {
 	for moved := maxBalanced; moved == maxBalanced; {
 		err := c.change(context.Background(), func(img *image.Image) ([]metarecord.Record, error) {

@@ -2,10 +2,11 @@ package replication
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/synctest"
 )
 
 // Kafka: auto.leader.rebalance.enable, leader.imbalance.check.interval.seconds.

@@ -11,15 +11,15 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A broker is what is known in this process of a broker of the cluster: where its directory is, and
-// its incarnation, if there is one. Guarded by Cluster.mu.
+// A broker is this process's state of a broker of the cluster: its directory, and its incarnation,
+// if there is one. Guarded by Cluster.mu.
 type broker struct {
 	location
 	phase   phase
 	node    *node         // nil while it is down, and at first while it is starting
 	session *vfs.Session  // of the incarnation; nil while it is down
 	gone    chan struct{} // closed when nothing of the incarnation is left; nil: there was none
-	heir    chan struct{} // closed when who kills the broker has turnover; nil: nobody waits for that
+	heir    chan struct{} // closed when the goroutine that kills the broker has turnover; nil: none waits for it
 }
 
 // phase is where a broker is in its life.
@@ -27,9 +27,9 @@ type phase uint8
 
 const (
 	down     phase = iota
-	starting       // it loads what is in its directory; the metadata says still that it is fenced
+	starting       // it loads its directory; the metadata still has it as fenced
 	serving
-	leaving // it serves no longer; what is under way ends
+	leaving // it serves no longer; work in progress ends
 )
 
 // brokerOfLocked returns a broker whose place is known, whether it runs or not.
@@ -41,7 +41,8 @@ func (c *Cluster) brokerOfLocked(id int32) (*broker, error) {
 	return b, nil
 }
 
-// mayEndLocked returns why a broker cannot be ended. The last one that serves cannot.
+// mayEndLocked returns the reason why a broker cannot be ended, or nil. The last serving one
+// cannot.
 func (c *Cluster) mayEndLocked(b *broker) error {
 	if b.phase == down {
 		return fmt.Errorf("%w: %d", ErrBrokerDown, b.id)
@@ -57,8 +58,8 @@ func (c *Cluster) mayEndLocked(b *broker) error {
 	return fmt.Errorf("%w: %d", ErrLastBroker, b.id)
 }
 
-// unserve takes a broker out of those that calls are handed to, and returns it; nil if it does not
-// serve, or no longer. Who gets it buries it.
+// unserve removes a broker from the nodes that receive calls, and returns it; nil if it does not
+// serve, or no longer. The caller that gets the broker must bury it.
 func (c *Cluster) unserve(id int32) *broker {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,10 +74,10 @@ func (c *Cluster) unserve(id int32) *broker {
 	return b
 }
 
-// bury closes what is left of an incarnation that does not serve: its partitions, its copy of the
+// bury closes the rest of an incarnation that does not serve: its partitions, its copy of the
 // metadata, which may be nil, and its directory. Afterwards the broker may be started again.
 func (c *Cluster) bury(b *broker, l *metalog.Copy) error {
-	n := b.node // nobody changes it before markDown
+	n := b.node // it does not change before markDown
 	err := n.close()
 	if l != nil {
 		err = errors.Join(err, l.Close())
@@ -86,8 +87,8 @@ func (c *Cluster) bury(b *broker, l *metalog.Copy) error {
 	return err
 }
 
-// markDown says that nothing is left of a broker's incarnation, when its
-// last call of the file system is over.
+// markDown marks a broker as not running, when the last call of the file system of its incarnation
+// has ended.
 func (c *Cluster) markDown(b *broker) {
 	b.session.End()
 	b.session.Wait()
@@ -108,8 +109,8 @@ func (c *Cluster) takeTurn(id int32) error {
 	return nil
 }
 
-// endTurn lets another broker come or go. Whoever kills this one meanwhile comes first: it is cut
-// off, and nobody else must be before the metadata says so.
+// endTurn lets another broker start or stop. A goroutine that waits to kill this one comes first:
+// this one is cut off, and no other broker may be before the metadata has it as fenced.
 func (c *Cluster) endTurn() {
 	c.mu.Lock()
 	b := c.brokers[c.turning]
@@ -126,7 +127,8 @@ func (c *Cluster) endTurn() {
 	<-c.turnover
 }
 
-// inherit asks for the turn of who is starting or stopping the broker; nil: nobody is.
+// inherit requests the turn of the goroutine that is starting or stopping the broker; nil if there
+// is none.
 func (c *Cluster) inherit(id int32) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,7 +156,7 @@ func (c *Cluster) enter(ctx context.Context, room chan struct{}) error {
 	}
 }
 
-// Members returns the ids of all brokers whose place is known, in order, whether they serve or not.
+// Members returns the ids, in order, of all brokers whose directory is known, running or not.
 func (c *Cluster) Members() []int32 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -11,15 +11,15 @@ import (
 	"github.com/stratalog/strata/replication/internal/metalog"
 )
 
-// AddBroker adds a broker to the cluster and starts it, and returns its id; 0 asks for the next
-// one. Its directory is new, or that of a broker of this cluster that was removed or that Config
-// did not ask for: then it serves what it has. What there is stays where it is; new partitions are
-// placed on it too. The next Open has to be told of it: a Config with another number of Brokers, or
-// without its BrokerSpec, leaves it out.
+// AddBroker adds a broker to the cluster, starts it, and returns its id; id 0 means the next free
+// id. Its directory is new, or belongs to a broker of this cluster that was removed or was not in
+// Config. In the latter cases the broker serves the data in it. Existing replicas stay where they
+// are; new partitions are placed on the new broker too. The next Open must include the broker: a
+// Config with a smaller number of Brokers, or without its BrokerSpec, leaves it out.
 //
-// Errors: ErrBrokerExists, ErrTooManyBrokers, ErrUnknownBroker for an id below 0, those of
-// StartBroker; nothing has changed then, but that a directory may have been made. If ctx ends first
-// it may still be added.
+// Errors: ErrBrokerExists, ErrTooManyBrokers, ErrUnknownBroker for an id below 0, and those of
+// StartBroker. After an error nothing has changed, except that a directory may have been created.
+// If ctx ends first, the broker may still be added.
 func (c *Cluster) AddBroker(ctx context.Context, id int32, spec BrokerSpec) (int32, error) {
 	added := make(chan int32, 1)
 	err := c.await(ctx, func() error {
@@ -51,7 +51,7 @@ func (c *Cluster) addPlace(id int32, spec BrokerSpec) (*broker, error) {
 		if next {
 			id = c.nextID()
 		}
-		l := c.cfg.location(id, spec) // without the lock: it asks the disk
+		l := c.cfg.location(id, spec) // without the lock: it accesses the disk
 		c.mu.Lock()
 		err := c.mayAddLocked(l)
 		if err == nil {
@@ -75,7 +75,7 @@ func (c *Cluster) nextID() (id int32) {
 	for known := range c.brokers {
 		id = max(id, known)
 	}
-	for known := range c.image.Members { // those too that Config did not ask for
+	for known := range c.image.Members { // including brokers that Config leaves out
 		id = max(id, known)
 	}
 	return id + 1
@@ -98,7 +98,7 @@ func (c *Cluster) mayAddLocked(l location) error {
 	return nil
 }
 
-// dropPlace forgets a broker that does not run, unless somebody has started it.
+// dropPlace removes a broker that is not running, unless it was started meanwhile.
 func (c *Cluster) dropPlace(b *broker) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,12 +107,13 @@ func (c *Cluster) dropPlace(b *broker) {
 	}
 }
 
-// RemoveBroker takes a broker out of the cluster for good; if it runs it is stopped. Its directory
-// stays as it is, and an Open that is told of it, or finds it in Config.Dir with
-// Brokers 0, takes it for one that is added.
+// RemoveBroker removes a broker from the cluster permanently, and stops it first if it is running.
+// Its directory is left as it is. An Open whose Config names the broker, or that finds its
+// directory in Config.Dir with Brokers 0, adds it again.
 //
-// Errors: ErrUnknownBroker; a *ReplicasError if it has replicas of partitions, which must be moved
-// or deleted before; ErrLastBroker; nothing has changed then. Those of StopBroker; ErrClosed.
+// Errors: ErrUnknownBroker; ErrLastBroker; a *ReplicasError if the broker has replicas, which must
+// be moved or deleted first. After these nothing has changed. Further errors: those of StopBroker,
+// and ErrClosed.
 func (c *Cluster) RemoveBroker(ctx context.Context, id int32) error {
 	if err := c.await(ctx, func() error { return c.removeBroker(id, false) }); err != nil {
 		return fmt.Errorf("remove broker %d: %w", id, err)
@@ -120,11 +121,11 @@ func (c *Cluster) RemoveBroker(ctx context.Context, id int32) error {
 	return nil
 }
 
-// RemoveLostBroker is RemoveBroker of a broker whose disk is lost: it gives up the replicas
-// that only it had. Their partitions have no leader, until they are deleted or a broker of
-// that id is added. If its directory is new, they begin there anew with nothing in them, at
-// offset 0 in another leader epoch; if the old one was found after all, with what they had.
-// The broker must not run: ErrBrokerRunning.
+// RemoveLostBroker is RemoveBroker for a broker whose disk is lost: it gives up the replicas that
+// only this broker had. Their partitions have no leader until they are deleted or a broker with the
+// same id is added. If the directory of that broker is new, the partitions start empty at offset 0
+// in a new leader epoch. If it is the old directory after all, they start with their records. The
+// broker must not be running: ErrBrokerRunning.
 func (c *Cluster) RemoveLostBroker(ctx context.Context, id int32) error {
 	if err := c.await(ctx, func() error { return c.removeBroker(id, true) }); err != nil {
 		return fmt.Errorf("remove lost broker %d: %w", id, err)
@@ -155,7 +156,7 @@ func (c *Cluster) removeBroker(id int32, lost bool) error {
 	return err
 }
 
-// withdraw makes the metadata forget a broker. One that it returns is to be buried.
+// withdraw removes a broker from the metadata. A broker that it returns must be buried.
 func (c *Cluster) withdraw(id int32, lost bool) (ending *broker, l *metalog.Copy, err error) {
 	if err := c.enter(context.Background(), c.changing); err != nil {
 		return nil, nil, err

@@ -14,32 +14,34 @@ import (
 // AllBrokers stands for every broker in AlterBrokerConfig and BrokerConfig.
 const AllBrokers = image.AllBrokers
 
-// BrokerConfig returns what was set on one broker while it runs, or on all (AllBrokers), by the
-// broker's keys. The caller owns it.
+// BrokerConfig returns the dynamic configuration of one broker, or of all brokers (AllBrokers), by
+// the broker's keys. The caller owns the map.
 func (c *Cluster) BrokerConfig(broker int32) map[string]string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return maps.Clone(c.image.BrokerConfigs[image.BrokerResource(broker)])
 }
 
-// StaticDefaults returns the settings of topics that the cluster was opened with, by the topic's
-// keys. The caller owns it.
+// StaticDefaults returns the default topic settings that the cluster was opened with, by the
+// topic's keys. The caller owns the map.
 func (c *Cluster) StaticDefaults() map[string]string { return maps.Clone(c.defaults) }
 
-// AlterBrokerConfig changes the defaults of all topics, and how fast replicas are copied, all of it
-// or nothing, on one broker or on AllBrokers: a setting of one broker counts before that of all,
-// and both before what the cluster was opened with. Keys are the broker's (log.retention.ms for
-// retention.ms) that LookupBrokerKey knows; others cannot be changed while the cluster runs. When
-// it returns nil the change is on stable storage, and open partitions and copies under way go by
-// it. Errors: *topic.ConfigError, ErrUnknownBroker, ErrClosed, ctx's. Kafka: dynamic broker
+// AlterBrokerConfig changes the defaults of all topics, and the rates at which replicas are copied,
+// on one broker or on AllBrokers. It makes all of the changes or none. A setting of one broker
+// precedes a setting of AllBrokers, and both precede the settings that the cluster was opened with.
+// Keys are the broker's, such as log.retention.ms for retention.ms. Only keys that LookupBrokerKey
+// finds can be changed while the cluster runs. When AlterBrokerConfig returns nil, the change is on
+// stable storage and applies to open partitions and to copies in progress. Errors:
+// *topic.ConfigError, ErrUnknownBroker, ErrClosed, and the context's error. Kafka: dynamic broker
 // configuration.
 //
-// leader.replication.throttled.rate and follower.replication.throttled.rate are the most bytes a
-// second, 0 or more, that are copied from a broker and by it, of the replicas that topics list in
-// leader.replication.throttled.replicas and follower.replication.throttled.replicas. Both ends are
-// kept to. Replicas in sync, and those that are about to be and that acknowledgements wait for, are
-// never held back, but what they copy counts: a rate must be above that of writing, or the others
-// do not catch up. A rate is kept over 11 seconds, and a batch is copied whole.
+// leader.replication.throttled.rate and follower.replication.throttled.rate limit the bytes a
+// second that are copied from the broker and by it; they are 0 or more. They apply to the replicas
+// that topics list in leader.replication.throttled.replicas and
+// follower.replication.throttled.replicas. Both limits hold for each copy. A replica is never held
+// back if it is in sync, or if acknowledgements wait for it because it is about to be in sync. Its
+// bytes count all the same, so the rate must be above the rate of writing, or the other replicas do
+// not catch up. A rate is an average over 11 seconds, and a batch is copied whole.
 func (c *Cluster) AlterBrokerConfig(ctx context.Context, broker int32, changes ...ConfigChange) error {
 	return c.alterBroker(broker, changes, func(d decision) error { return c.change(ctx, d) })
 }
@@ -61,8 +63,8 @@ func (c *Cluster) alterBroker(broker int32, changes []ConfigChange, change func(
 	return nil
 }
 
-// changedBroker returns what is set on a broker after changes, if every broker has valid defaults
-// then.
+// changedBroker returns the configuration of a broker after changes, if every broker has valid
+// defaults then.
 func (c *Cluster) changedBroker(img *image.Image, broker int32, before map[string]string, changes []ConfigChange) (map[string]string, error) {
 	config, set := topicKeys(before), onlyRates(before)
 	for _, ch := range changes {
@@ -119,8 +121,8 @@ func minInSyncOfBrokers(img *image.Image, broker int32, key string, op ConfigOp)
 	return ""
 }
 
-// defaultsOf returns the settings of topics that say nothing else, by the topic's keys, as the
-// controller sees them. It must not be written to.
+// defaultsOf returns the default settings of topics, by the topic's keys, as the controller sees
+// them. The map must not be written to.
 func (c *Cluster) defaultsOf(img *image.Image) map[string]string {
 	return c.defaultsWith(img.BrokerConfigs, c.Controller())
 }
@@ -150,8 +152,8 @@ func (c *Cluster) settings(t *image.Topic) topic.Settings {
 	return nodeMetadata{c, c.Controller()}.settings(t)
 }
 
-// topicKeys turns the broker's names of settings into the topic's; those of a later version are
-// left out.
+// topicKeys translates the broker's names of settings into the topic's; it leaves out settings of a
+// later version.
 func topicKeys(config map[string]string) map[string]string {
 	named := make(map[string]string, len(config))
 	for _, name := range slices.Sorted(maps.Keys(config)) {
@@ -171,7 +173,7 @@ func brokerKeys(config map[string]string) map[string]string {
 	return named
 }
 
-// ClusterConfig returns what the cluster was opened with, its defaults filled in.
+// ClusterConfig returns the Config that the cluster was opened with, with defaults filled in.
 func (c *Cluster) ClusterConfig() Config {
 	cfg := c.cfg
 	cfg.Defaults.Properties, cfg.Properties = maps.Clone(cfg.Defaults.Properties), maps.Clone(cfg.Properties)

@@ -36,8 +36,8 @@ func rateKey(e end, doc string) topic.Key {
 // unthrottled is the rate of brokers that have none.
 const unthrottled = math.MaxInt64
 
-// LookupBrokerKey returns the key of that name, if AlterBrokerConfig can change it: the default of
-// a topic's key under the broker's name of it (topic.LookupBrokerKey), or the rate of a throttle.
+// LookupBrokerKey returns the key with the given name if AlterBrokerConfig can change it. Such a
+// key is the broker's name for a topic's default (topic.LookupBrokerKey) or the rate of a throttle.
 func LookupBrokerKey(name string) (topic.Key, bool) {
 	if e := slices.Index(throttledRate[:], name); e >= 0 {
 		return rateKeys[e], true
@@ -45,8 +45,8 @@ func LookupBrokerKey(name string) (topic.Key, bool) {
 	return topic.LookupBrokerKey(name)
 }
 
-// rates are what was set as throttledRate, by broker; that of AllBrokers is for those that have
-// none of their own.
+// rates has the values of throttledRate, by broker; the value of AllBrokers is for brokers without
+// one of their own.
 type rates [ends]map[int32]int64
 
 func (r *rates) of(e end, broker int32) int64 {
@@ -58,7 +58,7 @@ func (r *rates) of(e end, broker int32) int64 {
 	return unthrottled
 }
 
-// ratesOf returns the rates among what was set on brokers, nil if there are none.
+// ratesOf returns the rates in the configurations of brokers, nil if there are none.
 func ratesOf(configs map[string]map[string]string) *rates {
 	var all *rates
 	for resource, config := range configs {
@@ -81,7 +81,7 @@ func ratesOf(configs map[string]map[string]string) *rates {
 	return all
 }
 
-// parseRate reads a rate; reason says why it is none.
+// parseRate parses a rate; reason is why it is invalid.
 func parseRate(text string) (rate int64, reason string) {
 	rate, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	switch {

@@ -11,20 +11,22 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// StartBroker starts a broker that is down: one that was stopped, killed, fenced because its disk
-// failed, or missing when the cluster was opened. It opens what is in the directory, as Open does,
-// brings its copy of the metadata up to date, which is put aside and made anew if it is damaged,
-// and registers in a new incarnation; its partitions have a leader again, in another leader epoch.
-// When StartBroker returns nil the broker serves.
+// StartBroker starts a broker that is not running: it was stopped, killed, fenced because its disk
+// failed, or missing when the cluster was opened. StartBroker opens the broker's directory as Open
+// does and brings its copy of the metadata up to date. A damaged copy is moved aside and rebuilt.
+// The broker registers with a new incarnation, and its partitions have a leader again, in a new
+// leader epoch. When StartBroker returns nil, the broker is serving.
 //
-// Errors: ErrUnknownBroker, ErrBrokerRunning, a *DirectoryError if the directory is not what it was
-// (ErrDiskReplaced if it has come back empty, ErrForeign, ErrMixed, ErrDamaged, ErrLocked), those
-// of the disk, ErrClosed; ErrMetadataReadOnly if the disks of so many others fail that nobody can
-// register it. The broker is down then. If nothing could be changed before, for want of a majority,
-// the broker that starts may make one. If ctx ends first it may still start.
+// Errors: ErrUnknownBroker; ErrBrokerRunning; a *DirectoryError if the directory is not the one
+// that the broker had (ErrDiskReplaced if it is empty, ErrForeign, ErrMixed, ErrDamaged,
+// ErrLocked); disk errors; ErrClosed; and ErrMetadataReadOnly if the disks of so many other brokers
+// fail that the broker cannot be registered. After an error the broker is not running. If the
+// metadata had no majority before, the starting broker may complete one. If ctx ends first, the
+// broker may still start.
 //
-// A broker that runs, and is fenced because the controller does not reach it, is ErrBrokerRunning.
-// One that is started while it is cut off serves, until its session is over: see Network.
+// ErrBrokerRunning is also returned for a running broker that is fenced because the controller
+// cannot reach it. A broker that is started while it is cut off serves until its session ends: see
+// Network.
 func (c *Cluster) StartBroker(ctx context.Context, id int32) error {
 	if err := c.await(ctx, func() error { return c.startBroker(id) }); err != nil {
 		return fmt.Errorf("start broker %d: %w", id, err)
@@ -87,7 +89,7 @@ func (c *Cluster) bringUp(b *broker) error {
 	return errors.Join(err, closeLoaded(opened), c.bury(b, nil))
 }
 
-// openNode opens the directory of a broker that is starting, if it is what the metadata says.
+// openNode opens the directory of a starting broker, if it agrees with the metadata.
 func (c *Cluster) openNode(b *broker) (*node, error) {
 	c.mu.RLock()
 	_, known := c.image.Members[b.id]
@@ -111,13 +113,21 @@ func (c *Cluster) openNode(b *broker) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.recall()
+	c.mu.RLock()
+	now := c.moment
+	c.mu.RUnlock()
+	if err := n.wentBack(now); err != nil {
+		return nil, errors.Join(err, n.leave())
+	}
+	if err := n.refuseOldCopy(); err != nil {
+		return nil, errors.Join(err, n.leave())
+	}
+	n.recall(n.dir.Note())
 	return n, nil
 }
 
-// rejoin makes a loaded broker one of those that serve. seen is the version of the metadata that it
-// was loaded by. Metadata does not change meanwhile, so nothing
-// is deleted or altered behind its back.
+// rejoin makes a loaded broker serve. seen is the version of the metadata with which it was loaded.
+// The metadata does not change meanwhile, so nothing is deleted or altered without the broker.
 func (c *Cluster) rejoin(b *broker, opened []*loaded, seen int64) error {
 	if err := c.takeTurn(b.id); err != nil {
 		return err
@@ -128,15 +138,21 @@ func (c *Cluster) rejoin(b *broker, opened []*loaded, seen int64) error {
 	}
 	defer func() { <-c.changing }()
 	n := b.node
-	// With that it may be one of the set already. A partition that it leads still, because that
-	// could not be written when it was fenced, has lost its leader: what comes must be in another
-	// epoch than what the broker may have lost.
-	err := c.writable(n)
+	// After that it may be in the set already. A partition that it still leads, because the
+	// metadata could not be written when it was fenced, has lost its leader. Later records must be
+	// in another epoch than the records that the broker may have lost.
+	err := c.secureAll(n)
+	if err == nil {
+		err = c.writable(n)
+	}
 	if err == nil && c.image.Version != seen {
 		err = n.catchUp(opened)
 	}
 	if err == nil {
 		err = c.admit(n)
+	}
+	if err == nil {
+		err = c.discountLosses([]*node{n}, opened)
 	}
 	if err != nil {
 		return errors.Join(err, c.turnAway(n.id))
@@ -152,7 +168,7 @@ func (c *Cluster) rejoin(b *broker, opened []*loaded, seen int64) error {
 	return nil
 }
 
-// admit makes a broker one of those that serve, for the metadata.
+// admit registers a broker in the metadata as serving.
 func (c *Cluster) admit(n *node) error {
 	m := c.meta
 	if !m.Has(n.id) {
@@ -186,7 +202,7 @@ func (c *Cluster) turnAway(id int32) error {
 	return err
 }
 
-// catchUp brings what was loaded up to what the metadata says by now.
+// catchUp applies the changes of the metadata since the partitions were loaded.
 func (n *node) catchUp(opened []*loaded) error {
 	return forEach(opened, func(_ int, l *loaded) error {
 		a, ok := n.metadata.assignment(l.r.tp, l.r.id)

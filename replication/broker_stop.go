@@ -12,17 +12,19 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// StopBroker ends a broker in order. The metadata says in Kafka's order that it is about to leave,
-// that its partitions have lost their leader, and that it is fenced; then what is under way on it
-// ends, and its directory is closed as Close closes it. Appends that it has taken are acknowledged;
-// later ones, reads and waits end with ErrNotLeader at once. If the broker is controller another
-// one is from then on. When StopBroker returns nothing of the incarnation is left.
+// StopBroker shuts a broker down in order. The metadata records, in Kafka's order, that the broker
+// is shutting down, that its partitions have lost their leader, and that it is fenced. Then its
+// work in progress ends, and its directory is closed as by Close. Appends that it has accepted are
+// acknowledged. Later appends, and reads and waits, fail with ErrNotLeader at once. If the broker
+// was the controller, another broker takes over. When StopBroker returns, nothing of the
+// incarnation is left.
 //
-// Errors: ErrUnknownBroker, ErrBrokerDown, ErrLastBroker, also if it is the last one because the
-// disks of the others fail meanwhile: then it serves on, in another leader epoch. Those of the
-// disks; ErrMetadataReadOnly if too few copies work to fence it: then it runs on, and leads nothing
-// before the metadata can be changed again; ErrClosed. If ctx ends first it may still happen. A
-// broker that is fenced because the controller does not reach it can be stopped like any other.
+// Errors: ErrUnknownBroker; ErrBrokerDown; ErrLastBroker; disk errors; ErrClosed; and
+// ErrMetadataReadOnly if too few copies of the metadata work to fence the broker. After
+// ErrMetadataReadOnly the broker keeps running, and leads nothing until the metadata can be changed
+// again. ErrLastBroker is also returned if the disks of all other brokers fail meanwhile: then the
+// broker continues to serve in a new leader epoch. If ctx ends first, the broker may still stop. A
+// broker that is fenced because the controller cannot reach it can be stopped like any other.
 func (c *Cluster) StopBroker(ctx context.Context, id int32) error {
 	if err := c.await(ctx, func() error { return c.stopBroker(id) }); err != nil {
 		return fmt.Errorf("stop broker %d: %w", id, err)
@@ -47,8 +49,8 @@ func (c *Cluster) stopBroker(id int32) error {
 	return err
 }
 
-// leave takes a broker out of those that serve, in order. What it returns is to be buried, with its
-// copy of the metadata, also if there is an error: then the metadata could not say so.
+// leave makes a broker stop serving, in order. The broker that it returns must be buried, with its
+// copy of the metadata, also if there is an error: then the metadata could not be changed.
 func (c *Cluster) leave(id int32) (*broker, *metalog.Copy, error) {
 	if err := c.enter(context.Background(), c.changing); err != nil {
 		return nil, nil, err
@@ -57,7 +59,7 @@ func (c *Cluster) leave(id int32) (*broker, *metalog.Copy, error) {
 	return c.leaveNow(id)
 }
 
-// leaveNow is leave for who has changing.
+// leaveNow is leave; the caller holds changing.
 func (c *Cluster) leaveNow(id int32) (*broker, *metalog.Copy, error) {
 	err := c.mayLeave(id)
 	if err == nil {
@@ -119,22 +121,22 @@ func (c *Cluster) mayLeave(id int32) error {
 	return err
 }
 
-// isLeaving reports whether the metadata says that a broker is about to be fenced.
+// isLeaving reports whether a broker is shutting down in the metadata.
 func (c *Cluster) isLeaving(id int32) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.image.Members[id].Leaving
 }
 
-// isFenced reports whether the metadata says that a broker does not serve.
+// isFenced reports whether a broker is fenced in the metadata.
 func (c *Cluster) isFenced(id int32) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.image.Members[id].Fenced
 }
 
-// stay takes back that a broker leaves, if it still serves: it registers again, as in Kafka only a
-// registration ends a controlled shutdown, and leads what it led, in another leader epoch.
+// stay undoes the shutdown of a broker that still serves: it registers again, as in Kafka only a
+// registration ends a controlled shutdown, and leads its partitions again, in a new leader epoch.
 func (c *Cluster) stay(id int32) error {
 	n := c.serving()[id]
 	if n != nil && c.meta.Failure() != nil {
@@ -151,25 +153,25 @@ func (c *Cluster) stay(id int32) error {
 	return c.relead()
 }
 
-// KillBroker ends a broker as a loss of power does. From one moment on nothing that it does reaches
-// its disk, and nothing completes that is under way: an append that is not acknowledged yet
-// ends with partition.ErrNotLeaderAfterAppend, or ErrNotLeader if nothing was appended, also if
-// its sync ends well later; reads and waits end with ErrNotLeader. Then the metadata fences it,
-// and its partitions have no leader. If it was controller, also in the middle of a change,
-// another one is, and the change is made.
+// KillBroker ends a broker as a power failure does. From one instant on, none of its writes reaches
+// its disk, and no call in progress completes. An append that is not yet acknowledged fails with
+// partition.ErrNotLeaderAfterAppend, even if its sync succeeds later, or with ErrNotLeader if
+// nothing was appended. Reads and waits fail with ErrNotLeader. Then the metadata fences the
+// broker, and its partitions have no leader. If the broker was the controller, another broker takes
+// over and completes a change that was in progress.
 //
-// On a vfs.MemFS what was not synced is gone. On other file systems, the operating
-// system's for one, it is as when the process is killed: what was written is there,
-// and the next incarnation waits for the last call of the system. When KillBroker
-// returns nothing of the incarnation is left.
+// On a vfs.MemFS, data that was not synced is lost. On any other file system, such as the operating
+// system's, KillBroker is like killing the process: written data is there, and the next incarnation
+// waits for the last system call of this one. When KillBroker returns, nothing of the incarnation
+// is left.
 //
-// There is no session to time out: unlike in Kafka the others know at once. A broker that is just
-// starting or stopping can be killed too, and the call that does so ends.
+// Unlike in Kafka, no session has to expire: the other brokers are notified at once. A broker that
+// is starting or stopping can be killed too; then the StartBroker or StopBroker call ends.
 //
-// Errors: ErrUnknownBroker, ErrBrokerDown, ErrLastBroker, with nothing changed; ErrClosed; those of
-// the other brokers' disks, the broker being dead all the same; so with ErrMetadataReadOnly if the
-// disks of so many fail that nobody can fence it. Then it is missing for the majority that the next
-// change needs, until it is started.
+// Errors: ErrUnknownBroker, ErrBrokerDown and ErrLastBroker, after which nothing has changed; and
+// ErrClosed. Errors of the other brokers' disks are returned too, but the broker is dead all the
+// same. This includes ErrMetadataReadOnly, if so many disks fail that the broker cannot be fenced.
+// Then the broker is missing from the majority that the next change needs, until it is started.
 func (c *Cluster) KillBroker(id int32) error {
 	if err := c.await(context.Background(), func() error { return c.killBroker(id) }); err != nil {
 		return fmt.Errorf("kill broker %d: %w", id, err)
@@ -203,8 +205,8 @@ func (c *Cluster) killBroker(id int32) error {
 	return err
 }
 
-// strike cuts a broker off. The broker that it returns served, and is to be buried; nil if somebody
-// does already. gone is closed when nothing of it is left.
+// strike cuts a broker off. A broker that it returns was serving, and must be buried; nil if
+// another goroutine does that. gone is closed when nothing of the incarnation is left.
 func (c *Cluster) strike(id int32) (*broker, <-chan struct{}, error) {
 	c.mu.RLock()
 	b, err := c.brokerOfLocked(id)
@@ -217,7 +219,7 @@ func (c *Cluster) strike(id int32) (*broker, <-chan struct{}, error) {
 	}
 	n, session, gone := b.node, b.session, b.gone
 	c.mu.RUnlock()
-	served := c.unserve(id) // first: who finds it gone asks the metadata
+	served := c.unserve(id) // first: a caller that does not find it looks into the metadata
 	c.tell(Event{Kind: BrokerKilled, Broker: id})
 	if n != nil {
 		n.cut()
@@ -232,12 +234,12 @@ func (c *Cluster) strike(id int32) (*broker, <-chan struct{}, error) {
 	return served, gone, nil
 }
 
-// powerCutter is implemented by file systems that can lose what was not synced. See vfs.MemFS.
+// powerCutter is implemented by file systems that can lose unsynced data. See vfs.MemFS.
 type powerCutter interface {
 	PowerCut(dir string, o vfs.CrashOptions) error
 }
 
-// fenceKilled makes the metadata say that a broker is gone that was cut off, and buries it.
+// fenceKilled fences a broker in the metadata that was cut off, and buries it.
 func (c *Cluster) fenceKilled(b *broker) error {
 	c.changing <- struct{}{} // also while the cluster closes, which waits for us
 	err := c.expel(b.id)

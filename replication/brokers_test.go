@@ -5,11 +5,11 @@ import (
 	"io/fs"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
@@ -294,6 +294,12 @@ func TestDirectoriesThatDoNotBelongTogetherAreRefused(t *testing.T) {
 			move("broker-1", "elsewhere")(fsys)
 			move("broker-3", "elsewhere3")(fsys)
 		}, nil, ErrMissing},
+		"files of others beside brokers": {func(fsys *vfs.MemFS) {
+			for id := range 4 {
+				require.NoError(t, fsys.RemoveAll(fmt.Sprint("data/broker-", id)))
+			}
+			require.NoError(t, vfs.WriteFile(fsys, "data/passwd", nil))
+		}, nil, ErrForeign},
 		"files of others":     {func(fsys *vfs.MemFS) { require.NoError(t, vfs.WriteFile(fsys, "data/broker-4/x", nil)) }, nil, ErrForeign},
 		"an unfinished copy":  {func(fsys *vfs.MemFS) { require.NoError(t, vfs.WriteFile(fsys, "data/broker-2/"+unfinishedFile, nil)) }, nil, ErrUnfinished},
 		"one of another disk": {specs: map[int32]BrokerSpec{3: {Dir: "data/other-3"}}, want: ErrForeign, change: secondDirectory(t, "data/broker-3", "data/other-3")},

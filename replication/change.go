@@ -63,19 +63,19 @@ func (c *Cluster) run(fn func()) bool {
 	return true
 }
 
-// perform makes a change. It is for who has changing, and for open; then may be nil.
+// perform makes a change. The caller holds changing, or is open; then may be nil.
 func (c *Cluster) perform(decide decision, then func([]metarecord.Record)) error {
 	c.mu.RLock()
 	recs, err := decide(c.image)
 	if err != nil {
-		err = refusal(c.image, err)
+		err = c.refusal(c.image, err)
 	}
 	c.mu.RUnlock()
 	if err != nil {
 		return err
 	}
 	if len(recs) == 0 {
-		return c.secure() // who asked is told that it is so
+		return c.secure() // the result must be durable
 	}
 	if c.unsecured.Load() && !isSmall(recs) {
 		if err := c.found(); err != nil {
@@ -130,11 +130,14 @@ func (c *Cluster) apply(recs []metarecord.Record, version int64) {
 	due := c.publishLocked(version)
 	c.mu.Unlock()
 	c.depart(gone)
-	c.settle(c.concerned(recs)) // before anybody looks for the new leaders
+	c.settle(c.concerned(recs)) // before readers look for the new leaders
 	c.letGo(recs)
 	c.noteElections(recs)
 	c.noteBalance(recs)
 	c.noteBrokers(recs)
+	for _, n := range c.servingNodes() {
+		n.noteProgress()
+	}
 	for _, ch := range due {
 		close(ch)
 	}
@@ -148,9 +151,11 @@ func (c *Cluster) apply(recs []metarecord.Record, version int64) {
 	}
 }
 
-// publishLocked makes the image the metadata as of version and returns who waits for that.
+// publishLocked makes the image the metadata as of version and returns the goroutines that wait for
+// it.
 func (c *Cluster) publishLocked(version int64) (due []chan struct{}) {
 	c.image.Publish(version)
+	c.moment = moment{c.meta.Epoch(), version}
 	c.version.Store(version)
 	c.rates.Store(ratesOf(c.image.BrokerConfigs))
 	c.groups.Store(c.image.Groups())

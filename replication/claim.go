@@ -9,18 +9,24 @@ import (
 	"github.com/stratalog/strata/log"
 )
 
-// claim makes sure that the directory of r is there and r's own. Whatever else has its name is put
-// aside. synced says that the file which tells whose it is was made with its bytes on stable
-// storage: where the first record waits for the disk in any case.
+// claim makes sure that the directory of r exists and is r's own. A directory of another partition
+// with its name is set aside, and so is the rest of a replica that has lost its records. synced means
+// that the file with the topic's id was created with its bytes on stable storage, because the first
+// record waits for the disk in any case.
 func (n *node) claim(r *replica, a assignment) (synced bool, err error) {
 	name := partitionDir(r.tp)
-	id, ok, err := readTopicID(n.fs, filepath.Join(n.root, name))
+	f, err := readPartitionFile(n.fs, filepath.Join(n.root, name))
 	switch {
 	case err != nil:
 		return false, err
-	case ok && id == r.id:
+	case r.loss() != nil:
+		n.forgetBegun(r.place())
+		err = n.stray(name)
+	case f.named && f.id == r.id && f.isOf(r.tp.Partition):
 		return false, nil
-	case ok && n.metadata.wasRemoved(id):
+	case n.hasBegun(r): // its log was made, and it is not here any more
+		return false, n.named(n.errMissing(r.place(), r.tp))
+	case f.named && n.metadata.wasRemoved(f.id):
 		err = discard(n.fs, n.root, name)
 	default:
 		err = n.stray(name)
@@ -29,10 +35,15 @@ func (n *node) claim(r *replica, a assignment) (synced bool, err error) {
 		return false, err
 	}
 	synced = a.settings.SyncPolicy() == log.SyncOnAck
-	return synced, createPartitionDir(n.fs, n.root, r.tp, topicIDOf{r.id, synced})
+	err = createPartitionDir(n.fs, n.root, newPartition{r.tp, r.id, synced})
+	if err == nil {
+		r.setLoss(nil)
+	}
+	return synced, err
 }
 
-// stray puts a directory aside that belongs to no topic; none is no error.
+// stray sets a directory aside that belongs to no topic, or was replaced; a missing one is no
+// error.
 func (n *node) stray(name string) error {
 	to, err := putAside(n.fs, n.root, name, straySuffix)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -16,7 +16,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// schedule says how often logs are cleaned; log.Unlimited means never.
+// schedule has the intervals at which logs are cleaned; log.Unlimited means never.
 type schedule struct{ retention, compaction time.Duration }
 
 // startCleaner starts the broker's one cleaner, once there is something to clean.
@@ -93,14 +93,15 @@ func (n *node) cleanAll(ctx context.Context, want func(*replica) bool, clean fun
 	}
 }
 
-// A PartitionClean says what Clean did with one partition, and why not more.
+// A PartitionClean reports the result of Clean for one partition, and why Clean did not remove
+// more.
 type PartitionClean struct {
 	TopicPartition  record.TopicPartition
-	log.CleanReport       // what was removed, compacted and kept, with the reasons
-	Err             error // of the disk, or why the partition is offline
+	log.CleanReport       // the removed, compacted and kept parts, with the reasons
+	Err             error // the disk's error, or why the partition is offline
 }
 
-// String tells it in a line.
+// String returns the result as one line.
 func (c PartitionClean) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s-%d:", c.TopicPartition.Topic, c.TopicPartition.Partition)
@@ -130,11 +131,10 @@ func (c PartitionClean) String() string {
 	return b.String()
 }
 
-// Clean runs retention and compaction now, instead of at their next turn, on the partitions of the
-// topics, of all if none is given, and tells for each, sorted by topic and partition, what went,
-// what stayed and why. Partitions that were never written to have nothing to clean and are left
-// out. The error joins those of the partitions. Errors of the call itself: ErrUnknownTopic,
-// ErrClosed, ctx's.
+// Clean runs retention and compaction now, instead of at their next interval, on all partitions of
+// the given topics; no topics means all. It returns a report of each partition, sorted by topic and
+// partition. Partitions that were never written to are left out. The error joins the partitions'
+// errors. Errors of the call itself: ErrUnknownTopic, ErrClosed, and the context's error.
 func (c *Cluster) Clean(ctx context.Context, topics ...string) (report []PartitionClean, err error) {
 	rs, err := c.replicasOf(topics)
 	if err != nil {
@@ -168,10 +168,10 @@ func (c *Cluster) Clean(ctx context.Context, topics ...string) (report []Partiti
 	return report, err
 }
 
-// Roll closes the active segments of a topic's partitions, of all if none is given, and opens the
-// next ones: what is closed can be compacted by the next Clean, and goes as a whole when its newest
-// record is old enough. Active segments that are empty stay. Errors: ErrUnknownTopic, those of the
-// disk, ErrClosed, ctx's.
+// Roll closes the active segments of the given partitions of a topic, of all if none is given, and
+// opens new ones. The next Clean can compact a closed segment, and removes it as a whole when its
+// newest record is old enough. Empty active segments are not closed. Errors: ErrUnknownTopic, disk
+// errors, ErrClosed, and the context's error.
 func (c *Cluster) Roll(ctx context.Context, name string, partitions ...int32) error {
 	for _, i := range partitions {
 		if _, _, err := c.find(record.TopicPartition{Topic: name, Partition: i}); err != nil {
@@ -210,7 +210,7 @@ func (c *Cluster) replicasOf(topics []string) ([]*replica, error) {
 	for _, name := range topics {
 		t := c.image.Topics[name]
 		if t == nil {
-			return nil, unknownTopic(c.image, name)
+			return nil, c.unknownTopic(c.image, name)
 		}
 		ids[t.ID] = true
 	}

@@ -8,14 +8,14 @@ import (
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
-// clientMetrics is what is set on client-metrics resources, and since what version of the metadata.
-// Immutable.
+// clientMetrics has the configurations of client-metrics resources, and the version of the metadata
+// that changed them last. Immutable.
 type clientMetrics struct {
 	configs *image.NamedConfigs
 	version int64
 }
 
-// noteClientMetricsLocked takes over what the image has as of a version.
+// noteClientMetricsLocked takes over the configurations of the image as of a version.
 func (c *Cluster) noteClientMetricsLocked(version int64) {
 	configs := c.image.ClientMetrics()
 	if before := c.metrics.Load(); before.configs != configs {
@@ -23,10 +23,9 @@ func (c *Cluster) noteClientMetricsLocked(version int64) {
 	}
 }
 
-// ClientMetricsProperties returns what is set on each client-metrics resource, by its name and
-// Kafka's keys, and the version of the metadata at which any of it was last changed. The inner maps
-// must not be written to, and do not change. It takes no lock. Kafka: configurations of resources
-// of type CLIENT_METRICS (KIP-714).
+// ClientMetricsProperties returns the configuration of each client-metrics resource, by its name
+// and Kafka's keys, and the version of the metadata that changed any of it last. The inner maps are
+// immutable. It takes no lock. Kafka: configurations of resources of type CLIENT_METRICS (KIP-714).
 func (c *Cluster) ClientMetricsProperties() (byName map[string]map[string]string, version int64) {
 	now := c.metrics.Load()
 	byName = map[string]map[string]string{}
@@ -36,16 +35,17 @@ func (c *Cluster) ClientMetricsProperties() (byName map[string]map[string]string
 	return byName, now.version
 }
 
-// ClientMetricsVersion returns the version that ClientMetricsProperties returns. It takes no lock.
+// ClientMetricsVersion returns the version of ClientMetricsProperties. It takes no lock.
 func (c *Cluster) ClientMetricsVersion() int64 { return c.metrics.Load().version }
 
-// AlterClientMetricsProperties changes what is set on a client-metrics resource, which is there as
-// long as something is set on it: edit gets it, must not write to it, and returns what is set
-// afterwards, or refuses. It may be called more than once. When AlterClientMetricsProperties
-// returns nil the change is on stable storage, and ClientMetricsProperties returns it. What keys
-// and values mean is for the server to know: clients of package kafka change them by
-// IncrementalAlterConfigs. A cluster has at most 16 MiB of such properties. Errors: edit's,
-// ErrPolicyViolation, ErrMetadataReadOnly, ErrClosed, ctx's.
+// AlterClientMetricsProperties changes the configuration of a client-metrics resource, which exists
+// as long as it has a property. edit receives the present properties, must not write to them, and
+// returns the new ones or an error. It may be called more than once. When
+// AlterClientMetricsProperties returns nil, the change is on stable storage and
+// ClientMetricsProperties returns it. Keys and values are not validated: that is the task of the
+// server, whose clients change them with IncrementalAlterConfigs. A cluster holds at most 16 MiB of
+// such properties. Errors: those of edit, ErrPolicyViolation, ErrMetadataReadOnly, ErrClosed, and
+// the context's error.
 func (c *Cluster) AlterClientMetricsProperties(ctx context.Context, name string, edit func(before map[string]string) (map[string]string, error)) error {
 	return alterClientMetrics(name, edit, func(d decision) error { return c.change(ctx, d) })
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stratalog/strata/internal/alarm"
 	"github.com/stratalog/strata/internal/clientquota"
 	"github.com/stratalog/strata/internal/feed"
+	"github.com/stratalog/strata/internal/memory"
 	"github.com/stratalog/strata/internal/watermark"
 	"github.com/stratalog/strata/replication/internal/byid"
 	"github.com/stratalog/strata/replication/internal/follow"
@@ -21,9 +22,9 @@ import (
 
 // A Cluster is a cluster of brokers in one process. All methods are safe for concurrent use.
 //
-// The way of a change of metadata: decided by the controller against the image, written to its log
-// as one batch, applied to the image, followed by the brokers. The image at open comes
-// from the same log through the same apply.
+// A change of the metadata takes four steps. The controller decides on it from the image, writes it
+// to its log as one batch, and applies it to the image; then the brokers act on it. Open rebuilds
+// the image from the same log with the same code.
 type Cluster struct {
 	cfg       Config
 	defaults  map[string]string // the keys of cfg.Defaults
@@ -36,17 +37,19 @@ type Cluster struct {
 	network   follow.Network
 	events    *feed.Feed[Event]
 	txns      txnQuestions
+	memory    memory.Budget // of coordinators
 
 	founds   bool // open makes a new cluster of one broker; see founding
 	founders bool // open makes a new cluster: directories that it makes are of its first brokers
-	// fresh is the broker of a new cluster whose founding is not over, nil in any other. Of who has
-	// changing. unsecured says that nothing of it is on stable storage; who has changing clears it.
+	// fresh is the broker of a new cluster whose founding has not ended, nil in any other; guarded
+	// by changing. unsecured means that nothing of it is on stable storage; the holder of changing
+	// clears it.
 	fresh     *node
 	unsecured atomic.Bool
 	foundDue  alarm.Alarm // foundIdle; armed when open has made a new cluster
 
-	// releadDue says that partitions may have a leader that does not serve, because that could not
-	// be written. Of who has changing.
+	// releadDue means that partitions may have a leader that does not serve, because the metadata
+	// could not be written. Guarded by changing.
 	releadDue bool
 
 	removals atomic.Int64 // topics that were deleted; counted with changing held, read by backups
@@ -54,62 +57,67 @@ type Cluster struct {
 	// changing has room for one: who changes the metadata puts a value in, from the decision until
 	// all that the change implies is done. A backup does while it copies the metadata.
 	changing chan struct{}
-	// turnover has room for one: who takes a broker out of those that serve, or
-	// puts one in, and has changing after it. So no two brokers are cut off before
-	// the metadata says so of the first.
+	// turnover has room for one value: the holder starts or stops a broker, and takes changing
+	// after it. So no second broker is cut off before the metadata has the first as fenced.
 	turnover chan struct{}
 	closing  chan struct{}  // closed when Close begins
-	done     chan struct{}  // closed when it is through
+	done     chan struct{}  // closed when Close has completed
 	wg       sync.WaitGroup // changes under way
 	balance  alarm.Alarm    // balanceLeaders; armed while other replicas than the preferred ones lead
 	sessions alarm.Alarm    // reviewSessions; armed while a session is about to be over, or something fails
 	// unsettled: something failed that was due about sessions. Of reviewSessions.
 	unsettled bool
 
+	nearestAt atomic.Int64 // paces maySearch, in ns since the Unix epoch
+
 	mu       sync.RWMutex // guards the fields below; never held while waiting
 	image    *image.Image
+	moment   moment            // that image is of
 	brokers  map[int32]*broker // all whose place is known
-	turning  int32             // the broker that whoever has turnover starts or stops; 0: none
+	turning  int32             // the broker that the holder of turnover starts or stops; 0: none
 	nodes    map[int32]*node   // the brokers that serve. Replaced, never written to, once open has returned
 	waiters  watermark.Queue[chan struct{}]
-	loaded   bool // the brokers that were there at open have loaded what they have
+	loaded   bool // the brokers present at open have loaded their partitions
 	closed   bool
 	closeErr error
 
 	markerWriters sync.Map // topic name -> MarkerWriter; see WriteMarkersWith
 
-	holdTransactions atomic.Pointer[func(f func())] // nil: nobody decides transactions
+	holdTransactions atomic.Pointer[func(f func())] // nil: there is no transaction coordinator
 
-	controller      atomic.Int32    // the broker that is controller; written by who has changing
+	controller      atomic.Int32    // the broker that is controller; written by the holder of changing
 	controllerEpoch atomic.Int32    // likewise
-	failures        map[int32]error // why open goes on without brokers
+	failures        map[int32]error // why open continues without these brokers
 
-	// rates are those of the image, for those who do not want the lock; nil: no broker has one.
+	// rates are the rates of the image, for callers without the lock; nil: no broker has one.
 	// Written under mu.
 	rates   atomic.Pointer[rates]
 	access  atomic.Pointer[access]             // the image's access control; nil: it has none. Written as rates
 	quotas  atomic.Pointer[clientquota.Set]    // the image's client quotas; nil: it has none. Written as rates
 	groups  atomic.Pointer[image.NamedConfigs] // the image's; nil: it has none. Written as rates
 	metrics atomic.Pointer[clientMetrics]      // the image's, never nil. Written as rates
-	version atomic.Int64                       // image.version, for those who do not want the lock; written under mu
+	version atomic.Int64                       // image.version, for callers without the lock; written under mu
 }
 
 // maxOvertaken is how often Open begins again because of other opens beside it.
 const maxOvertaken = 10
 
-// Open opens the cluster in cfg.Dir, creating it, and recovers what is there: when it returns,
-// every partition that has files is open, or offline because it is damaged (its calls say why, and
-// so does Status). What a crash left half done, the creation or deletion of a topic, is finished.
+// Open opens the cluster in cfg.Dir and recovers it; if there is none, it creates one. When Open
+// returns, every partition with files is open, or is offline because it is damaged. The calls and
+// the Status of an offline partition return the reason. Open also completes the creation or
+// deletion of a topic that a crash interrupted.
 //
-// For a new cluster of one broker Open does not wait for the disk. Who first is told something of
-// it does: the first change of the metadata, the first producer id, a backup. An error of the disk
-// in that comes from that call and from all that follow, Close among them, and Open founds the
+// For a new cluster of one broker Open does not wait for the disk. The first call whose result must
+// be durable waits: a change of the metadata, an InitProducerID, or a Backup. If the disk fails
+// then, that call and all later ones return the error, Close included. The next Open creates the
 // cluster again.
 //
-// Of opens beside each other one gets the cluster, new or not, and for the others it is in use.
+// If Open is called concurrently for one directory, one call gets the cluster, new or not, and the
+// others return ErrLocked.
 //
-// A directory that is in use, damaged, of a newer format or not ours is a *DirectoryError. A broker
-// whose disk fails is down, if the others can do without it; if not, the disk's error is returned.
+// Open returns a *DirectoryError for a directory that is in use, damaged, of a newer format, or of
+// another program. A broker whose disk fails is not started if the others can run without it;
+// otherwise Open returns the disk's error.
 func Open(cfg Config) (*Cluster, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -140,7 +148,7 @@ func openOnce(cfg Config, defaults map[string]string) (*Cluster, error) {
 	c.txns.ctx, c.txns.cancel = context.WithCancel(context.Background())
 	c.balance.Do, c.sessions.Do, c.foundDue.Do = c.balanceLeaders, c.reviewSessions, c.foundIdle
 	follow.Watch(&c.network, func() { c.sessions.By(time.Now()) })
-	c.changing <- struct{}{} // leaders that serve already ask the controller for things
+	c.changing <- struct{}{} // leaders that serve already send requests to the controller
 	err := c.open()
 	<-c.changing
 	if err != nil {
@@ -151,9 +159,9 @@ func openOnce(cfg Config, defaults map[string]string) (*Cluster, error) {
 	return c, nil
 }
 
-// Close refuses new calls, ends every wait with ErrClosed, waits for changes and cleaning under
-// way, and closes all partitions. It may be called repeatedly and concurrently; each call returns
-// when all is done, with the same error.
+// Close rejects new calls, ends every wait with ErrClosed, waits for changes and cleaning in
+// progress, and closes all partitions. It may be called repeatedly and concurrently. Each call
+// returns when the cluster is closed, with the same error.
 func (c *Cluster) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -175,7 +183,7 @@ func (c *Cluster) Close() error {
 	return err
 }
 
-// Shutdown is Close that stops waiting for it when ctx ends; the closing goes on then.
+// Shutdown is Close, but stops waiting when ctx ends; closing continues in the background.
 func (c *Cluster) Shutdown(ctx context.Context) error {
 	result := make(chan error, 1)
 	go func() { result <- c.Close() }()
@@ -194,7 +202,7 @@ func (c *Cluster) shut() error {
 	}
 	errs := []error{c.onNodes((*node).close)}
 	if c.meta != nil {
-		if err := c.meta.Close(); err != nil { // with what the founding failed for
+		if err := c.meta.Close(); err != nil { // with the error of the founding
 			failed = err
 		}
 	}
@@ -202,9 +210,9 @@ func (c *Cluster) shut() error {
 	return errors.Join(errs...)
 }
 
-// closeDirectories closes those of all brokers, the first one's last. An open locks that one first:
-// who gets it finds none of the others still being closed, and is not refused with it in its hands
-// while this open begins again.
+// closeDirectories closes the directories of all brokers, the first one's last. An open locks that
+// one first. So an open that gets the lock finds all others closed, and is not rejected while it
+// holds the lock and this open begins again.
 func (c *Cluster) closeDirectories() error {
 	nodes := c.servingNodes()
 	if len(nodes) == 0 {

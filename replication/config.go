@@ -14,102 +14,106 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Config describes a cluster. The zero Config is a cluster of one broker in memory. A field that
-// makes no sense is a *topic.ConfigError that names it, unless it says otherwise.
+// Config describes a cluster. The zero Config is a cluster of one broker in memory. An invalid
+// field is reported as a *topic.ConfigError that names it, unless the field's comment names another
+// error.
 type Config struct {
 	// Brokers is the number of brokers, which have the ids 1 to Brokers; at most 1,000, else
-	// ErrTooManyBrokers. More than there were are added, empty. Those that there were and that are
-	// not among them are down: they are members still, and their partitions have no leader until
-	// they are back. 0 means those that have a directory in Dir or a BrokerSpec, and one in a new
-	// cluster.
+	// ErrTooManyBrokers. If it exceeds the present number, empty brokers are added. Existing
+	// brokers with larger ids are not started: they stay members, and their partitions have no
+	// leader until they run again. 0 means the brokers that have a directory in Dir or a
+	// BrokerSpec; in a new cluster it means one.
 	Brokers int
 
-	// BrokerSpecs say, by id, where brokers keep their data if that is not Dir/broker-<id>, and in
-	// which rack they are. The id must be one of Brokers.
+	// BrokerSpecs has, by broker id, the directory of a broker if it is not Dir/broker-<id>, and
+	// the broker's rack. Each id must be one of Brokers.
 	BrokerSpecs map[int32]BrokerSpec
 
-	// AcceptMetadataLoss opens the cluster although half or more of the brokers that keep its
-	// metadata are missing, which is ErrMissing otherwise. The newest of the copies that are there
-	// counts: changes that only the missing ones have are lost, also when they come back.
+	// AcceptMetadataLoss opens the cluster even if half or more of the brokers that keep its
+	// metadata are missing; otherwise Open returns ErrMissing. The newest available copy is used.
+	// Changes that only the missing brokers have are lost, also when those brokers return.
 	AcceptMetadataLoss bool
 
-	// Dir is the cluster's directory; broker i keeps its data in Dir/broker-i. Empty: everything is
-	// kept in memory, unless FS is set, and then in the directory "strata" of that file system.
+	// Dir is the cluster's directory; broker i keeps its data in Dir/broker-i. If it is empty, the
+	// cluster is in memory, or in the directory "strata" of FS if FS is set.
 	Dir string
 
-	// FS is the file system that Dir is in. nil: the operating system's if Dir is set, else memory.
+	// FS is the file system of Dir. nil means the operating system's if Dir is set, else memory.
 	FS vfs.FS
 
-	// ClusterID is the id that a new cluster gets: 16 bytes in base64url, 22 characters. Empty: one
-	// is drawn. A cluster that is there keeps its own. Kafka: cluster.id.
+	// ClusterID is the id of a new cluster: 16 bytes in base64url, 22 characters. Empty means a
+	// random id. An existing cluster keeps its id. Kafka: cluster.id.
 	ClusterID string
 
-	// Defaults are the settings of topics that do not say otherwise, and the number of partitions
-	// and replicas of topics created without one.
+	// Defaults are the settings of topics that do not have their own, and the number of partitions
+	// and replicas of topics created without them.
 	Defaults topic.Config
 
-	// MaxPartitions is how many partitions all topics together may have; 0 means 200,000. More are
-	// ErrPolicyViolation. Each takes about 200 bytes of memory as long as nothing is written to it.
-	// Kafka has no such bound.
+	// MaxPartitions is the maximum number of partitions of all topics together; 0 means 200,000.
+	// Beyond it, creation fails with ErrPolicyViolation. A partition without records takes about
+	// 200 bytes of memory. Kafka has no such limit.
 	MaxPartitions int
 
-	// RetentionCheckInterval is how often segments that have outlived their retention are looked
-	// for; 0 means 5 minutes, log.Unlimited never. Kafka: log.retention.check.interval.ms.
+	// RetentionCheckInterval is the interval between searches for segments past their retention;
+	// 0 means 5 minutes, log.Unlimited never. Kafka: log.retention.check.interval.ms.
 	RetentionCheckInterval time.Duration
 
-	// CompactionInterval is how often compacted topics are looked at; 0 means 15 s, log.Unlimited
-	// never: then only Clean compacts. Kafka: log.cleaner.backoff.ms, and log.cleaner.enable=false
-	// for never.
+	// CompactionInterval is the interval between compactions of compacted topics; 0 means 15 s,
+	// log.Unlimited never: then only Clean compacts. Kafka: log.cleaner.backoff.ms, and
+	// log.cleaner.enable=false for never.
 	CompactionInterval time.Duration
 
-	// LeaderBalanceInterval is after what time partitions go back to their preferred leaders, if
-	// these are in sync again; 0 means 5 minutes, log.Unlimited never. Kafka:
+	// LeaderBalanceInterval is the time after which partitions move back to their preferred
+	// leaders, if these are in sync again; 0 means 5 minutes, log.Unlimited never. Kafka:
 	// leader.imbalance.check.interval.seconds, and auto.leader.rebalance.enable=false for never.
 	LeaderBalanceInterval time.Duration
 
-	// CompactionMemory bounds the table of keys of a compaction, of which each broker runs one, see
-	// log.Config; 0 means 128 MiB. Kafka: log.cleaner.dedupe.buffer.size.
+	// CompactionMemory is the maximum size in bytes of the table of keys of a compaction; 0 means
+	// 128 MiB. Each broker runs one compaction at a time; see log.Config. Kafka:
+	// log.cleaner.dedupe.buffer.size.
 	CompactionMemory int64
 
-	// MaxOpenFiles is how many file descriptors of segments each broker keeps open; 0 means 512.
-	// More partitions and segments than that are fine.
+	// MaxOpenFiles is the number of file descriptors of segments that each broker keeps open; 0
+	// means 512. There may be more partitions and segments than that.
 	MaxOpenFiles int
 
 	// Properties are settings of the broker under their Kafka names: those of the cleaner, of
 	// retention checks and of producer ids that are fields above, and the defaults of topics
-	// (log.retention.ms, log.cleaner.min.cleanable.ratio, ...). One that is also set in a field, to
-	// something else, is an error, and so is one that has no meaning here.
+	// (log.retention.ms, log.cleaner.min.cleanable.ratio, ...). It is an error to set a property to
+	// another value than its field, or to set one without a meaning here.
 	Properties map[string]string
 
-	// ProducerIDExpiration is how long the state of an idempotent producer is kept after its last
-	// batch; 0 means 24 hours. Kafka: producer.id.expiration.ms.
+	// ProducerIDExpiration is the time for which the state of an idempotent producer is kept after
+	// its last batch; 0 means 24 hours. Kafka: producer.id.expiration.ms.
 	ProducerIDExpiration time.Duration
 
-	// ReplicaMaxLag is how long a follower may lack what its leader had before it is out of sync; 0
-	// means 30 s. It is looked at every half of that. Kafka: replica.lag.time.max.ms.
+	// ReplicaMaxLag is the time after which a follower leaves the ISR if it still lacks a record
+	// that its leader had then; 0 means 30 s. It is checked every ReplicaMaxLag/2. Kafka:
+	// replica.lag.time.max.ms.
 	ReplicaMaxLag time.Duration
 
-	// ReplicaSelector says which replicas serve readers that tell their rack: RackAwareSelector has
-	// followers serve those in their rack. The zero value has the leaders serve everybody. Kafka:
+	// ReplicaSelector selects the replicas that serve readers with a rack. The zero value is
+	// LeaderSelector; with RackAwareSelector, followers serve readers in their rack. Kafka:
 	// replica.selector.class.
 	ReplicaSelector ReplicaSelector
 
-	// HighWatermarkInterval is how often a broker saves the high watermarks of its replicas, if
-	// they have changed; 0 means 5 seconds. Kafka: replica.high.watermark.checkpoint.interval.ms.
+	// HighWatermarkInterval is the interval at which a broker saves the high watermarks of its
+	// replicas if they have changed; 0 means 5 seconds. Kafka:
+	// replica.high.watermark.checkpoint.interval.ms.
 	HighWatermarkInterval time.Duration
 
-	// SessionTimeout is how long a broker is waited for that the controller does not reach, because
-	// a path of Network is cut: then it is fenced, and serves again when the path is mended. It is
-	// also how long one is waited for whose disk does not answer when a change of the metadata is
-	// on the disks of others: then it is cut off and fenced, as by KillBroker. Both if the others
-	// may go on without it. 0 means 9 s. Kafka: broker.session.timeout.ms.
+	// SessionTimeout is the time after which a broker is fenced that the controller cannot reach,
+	// because a path of Network is cut or paused. The broker serves again when the path is mended.
+	// It is also the time after which a broker is cut off and fenced, as by KillBroker, if its disk
+	// hangs while other disks have stored a change of the metadata. A broker is fenced only if the
+	// others can continue without it. 0 means 9 s. Kafka: broker.session.timeout.ms.
 	SessionTimeout time.Duration
 
-	// Transactions is asked before leaders take the first write of a transaction. nil: they take
-	// what comes, and who writes in transactions must know what he does.
+	// Transactions is called by leaders before they accept the first write of a transaction. nil
+	// means that leaders accept every such write; then the application must verify transactions.
 	Transactions TxnVerifier
 
-	// Logger: nil discards.
+	// Logger receives log messages; nil discards them.
 	Logger *slog.Logger
 
 	inMemory  bool  // neither Dir nor FS was set
@@ -132,7 +136,7 @@ const (
 	maxBrokers = 1000
 )
 
-// withDefaults fills in what is zero and joins every complaint.
+// withDefaults sets zero fields to their defaults and joins all errors.
 func (c Config) withDefaults() (Config, error) {
 	err := c.readProperties()
 	if c.FS == nil && c.Dir == "" {

@@ -3,11 +3,11 @@ package replication
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )

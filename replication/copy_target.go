@@ -11,18 +11,18 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// copyTargets are the directories of a cluster that is being made as a copy of another, by broker.
-// As long as one of them has the mark of an unfinished copy the cluster does not open; that of the
-// controller, without which nothing opens, goes last.
+// copyTargets has the directories of a cluster that is being created as a copy of another, by
+// broker. As long as one of them has the mark of an unfinished copy the cluster does not open. The
+// controller's mark, without which no cluster opens, is removed last.
 type copyTargets map[int32]copyTarget
 
-// begin makes the directories in dir, which must be vacant, with their marks. It changes nothing in
-// a directory that somebody else makes there meanwhile.
+// begin creates the directories in dir, which must be vacant, with their marks. It does not change
+// a directory that another process creates there meanwhile.
 func (ts copyTargets) begin(fsys vfs.FS, dir string) error {
 	if dir == "" { // which some would take for the working directory
 		return fmt.Errorf("%w: no directory is named", fs.ErrInvalid)
 	}
-	entries, err := fsys.ReadDir(dir)
+	entries, err := vfs.ReadContent(fsys, dir)
 	if err == nil && len(entries) > 0 {
 		return fmt.Errorf("it is not empty: %w", fs.ErrExist)
 	}
@@ -30,7 +30,7 @@ func (ts copyTargets) begin(fsys vfs.FS, dir string) error {
 		return err
 	}
 	begun := copyTargets{}
-	for _, id := range slices.Sorted(maps.Keys(ts)) { // as a founding does: who has the first gets the rest
+	for _, id := range slices.Sorted(maps.Keys(ts)) { // as a founding does: the owner of the first gets the rest
 		if err := ts[id].begin(); err != nil {
 			return errors.Join(err, begun.undo())
 		}
@@ -39,8 +39,8 @@ func (ts copyTargets) begin(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// finish makes the copy a cluster: who its brokers are, and then that it is whole. source tells
-// where the original of a broker is.
+// finish makes the copy a cluster: it writes the brokers' identities, and then removes the marks.
+// source returns the directory of a broker's original.
 func (ts copyTargets) finish(source func(broker int32) (vfs.FS, string)) error {
 	for id, t := range ts {
 		if err := t.identify(source(id)); err != nil {
@@ -55,7 +55,7 @@ func (ts copyTargets) finish(source func(broker int32) (vfs.FS, string)) error {
 	return nil
 }
 
-// undo removes what was written.
+// undo removes the written files.
 func (ts copyTargets) undo() error {
 	var errs []error
 	for _, t := range ts {
@@ -70,20 +70,20 @@ type copyTarget struct {
 	root string
 }
 
-// begin makes the directory, with the mark of an unfinished copy. The directory gets its name
-// together with the mark, and replaces nothing but an empty one: it fails, and matches fs.ErrExist,
-// if a cluster is founded or another copy is made there meanwhile, and whoever founds one later
-// finds the mark.
+// begin creates the directory, with the mark of an unfinished copy. The directory gets its name
+// together with the mark, and replaces only an empty one. If a cluster or another copy is created
+// there meanwhile, begin fails with an error matching fs.ErrExist. A later founding there finds the
+// mark.
 func (t copyTarget) begin() error {
-	made := t.root + ".unfinished" // no broker's name
-	err := vfs.MakeDir(t.fsys, made, 0o755)
+	made := vfs.WithSuffix(t.root, ".unfinished") // no broker's name
+	err := vfs.MakeDir(t.fsys, made, 0o700)
 	if err == nil {
 		err = vfs.WriteFile(t.fsys, filepath.Join(made, unfinishedFile), []byte("a copy that was interrupted; remove it\n"))
 	}
 	if err == nil {
 		err = t.fsys.Rename(made, t.root)
 		if _, there := t.fsys.Stat(t.root); err != nil && there == nil {
-			err = fmt.Errorf("somebody else has made it meanwhile: %w: %w", fs.ErrExist, err)
+			err = fmt.Errorf("created by another copy or cluster meanwhile: %w: %w", fs.ErrExist, err)
 		}
 	}
 	if err != nil {
@@ -95,7 +95,7 @@ func (t copyTarget) begin() error {
 	return nil
 }
 
-// identify makes the copy that of the broker in from.
+// identify gives the copy the identity of the broker in from.
 func (t copyTarget) identify(fsys vfs.FS, from string) error {
 	card, err := vfs.ReadFile(fsys, filepath.Join(from, metaPropertiesFile))
 	if err != nil {
@@ -112,7 +112,7 @@ func (t copyTarget) finish() error {
 	return t.fsys.SyncDir(t.root)
 }
 
-// undo removes what was written, the mark last.
+// undo removes the written files, the mark last.
 func (t copyTarget) undo() error {
 	entries, err := t.fsys.ReadDir(t.root)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -4,22 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 )
 
-// A TopicSpec is a topic to be created.
+// A TopicSpec is the name and configuration of a topic to create.
 type TopicSpec struct {
 	Name   string
 	Config topic.Config
 }
 
-// CreateTopics creates topics, each by itself: errs[i] is what CreateTopic says of topics[i], in
-// the order given. Those that can be created share one write of the metadata, and one sync, unless
-// they have more than 10,000 partitions together. An error of that write, or of ctx, is told for
-// each of them.
+// CreateTopics creates topics independently of each other: errs[i] is the result of CreateTopic for
+// topics[i]. They are created in the given order. They share one write of the metadata, and one
+// sync, unless they have more than 10,000 partitions together. An error of that write, or the
+// context's error, is returned for each of them.
 func (c *Cluster) CreateTopics(ctx context.Context, topics []TopicSpec) (errs []error) {
 	errs = make([]error, len(topics))
 	var together []creation
@@ -40,7 +43,7 @@ func (c *Cluster) CreateTopics(ctx context.Context, topics []TopicSpec) (errs []
 	return errs
 }
 
-// creation is a checked request and its place among those of the call.
+// creation is a validated request and its index in the call.
 type creation struct {
 	newTopic
 	index int
@@ -53,7 +56,7 @@ func (c *Cluster) create(ctx context.Context, ns []creation, errs []error) {
 	err := c.change(ctx, func(img *image.Image) ([]metarecord.Record, error) {
 		recs, why := img.CreateTopics(creations(ns), c.limits())
 		for i := range why {
-			refused[i] = refusal(img, why[i])
+			refused[i] = c.refusal(img, why[i])
 		}
 		return recs, nil
 	})
@@ -70,16 +73,16 @@ func (c *Cluster) create(ctx context.Context, ns []creation, errs []error) {
 	}
 }
 
-// CreateTopic creates a topic. When it returns nil the topic is on stable storage and can be
-// written to. Its partitions get their directories when they are first written.
+// CreateTopic creates a topic. When it returns nil, the topic is on stable storage and can be
+// written to. A partition's directory is created at the first write to it.
 //
-// With cfg.ID it may be called again if the outcome is not known: nil says that the topic is there,
-// as asked for, whichever call created it.
+// If cfg.ID is set, a call whose outcome is unknown can be repeated: it returns nil if the topic
+// exists with that configuration, whichever call created it.
 //
-// Errors: ErrTopicExists, ErrTopicIDInUse, ErrInvalidTopic (also if only '.' and '_' distinguish
-// the name from an existing one), ErrInvalidPartitions, ErrInvalidReplicationFactor,
+// Errors: ErrTopicExists, ErrTopicIDInUse, ErrInvalidTopic (also if the name differs from an
+// existing one only in '.' and '_'), ErrInvalidPartitions, ErrInvalidReplicationFactor,
 // ErrInvalidAssignment, ErrPolicyViolation (more than 10,000 partitions), *topic.ConfigError,
-// ErrClosed, ctx's. If ctx ends during the call the topic may be created all the same.
+// ErrClosed, and the context's error. If ctx ends during the call, the topic may still be created.
 func (c *Cluster) CreateTopic(ctx context.Context, name string, cfg topic.Config) error {
 	n, err := c.newTopic(name, cfg)
 	if err != nil {
@@ -92,18 +95,54 @@ func (c *Cluster) CreateTopic(ctx context.Context, name string, cfg topic.Config
 	return nil
 }
 
-// EnsureTopic is CreateTopic that is content with a topic of that name, whatever its settings.
+// EnsureTopic is CreateTopic, but succeeds if the topic exists. If the number of partitions or
+// replicas, or a setting, differs from cfg, it returns a *TopicDiffersError and changes nothing.
+// Fields that cfg leaves unset are not compared.
 func (c *Cluster) EnsureTopic(ctx context.Context, name string, cfg topic.Config) error {
 	c.mu.RLock()
 	exists := c.image.Topics[name] != nil
 	c.mu.RUnlock()
-	if exists {
+	if !exists {
+		if err := c.CreateTopic(ctx, name, cfg); !errors.Is(err, ErrTopicExists) {
+			return err
+		}
+	}
+	return c.compareTopic(name, cfg)
+}
+
+// compareTopic returns a *TopicDiffersError if a topic differs from what cfg names.
+func (c *Cluster) compareTopic(name string, cfg topic.Config) error {
+	explicit, err := cfg.Explicit()
+	if err != nil {
+		return fmt.Errorf("ensure topic %q: %w", name, err)
+	}
+	c.mu.RLock()
+	t := c.image.Topics[name]
+	c.mu.RUnlock()
+	if t == nil {
+		return nil // deleted meanwhile
+	}
+	partitions, factor := cfg.Partitions, cfg.ReplicationFactor
+	if len(cfg.Assignment) > 0 {
+		partitions, factor = len(cfg.Assignment), len(cfg.Assignment[0])
+	}
+	differs := &TopicDiffersError{Topic: name}
+	if partitions != 0 && partitions != len(t.Partitions) {
+		differs.add("partitions", strconv.Itoa(partitions), strconv.Itoa(len(t.Partitions)))
+	}
+	if replicas := len(t.Partitions[0].Replicas); factor != 0 && factor != replicas {
+		differs.add("replication factor", strconv.Itoa(factor), strconv.Itoa(replicas))
+	}
+	settings := c.settings(t)
+	for _, key := range slices.Sorted(maps.Keys(explicit)) {
+		if has, _ := settings.Value(key); has != explicit[key] {
+			differs.add(key, explicit[key], has)
+		}
+	}
+	if len(differs.Differences) == 0 {
 		return nil
 	}
-	if err := c.CreateTopic(ctx, name, cfg); !errors.Is(err, ErrTopicExists) {
-		return err
-	}
-	return nil
+	return differs
 }
 
 // newTopic is a checked request for a topic.
@@ -123,7 +162,7 @@ func (c *Cluster) newTopic(name string, cfg topic.Config) (n newTopic, err error
 		return n, fmt.Errorf("%w: it is the controller's log", ErrInvalidTopic)
 	}
 	if cfg.ID == metadataTopicID {
-		return n, fmt.Errorf("%w: %v is that of the controller's log", ErrTopicIDInUse, cfg.ID)
+		return n, fmt.Errorf("%w: %v is the id of the controller's log", ErrTopicIDInUse, cfg.ID)
 	}
 	c.mu.RLock()
 	if t := c.image.Topics[name]; t == nil || t.ID != cfg.ID {
@@ -184,7 +223,7 @@ func (c *Cluster) createTopic(n newTopic) decision {
 	}
 }
 
-// command is what package image is asked for.
+// command returns the command for package image.
 func (n newTopic) command() image.Creation {
 	return image.Creation{
 		Name: n.name, ID: n.id, Drawn: topic.NewID(), Partitions: n.partitions, Factor: n.factor,

@@ -11,13 +11,13 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// deletions are the directories of deleted topics' partitions, renamed and waiting to be deleted:
-// until then somebody who deleted the wrong topic finds the records there. What waits when the
-// broker closes, or dies, stays; the next start deletes it. Kafka: LogManager.deleteLogs.
+// deletions has the directories of deleted topics' partitions, renamed and waiting to be deleted:
+// until then a user who deleted the wrong topic can recover the records. If the broker closes, or
+// dies, the waiting directories stay; the next start deletes them. Kafka: LogManager.deleteLogs.
 type deletions struct {
 	fs     vfs.FS
 	logger *slog.Logger
-	alarm  alarm.Alarm // run, when the first of those that wait is due
+	alarm  alarm.Alarm // run, when the first waiting directory is due
 
 	mu      sync.Mutex // guards the field below; never held during I/O
 	waiting []deletion
@@ -41,7 +41,7 @@ func (d *deletions) add(path string, delay time.Duration) error {
 	return nil
 }
 
-// run deletes what is due.
+// run deletes the directories that are due.
 func (d *deletions) run() {
 	present := time.Now()
 	var due []string

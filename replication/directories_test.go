@@ -2,6 +2,7 @@ package replication
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -238,4 +239,49 @@ func TestFailedCreationOfAPartitionIsTriedAgain(t *testing.T) {
 	require.ErrorIs(t, tryProduce(c, at("orders", 0), "x").Err, errDisk)
 	remove()
 	require.Equal(t, int64(0), produce(t, c, at("orders", 0), "y").BaseOffset)
+}
+
+// A wrong bit in the file with the directory's identity, or the loss of its content, is damage: the
+// directory is not another program's.
+func TestDamagedIdentityIsNotAForeignDirectory(t *testing.T) {
+	for how, end := range evidenceEnds {
+		t.Run(how, func(t *testing.T) {
+			ds := newDisks(1)
+			c := openWith(t, ds.config())
+			create(t, c, "orders", 1)
+			produce(t, c, at("orders", 0), "a")
+			disk := end(t, c, ds)[0]
+			file := filepath.Join(root, metaPropertiesFile)
+			whole, err := vfs.ReadFile(disk, file)
+			require.NoError(t, err)
+			ruined := [][]byte{nil, make([]byte, len(whole)), whole[:5], whole[:len(whole)/2]}
+			for bit := range 8 * len(whole) {
+				p := bytes.Clone(whole)
+				p[bit/8] ^= 1 << (bit % 8)
+				ruined = append(ruined, p)
+			}
+			for i, p := range ruined {
+				require.NoError(t, vfs.WriteFile(disk, file, p))
+				m, err := checkDirectory(disk, root, 1)
+				if err == nil { // the sum with a capital letter
+					was, _ := decodeMeta(whole)
+					require.Equal(t, was, *m)
+					continue
+				}
+				if errors.Is(err, ErrNewerFormat) {
+					requireDirectoryError(t, err, ErrNewerFormat, "")
+					require.ErrorContains(t, err, "the file is damaged")
+				} else {
+					requireDirectoryError(t, err, ErrDamaged, "restore the file")
+				}
+				require.ErrorContains(t, err, metaPropertiesFile)
+				if i%100 == 0 {
+					_, opened := Open(Config{FS: disk, Dir: "data"})
+					require.EqualError(t, opened, err.Error())
+				}
+			}
+			require.NoError(t, vfs.WriteFile(disk, file, whole))
+			require.Equal(t, []string{"a"}, values(t, open(t, disk), at("orders", 0)))
+		})
+	}
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A DryRun decides on changes of topics as the cluster would now, with the same errors, and makes
-// none of them. Its calls do not block. Kafka: validate_only.
+// A DryRun validates changes of topics against the present metadata, with the same errors as the
+// methods of Cluster, without making them. Its methods do not block. Kafka: validate_only.
 type DryRun struct{ c *Cluster }
 
 // DryRun returns a dry run of c.
 func (c *Cluster) DryRun() DryRun { return DryRun{c} }
 
-// CreateTopic is Cluster.CreateTopic. It returns the settings that the topic would have, and its
-// partitions and replicas.
+// CreateTopic is Cluster.CreateTopic. It returns the settings that the topic would have, and a
+// Config with its partitions and replicas.
 func (d DryRun) CreateTopic(ctx context.Context, name string, cfg topic.Config) (topic.Settings, topic.Config, error) {
 	n, err := d.c.newTopic(name, cfg)
 	if err == nil {
@@ -27,9 +27,8 @@ func (d DryRun) CreateTopic(ctx context.Context, name string, cfg topic.Config) 
 	return n.settings, topic.Config{Partitions: n.partitions, ReplicationFactor: n.factor}, nil
 }
 
-// TopicConfig is that part of CreateTopic which Kafka looks at first: the name, and the
-// configuration by Kafka's keys. Its errors are ErrInvalidTopic, ErrTopicExists and
-// *topic.ConfigError.
+// TopicConfig validates the parts of CreateTopic that Kafka checks first: the name, and the
+// configuration by Kafka's keys. Errors: ErrInvalidTopic, ErrTopicExists and *topic.ConfigError.
 func (d DryRun) TopicConfig(name string, properties map[string]string) error {
 	if _, err := d.c.newTopic(name, topic.Config{Partitions: 1, ReplicationFactor: 1, Properties: properties}); err != nil {
 		return fmt.Errorf("create topic %q: %w", name, err)
@@ -73,5 +72,5 @@ func (d DryRun) decide(ctx context.Context, decide decision) error {
 		return ErrClosed
 	}
 	_, err := decide(d.c.image)
-	return refusal(d.c.image, err)
+	return d.c.refusal(d.c.image, err)
 }

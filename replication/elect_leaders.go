@@ -10,23 +10,23 @@ import (
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
-// An ElectionType says which leader ElectLeaders is asked for.
+// An ElectionType selects the leader that ElectLeaders elects.
 type ElectionType = image.ElectionType
 
 // Types of elections.
 const (
-	// PreferredElection makes the first of the replicas leader, if it is in sync.
+	// PreferredElection elects the first of the replicas, if it is in sync.
 	PreferredElection = image.PreferredElection
-	// UncleanElection gives a partition without a leader any that its replicas' brokers can be,
-	// also at the price of records that were acknowledged.
+	// UncleanElection elects any replica whose broker serves, in a partition that has no leader.
+	// Acknowledged records may be lost.
 	UncleanElection = image.UncleanElection
 )
 
-// ElectLeaders elects leaders, in each partition by itself: errs[i] is why there is no election in
-// tps[i]. Errors: ErrInvalidElectionType, ErrElectionNotNeeded, ErrPreferredLeaderNotAvailable,
-// ErrEligibleLeadersNotAvailable, ErrUnknownTopic. An error of the change of the metadata,
-// ErrClosed and that of ctx are told for each of them; with ctx's it may still happen. It is in
-// effect when ElectLeaders returns. Kafka: ElectLeaders.
+// ElectLeaders elects leaders, in each partition independently: errs[i] is why there is no election
+// in tps[i]. Errors: ErrInvalidElectionType, ErrElectionNotNeeded, ErrPreferredLeaderNotAvailable,
+// ErrEligibleLeadersNotAvailable, ErrUnknownTopic. An error of the metadata change, ErrClosed and
+// the context's error are returned for each partition; after the context's error the election may
+// still happen. It is in effect when ElectLeaders returns. Kafka: ElectLeaders.
 func (c *Cluster) ElectLeaders(ctx context.Context, kind ElectionType, tps ...record.TopicPartition) (errs []error) {
 	var refused []error // read only when the change has been made
 	err := c.change(ctx, func(img *image.Image) (recs []metarecord.Record, _ error) {
@@ -46,12 +46,12 @@ func (c *Cluster) ElectLeaders(ctx context.Context, kind ElectionType, tps ...re
 	return errs
 }
 
-// TransferLeader makes a replica in sync the leader of its partition, whether or not it is the
-// preferred one, to whom the leader goes back with the next balance
-// (Config.LeaderBalanceInterval). If it leads already nothing changes. It is in effect when
-// TransferLeader returns. Errors: ErrUnknownTopic; ErrNotInSync, also for a broker that has no
-// replica; ErrClosed and ctx's, with which it may still happen. Kafka has no such request: there
-// the replicas are reassigned in another order, and the preferred leader elected.
+// TransferLeader makes an in-sync replica the leader of its partition, even if it is not the
+// preferred one. The next balance (Config.LeaderBalanceInterval) elects the preferred leader again.
+// If the replica leads already, nothing changes. The transfer is in effect when TransferLeader
+// returns. Errors: ErrUnknownTopic; ErrNotInSync, also for a broker without a replica; ErrClosed;
+// and the context's error, after which the transfer may still happen. Kafka has no such request:
+// there the replicas are reassigned in another order, and the preferred leader is elected.
 func (c *Cluster) TransferLeader(ctx context.Context, tp record.TopicPartition, to int32) error {
 	err := c.change(ctx, func(img *image.Image) ([]metarecord.Record, error) { return img.TransferLeader(tp, to, c.rules) })
 	if err != nil {
@@ -60,7 +60,8 @@ func (c *Cluster) TransferLeader(ctx context.Context, tp record.TopicPartition, 
 	return nil
 }
 
-// noteElections counts the elections of a change that may have cost records, and tells them.
+// noteElections counts the elections of a change that may have lost records, and emits their
+// events.
 func (c *Cluster) noteElections(recs []metarecord.Record) {
 	for _, rec := range recs {
 		ch, ok := rec.(*metarecord.PartitionChange)

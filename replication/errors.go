@@ -13,14 +13,13 @@ import (
 )
 
 // Errors of a cluster, for errors.Is; the returned errors add the topic and the numbers. Errors of
-// a partition (package partition) and of a configuration (*topic.ConfigError) come through as they
-// are.
+// package partition and errors of a configuration (*topic.ConfigError) are returned unchanged.
 var (
 	ErrClosed = errors.New("replication: cluster is closed")
 	// ErrUnknownTopic is matched by *UnknownTopicError.
 	ErrUnknownTopic = image.ErrUnknownTopic
 	ErrTopicExists  = image.ErrTopicExists
-	// ErrTopicIDInUse refuses a topic whose id another topic has, or had, or none can have.
+	// ErrTopicIDInUse rejects a topic whose id is or was another topic's, or is invalid.
 	ErrTopicIDInUse             = image.ErrTopicIDInUse
 	ErrInvalidPartitions        = image.ErrInvalidPartitions
 	ErrInvalidReplicationFactor = image.ErrInvalidReplicationFactor
@@ -28,56 +27,57 @@ var (
 	ErrTooManyBrokers           = errors.New("replication: too many brokers")
 	ErrUnknownBroker            = image.ErrUnknownBroker
 
-	// ErrInvalidElectionType is what ElectLeaders says of a type that there is not.
+	// ErrInvalidElectionType is returned by ElectLeaders for an unknown type.
 	ErrInvalidElectionType = errors.New("replication: no such type of election")
 
-	// Why ElectLeaders elects nobody: the leader is the one that is asked for, it cannot lead, or
-	// nobody can.
+	// Reasons why ElectLeaders elects no leader: the requested replica leads already, it cannot
+	// lead, or no replica can lead.
 	ErrElectionNotNeeded           = image.ErrElectionNotNeeded
 	ErrPreferredLeaderNotAvailable = image.ErrPreferredLeaderNotAvailable
 	ErrEligibleLeadersNotAvailable = image.ErrEligibleLeadersNotAvailable
-	// ErrNotInSync: TransferLeader is asked for a leader that is not in sync, or does not serve.
+	// ErrNotInSync rejects a TransferLeader to a replica that is not in sync or whose broker does
+	// not serve.
 	ErrNotInSync = image.ErrNotInSync
 
-	// ErrSharedDirectory refuses two brokers in one directory, and one inside of another's.
+	// ErrSharedDirectory rejects two brokers in one directory, or one inside another's directory.
 	ErrSharedDirectory = errors.New("replication: two brokers in one directory")
-	// ErrBrokerExists refuses to add a broker that the cluster has.
+	// ErrBrokerExists rejects an AddBroker for a broker that the cluster has already.
 	ErrBrokerExists = errors.New("replication: broker exists already")
 	// ErrHoldsReplicas is matched by *ReplicasError.
 	ErrHoldsReplicas = errors.New("replication: broker has replicas")
-	// ErrBrokerRunning refuses to start a broker that runs, or is just starting or ending.
+	// ErrBrokerRunning rejects starting a broker that is running, starting or stopping.
 	ErrBrokerRunning = errors.New("replication: broker is running")
-	// ErrBrokerDown refuses to stop or kill a broker that does not run.
+	// ErrBrokerDown rejects stopping or killing a broker that is not running.
 	ErrBrokerDown = errors.New("replication: broker is not running")
-	// ErrLastBroker refuses to end the last broker that serves: the metadata would be
-	// nowhere. Close the cluster instead.
+	// ErrLastBroker rejects stopping the last serving broker, even if other brokers are running but
+	// fenced. Close the cluster instead.
 	ErrLastBroker = errors.New("replication: last broker that serves")
 
-	// ErrMetadataReadOnly says that so many copies of the metadata failed in a change that nobody
-	// can tell what became of it: it may have happened. Later changes open the copies again. They
-	// have not happened if they get it too, as long as no majority of the copies works; the error
-	// says whose disk fails, and with what. Kafka: the quorum of controllers has no majority.
+	// ErrMetadataReadOnly is returned if so many copies of the metadata fail during a change that
+	// its outcome is unknown: it may have happened. Later changes reopen the copies. A later change
+	// that returns this error too has not happened, as long as no majority of the copies works. The
+	// error names the failed disk and its error. Kafka: the quorum of controllers has no majority.
 	ErrMetadataReadOnly = metalog.ErrReadOnly
 
 	// ErrInvalidTopic is topic.ErrInvalidName: no such topic can exist.
 	ErrInvalidTopic = topic.ErrInvalidName
-	// ErrNotLeader is partition.ErrNotLeader: the partition is led elsewhere, or by nobody;
-	// metadata tells. Nothing was appended. It is told from partition.ErrNotLeaderAfterAppend.
+	// ErrNotLeader is partition.ErrNotLeader: another broker leads the partition, or none does; the
+	// metadata has the leader. Nothing was appended, unlike with partition.ErrNotLeaderAfterAppend.
 	ErrNotLeader = partition.ErrNotLeader
-	// ErrPolicyViolation is partition.ErrPolicyViolation: the request is well-formed but not
-	// allowed here.
+	// ErrPolicyViolation is partition.ErrPolicyViolation: a well-formed request exceeds a limit of
+	// the cluster.
 	ErrPolicyViolation = partition.ErrPolicyViolation
 )
 
 // Reasons of a DirectoryError.
 var (
-	// ErrLocked: this process or another has it open.
+	// ErrLocked: the directory is open in this process or in another.
 	ErrLocked = metalog.ErrLocked
-	// ErrNewerFormat: newer than this version writes.
+	// ErrNewerFormat: the format is newer than this version's.
 	ErrNewerFormat = metalog.ErrNewerFormat
-	// ErrDamaged: what every broker needs is not what was written. A disk that fails is not damage.
+	// ErrDamaged: the metadata that every broker needs is damaged. A failing disk is not damage.
 	ErrDamaged = metalog.ErrDamaged
-	// ErrForeign: it holds files, but not ours.
+	// ErrForeign: the directory has files of another program.
 	ErrForeign = errors.New("replication: directory belongs to another program")
 )
 
@@ -85,24 +85,33 @@ var (
 var (
 	// ErrUnfinished: the directory is a backup that was interrupted.
 	ErrUnfinished = errors.New("replication: directory is an unfinished backup")
-	// ErrMixed: the directory and that of another broker are of different clusters.
+	// ErrMixed: the directories of two brokers belong to different clusters.
 	ErrMixed = errors.New("replication: directories are of different clusters")
-	// ErrMissing: the cluster cannot do without the directory.
+	// ErrMissing: a directory is missing that the cluster needs.
 	ErrMissing = errors.New("replication: directory of a broker is missing")
-	// ErrDiskReplaced: the broker had files, and its directory has none. What it had may be lost.
-	ErrDiskReplaced = errors.New("replication: directory of a broker has come back empty")
+	// ErrRecordsMissing: the directory of a partition is missing or was replaced. The partition is
+	// offline.
+	ErrRecordsMissing = errors.New("replication: records of a partition are missing")
+	// ErrMetadataWentBack: a broker has seen newer metadata than the present, which may be an old
+	// copy. Partitions of topics created since would belong to no topic.
+	ErrMetadataWentBack = errors.New("replication: metadata is older than a broker has seen")
+	// ErrDirectoryWentBack: the directory of a broker is an older copy, and the broker has served
+	// since. Other brokers lack a partition of it.
+	ErrDirectoryWentBack = errors.New("replication: directory of a broker is an older copy")
+	// ErrDiskReplaced: the broker had files, and its directory is empty. Its data may be lost.
+	ErrDiskReplaced = errors.New("replication: directory of a broker is empty, but had files")
 )
 
-// A DirectoryError says why a cluster's directory cannot be opened and what can be done. Nothing in
-// the directory was changed; but where the metadata had to be read to find out, as for ErrMissing,
-// its copies were recovered and closed in order, as by any open after a kill.
+// A DirectoryError is the reason why a cluster's directory cannot be opened, with advice. No file
+// in the directory was changed, with one exception. Where the metadata had to be read to find the
+// reason, as for ErrMissing, its copies were recovered and closed in order.
 type DirectoryError struct {
 	Dir string
 	// Reason is ErrLocked, ErrNewerFormat, ErrDamaged, ErrForeign or
-	// another of the above; errors.Is sees it.
+	// another of the above; errors.Is matches it.
 	Reason error
-	Advice string // what to do
-	Err    error  // the cause, may be nil; errors.Is and errors.As see it too
+	Advice string // a remedy
+	Err    error  // the cause, or nil; errors.Is and errors.As match it too
 }
 
 func (e *DirectoryError) Error() string {
@@ -113,8 +122,8 @@ func (e *DirectoryError) Error() string {
 	return s + " (" + e.Advice + ")"
 }
 
-// cause returns what Err says and Reason does not. That the lock is held is all that is known of
-// who has a directory open.
+// cause returns the part of Err that Reason does not have. If the directory is locked, only that is
+// known of its owner.
 func (e *DirectoryError) cause() string {
 	if e.Err == nil || e.Reason == ErrLocked {
 		return ""
@@ -130,11 +139,11 @@ func (e *DirectoryError) Unwrap() []error {
 	return []error{e.Reason, e.Err}
 }
 
-// A ReplicasError says that a broker cannot be removed because of what it has. errors.Is(err,
+// A ReplicasError rejects the removal of a broker that still has replicas. errors.Is(err,
 // ErrHoldsReplicas) is true for it.
 type ReplicasError struct {
 	Broker     int32
-	Partitions []record.TopicPartition // by topic and number
+	Partitions []record.TopicPartition // the broker's partitions, by topic and number
 }
 
 func (e *ReplicasError) Error() string {
@@ -149,12 +158,55 @@ func unknownPartition(name string, p int32) error {
 	return fmt.Errorf("%w: %s-%d", ErrUnknownTopic, name, p)
 }
 
-// notLedBy returns the error of a partition that the broker that was asked does not lead.
+// notLedBy returns the error for a partition that the requested broker does not lead.
 func notLedBy(tp record.TopicPartition, asked int32) error {
 	return fmt.Errorf("%w: broker %d does not lead %s-%d", ErrNotLeader, asked, tp.Topic, tp.Partition)
 }
 
-// leaderless returns the error of a partition that no broker leads.
-func leaderless(tp record.TopicPartition) error {
-	return fmt.Errorf("%w: no broker leads %s-%d", ErrNotLeader, tp.Topic, tp.Partition)
+// leaderless returns the error of a partition that no broker leads, and why.
+func leaderless(tp record.TopicPartition, why ...error) error {
+	err := fmt.Errorf("%w: no broker leads %s-%d", ErrNotLeader, tp.Topic, tp.Partition)
+	for i, cause := range why {
+		separator := ": "
+		if i > 0 {
+			separator = "; "
+		}
+		err = fmt.Errorf("%w%s%w", err, separator, cause)
+	}
+	return err
 }
+
+// ErrTopicDiffers is matched by a *TopicDiffersError.
+var ErrTopicDiffers = errors.New("replication: topic differs from the requested one")
+
+// A TopicDiffersError lists the differences between an existing topic and the arguments of
+// EnsureTopic. The topic can be used all the same.
+type TopicDiffersError struct {
+	Topic       string
+	Differences []TopicDifference // at least one
+}
+
+// A TopicDifference is a setting, or the number of partitions or replicas, with the requested and
+// the present value.
+type TopicDifference struct {
+	Name        string // Kafka's key, or "partitions" or "replication factor"
+	Wanted, Has string
+}
+
+func (e *TopicDiffersError) add(name, wanted, has string) {
+	e.Differences = append(e.Differences, TopicDifference{name, wanted, has})
+}
+
+func (e *TopicDiffersError) Error() string {
+	text := fmt.Sprintf("topic %q exists and differs from the requested one: ", e.Topic)
+	for i, d := range e.Differences {
+		if i > 0 {
+			text += ", "
+		}
+		text += fmt.Sprintf("%s is %s, not %s", d.Name, d.Has, d.Wanted)
+	}
+	return text
+}
+
+// Is reports true for ErrTopicDiffers.
+func (e *TopicDiffersError) Is(target error) bool { return target == ErrTopicDiffers }

@@ -10,51 +10,53 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// An EventKind says what happened.
+// An EventKind is the kind of an Event.
 type EventKind uint8
 
-// Kinds of events. Those of the metadata are told when the change is committed, before the brokers
-// act on it, one by one in the order of its records.
+// Kinds of events. A kind marked "Metadata event" is emitted when the change of the metadata is
+// committed, before the brokers act on it. Such events are in the order of the metadata's records.
 const (
-	// EventsMissed: the reader was too slow, and Missed events are gone. What they came to can be
-	// seen with Status and Metadata.
+	// EventsMissed: the reader was too slow, and Missed events were dropped. Status and Metadata
+	// return the present state.
 	EventsMissed EventKind = iota
 
-	// LeaderElected: Broker leads Partition from LeaderEpoch on. Of the metadata. Unclean: records
-	// that were acknowledged may be lost. First leaders of new partitions are not told.
+	// LeaderElected: Broker leads Partition from LeaderEpoch on. Unclean means that acknowledged
+	// records may be lost. The first leader of a new partition has no event. Metadata event.
 	LeaderElected
-	// LeaderLost: nobody leads Partition. Of the metadata.
+	// LeaderLost: Partition has no leader. Metadata event.
 	LeaderLost
-	// ISRShrunk and ISRGrown: Brokers are in sync no longer, or are in sync now; ISR is the set
-	// behind the whole change: if some leave and others join at once it is the same in both. Of the
-	// metadata. If the leader changes too, who goes is told before that, and who comes behind it.
+	// ISRShrunk and ISRGrown: Brokers have left or joined the ISR. ISR is the set after the whole
+	// change, which is the same in both events if some brokers leave and others join at once. If
+	// the leader changes too, ISRShrunk comes before that event and ISRGrown after it. Metadata
+	// events.
 	ISRShrunk
 	ISRGrown
 
-	// BrokerStarted: Broker serves, which did not before. Of the metadata.
+	// BrokerStarted: Broker serves; it did not before. Metadata event.
 	BrokerStarted
-	// BrokerStopping: Broker leaves in order; its partitions lose their leader. Of the metadata.
+	// BrokerStopping: Broker is shutting down in order; its partitions lose their leader. Metadata
+	// event.
 	BrokerStopping
-	// BrokerFenced: Broker serves no longer: it was stopped or killed, its disk has failed, or the
-	// controller does not reach it. Of the metadata.
+	// BrokerFenced: Broker does not serve any more. It was stopped or killed, its disk has failed,
+	// or the controller cannot reach it. Metadata event.
 	BrokerFenced
-	// BrokerRemoved: Broker is no member of the cluster any more. Of the metadata.
+	// BrokerRemoved: Broker is no longer a member of the cluster. Metadata event.
 	BrokerRemoved
 	// BrokerKilled: KillBroker has cut Broker off, and the others are about to fence it.
 	BrokerKilled
-	// BrokerStopped: nothing is left of the incarnation of Broker that was stopped.
+	// BrokerStopped: nothing is left of the stopped incarnation of Broker.
 	BrokerStopped
-	// ControllerElected: Broker is controller.
+	// ControllerElected: Broker is the controller.
 	ControllerElected
 
-	// LogTruncated: Broker's replica of Partition had records in [To, From) that its leader does
-	// not have, and has cut them off. Lost of them were below the high watermark that the replica
-	// knew: only an unclean election makes that more than none.
+	// LogTruncated: Broker's replica of Partition has removed its records in [To, From), because
+	// its leader does not have them. Lost is the number of removed offsets below the high watermark
+	// that the replica knew; it is 0 unless there was an unclean election.
 	LogTruncated
 
-	// ReassignmentBegun: Partition is on its way to other replicas, and has Brokers meanwhile,
-	// those that are wanted first. ReassignmentDone: it has Brokers, as was asked for.
-	// ReassignmentCancelled: it has Brokers, as before. Of the metadata.
+	// ReassignmentBegun: Partition is being moved to other replicas. Brokers are its replicas
+	// meanwhile, the requested ones first. ReassignmentDone: Brokers are the requested replicas.
+	// ReassignmentCancelled: Brokers are the earlier replicas. Metadata events.
 	ReassignmentBegun
 	ReassignmentDone
 	ReassignmentCancelled
@@ -73,13 +75,13 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("event kind %d", uint8(k))
 }
 
-// An Event is something that happened in a cluster. Which fields are set says its Kind; brokers
-// that are not set are 0. The slices are shared and must not be written to.
+// An Event is something that happened in a cluster. Its Kind determines which fields are set; a
+// broker field that is not set is 0. The slices are shared and must not be written to.
 type Event struct {
-	Number int64 // 1, 2, 3 and so on, without gaps but for EventsMissed
+	Number int64 // 1, 2, 3 and so on; only EventsMissed leaves a gap
 	Time   time.Time
 	Kind   EventKind
-	// Version of the metadata that the event is part of; 0: it is none of the metadata.
+	// Version is the version of the metadata that has the event; 0 if it is not a metadata event.
 	Version int64
 
 	Partition    record.TopicPartition
@@ -130,19 +132,19 @@ func (e Event) String() string {
 // maxEvents is how many events are kept for readers that are behind.
 const maxEvents = 8192
 
-// Events returns what happens in the cluster from this call on, in order. The iterator waits for
-// more, and ends when ctx ends or the cluster is closed; ranging over it again goes on behind the
-// last event that it gave. It needs no end. Several may range over it, each event goes to one of
-// them; several iterators each give every event.
+// Events returns an iterator over the events of the cluster from this call on, in order. The
+// iterator waits for more events, and ends when ctx ends or the cluster is closed. Ranging over it
+// again continues after the last event that it returned. It need not be closed. Several goroutines
+// may range over one iterator; each event goes to one of them. Several iterators each return all
+// events.
 //
-// Order: events of the metadata are in the order of its log, and none comes before the change is
-// committed. Other events are where they happened among these: a log is truncated behind the
-// election that it follows, and a broker is killed before it is fenced.
+// Order: metadata events are in the order of the metadata log, and each comes after its change is
+// committed. Other events come at their place among these: LogTruncated follows the election that
+// caused it, and BrokerKilled precedes BrokerFenced.
 //
-// Loss: a slow reader holds up nobody. The latest 8,192 events are kept; who is further behind gets
-// an event of kind EventsMissed in place of those that are gone. Changes that were committed on the
-// copies of the metadata and that this process learns of when it opens the copies again, behind a
-// snapshot, are not told.
+// Loss: a slow reader delays no other goroutine. The latest 8,192 events are kept. A reader that is
+// further behind receives one EventsMissed in place of the dropped events. Changes that this
+// process reads from a snapshot when it reopens the copies of the metadata have no events.
 func (c *Cluster) Events(ctx context.Context) iter.Seq[Event] {
 	reader := c.events.Reader()
 	return func(yield func(Event) bool) {
@@ -162,7 +164,7 @@ func (c *Cluster) Events(ctx context.Context) iter.Seq[Event] {
 	}
 }
 
-// tell hands events to whoever reads them. It does not block and may be called with any lock.
+// tell passes events to readers. It does not block and may be called with any lock.
 func (c *Cluster) tell(events ...Event) {
 	now := time.Now()
 	for i := range events {

@@ -8,7 +8,7 @@ import (
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
-// A subject is what a record of the metadata is about, as an image has it.
+// A subject is the object of a metadata record, as an image has it.
 type subject struct {
 	topic     *image.Topic
 	partition image.Partition
@@ -16,7 +16,7 @@ type subject struct {
 	known     bool // member is one
 }
 
-// subjectOf looks up what a record is about.
+// subjectOf looks up the subject of a record.
 func subjectOf(img *image.Image, rec metarecord.Record) (s subject) {
 	switch rec := rec.(type) {
 	case *metarecord.PartitionChange:
@@ -31,7 +31,7 @@ func subjectOf(img *image.Image, rec metarecord.Record) (s subject) {
 	return s
 }
 
-// eventsOf returns what a record has made of what it is about.
+// eventsOf returns the changes that a record has made to its subject.
 func eventsOf(rec metarecord.Record, before, after subject) []Event {
 	switch rec := rec.(type) {
 	case *metarecord.PartitionChange:
@@ -60,7 +60,8 @@ func brokerEvents(id int32, before, after subject) (events []Event) {
 	return events
 }
 
-// partitionEvents tells who leaves the in-sync set, who leads then, and who joins.
+// partitionEvents returns the events for replicas that leave the ISR, for the leader, and for
+// replicas that join, in this order.
 func partitionEvents(rec *metarecord.PartitionChange, before, after subject) (events []Event) {
 	was, is := before.partition, after.partition
 	about := Event{Partition: record.TopicPartition{Topic: after.topic.Name, Partition: rec.Partition}, LeaderEpoch: is.LeaderEpoch, ISR: is.ISR}
@@ -92,8 +93,8 @@ func partitionEvents(rec *metarecord.PartitionChange, before, after subject) (ev
 	return events
 }
 
-// layoutEvents tells what becomes of a reassignment. Before is told where it begins, and behind all
-// else where it ends.
+// layoutEvents returns the events of a reassignment. begun comes before the other events of the
+// record, and ended after them.
 func layoutEvents(rec *metarecord.PartitionChange, was, is image.Partition) (begun, ended []Event) {
 	if rec.Replicas == nil && rec.Adding == nil && rec.Removing == nil {
 		return nil, nil
@@ -122,5 +123,5 @@ func missing(set, other []int32) (ids []int32) {
 	return ids
 }
 
-// isUnclean reports whether a record elects a leader that may lack what was acknowledged.
+// isUnclean reports whether a record elects a leader that may lack acknowledged records.
 func isUnclean(rec *metarecord.PartitionChange) bool { return rec.Recovery > 0 && rec.Leader >= 0 }

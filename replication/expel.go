@@ -12,7 +12,7 @@ import (
 // errLeaves is why a broker is taken out whose copy has not failed.
 var errLeaves = errors.New("leaves")
 
-// fenced is told of each broker that a committed change takes out of the set.
+// fenced is called for each broker that a committed change removes from the set.
 func (c *Cluster) fenced(id int32, cause error) {
 	if n := c.serving()[id]; n != nil && isUseless(cause) {
 		n.cut() // it is fenced: from now on it need not be waited for
@@ -29,9 +29,9 @@ func without(brokers []int32, one int32) []int32 {
 	return slices.DeleteFunc(brokers, func(id int32) bool { return id == one })
 }
 
-// expel takes a broker out of the set, because it leaves or was cut off. It must not be the last
-// one. By who has changing, who ends the broker. If others fail in that, and nobody can tell
-// whether they go on without it, the copies are opened again, once.
+// expel removes a broker from the set, because it leaves or was cut off. It must not be the last
+// one. The caller holds changing and ends the broker. If other brokers fail during that, and the
+// outcome is unknown, the copies are reopened, once.
 func (c *Cluster) expel(id int32) error {
 	if c.meta.Failure() == nil {
 		if err := c.expelNow(id); c.meta.Failure() == nil || c.isFenced(id) {
@@ -65,8 +65,8 @@ func (c *Cluster) expelNow(id int32) error {
 	return c.retireFenced(without(out, id))
 }
 
-// takeOutNow takes brokers out of the set when no change is under way. It returns those that are
-// out.
+// takeOutNow removes brokers from the set when no change is in progress. It returns the removed
+// ones.
 func (c *Cluster) takeOutNow(failed map[int32]error) ([]int32, error) {
 	out, err := c.meta.TakeOut(c.image, failed)
 	if err != nil {
@@ -76,7 +76,8 @@ func (c *Cluster) takeOutNow(failed map[int32]error) ([]int32, error) {
 	return out.Brokers, nil
 }
 
-// handOver makes another broker controller if it is this one: to, or whoever can, if that is 0.
+// handOver makes another broker controller if id is the controller: to, or any that can, if to is
+// 0.
 func (c *Cluster) handOver(id, to int32) error {
 	failed, err := c.meta.HandOver(id, to)
 	if err != nil || len(failed) == 0 {
@@ -89,7 +90,7 @@ func (c *Cluster) handOver(id, to int32) error {
 	return c.retireFenced(out)
 }
 
-// noteController lets everybody know who is controller.
+// noteController publishes the present controller.
 func (c *Cluster) noteController() {
 	if before := c.controller.Swap(c.meta.Controller()); before != c.meta.Controller() {
 		c.tell(Event{Kind: ControllerElected, Broker: c.meta.Controller()})
@@ -97,22 +98,22 @@ func (c *Cluster) noteController() {
 	c.controllerEpoch.Store(c.meta.Epoch())
 }
 
-// retireFenced takes the leaders from the partitions of brokers that were fenced, and ends these,
-// unless somebody does already.
+// retireFenced removes the leaders of partitions whose brokers were fenced, and ends these brokers,
+// unless another goroutine does.
 func (c *Cluster) retireFenced(brokers []int32) error {
 	err := c.relead()
 	c.bringDown(brokers)
 	return err
 }
 
-// failedThemselves leaves out of brokers that were fenced the one that was just joining: it was
-// fenced because others failed in the change that registers it. One that was cut off and comes back
-// serves meanwhile, with a copy that is whole; join registers it once more.
+// failedThemselves returns the fenced brokers without the one that is just joining: it was fenced
+// because others failed in the change that registers it. A broker that was cut off and returns
+// serves meanwhile, with a complete copy; join registers it again.
 func (c *Cluster) failedThemselves(brokers []int32) []int32 {
 	return slices.DeleteFunc(slices.Clone(brokers), func(id int32) bool { return errors.Is(c.meta.Keeps(id), metalog.ErrOthersFailed) })
 }
 
-// bringDown ends brokers that were fenced, unless somebody does already.
+// bringDown ends brokers that were fenced, unless another goroutine does.
 func (c *Cluster) bringDown(brokers []int32) {
 	for _, id := range brokers {
 		b := c.unserve(id)

@@ -8,18 +8,18 @@ import (
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
-// TransactionVersion returns the level of Kafka's feature transaction.version that the metadata
-// has: 0 also if it says nothing of it.
+// TransactionVersion returns the metadata's level of Kafka's feature transaction.version. It is 0
+// if the metadata has none.
 func (c *Cluster) TransactionVersion() int16 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.image.FeatureLevel(image.TransactionVersion)
 }
 
-// SetTransactionVersion sets the level of Kafka's feature transaction.version, 0 to 2, durably. It
-// is for the coordinator of transactions, who goes by it. Errors: ErrClosed, ctx's, those of the
-// disk, or one for a level that there is not. It changes nothing, and waits for nobody, if the
-// level is that already.
+// SetTransactionVersion durably sets the level, 0 to 2, of Kafka's feature transaction.version. It
+// is meant for the transaction coordinator, which applies the level. If the level is set already,
+// nothing changes and the call does not wait. Errors: ErrClosed, the context's error, disk errors,
+// or an error for an unknown level.
 func (c *Cluster) SetTransactionVersion(ctx context.Context, level int16) error {
 	if c.TransactionVersion() == level {
 		return c.live(ctx)

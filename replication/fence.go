@@ -11,30 +11,30 @@ import (
 	"github.com/stratalog/strata/replication/internal/metalog"
 )
 
-// A disk that hangs costs its broker, as one that fails does. Only the others can tell that it
-// hangs: when theirs have done the same it is waited for during Config.SessionTimeout, and then its
-// broker is fenced, and cut off as by KillBroker. Not before: as long as nobody can go on without
-// it, it is waited for, and goes on when its disk does. A disk that all of them are on stalls for
-// all, and costs nobody.
+// A hung disk affects only its broker, as a failed one does. Only the other brokers can detect that
+// it hangs. When their disks have completed the same write, it is waited for during
+// Config.SessionTimeout. Then its broker is fenced, and cut off as by KillBroker. As long as the
+// others cannot continue without it, they wait for it, and it continues when its disk does. A disk
+// that all brokers are on stalls for all, and fences none.
 
 // errReadOnly is why a broker is fenced that leads a partition which takes no more records.
 var errReadOnly = errors.New("a partition that it leads takes nothing since its disk failed, and others could lead")
 
-// errStruggles is why a broker is fenced whose disk fails whatever is asked of it for a partition
-// that it leads, while the disk of another one does not.
+// errStruggles is the cause recorded when a broker is fenced whose disk fails all writes or reads
+// of a partition that it leads, while another replica's disk works.
 var errStruggles = errors.New("its disk fails, for a partition that it leads, and others could lead")
 
 // isUseless reports whether a broker that was fenced for this cause is cut off rather than closed
-// in order: its disk does not take what is left to be done. What others have failed of says nothing
-// about it.
+// in order: its disk does not accept the remaining writes. Failures of other brokers are no
+// evidence about it.
 func isUseless(cause error) bool {
 	return !errors.Is(cause, metalog.ErrOthersFailed) &&
 		(errors.Is(cause, metalog.ErrSilent) || errors.Is(cause, errReadOnly) || errors.Is(cause, errStruggles))
 }
 
-// fence fences a broker whose disk is of no use, as soon as the change under way is through, and
-// cuts it off. If the others cannot go on without it nothing happens. One that is fenced already
-// and runs on ends.
+// fence fences a broker whose disk is unusable, as soon as the change in progress has ended, and
+// cuts it off. If the others cannot continue without it nothing happens. A broker that is fenced
+// already and still running is ended.
 func (c *Cluster) fence(id int32, cause error) {
 	c.afterChange(func() error {
 		m, out := c.meta, map[int32]error{id: fmt.Errorf("broker %d: %w", id, cause)}
@@ -53,19 +53,18 @@ func (c *Cluster) fence(id int32, cause error) {
 	}, "broker is not fenced yet", slog.Int("broker", int(id)), slog.Any("cause", cause))
 }
 
-// probe has all disks that keep the metadata asked for a sign of life, by a change that says
-// nothing.
+// probe writes an empty change, so that all disks that keep the metadata show whether they work.
 func (c *Cluster) probe() {
 	c.afterChange(func() error { return c.perform(noOp, nil) }, "disks that may hang were not found out")
 }
 
-// noOp decides to write a change that says nothing.
+// noOp decides to write an empty change.
 func noOp(*image.Image) ([]metarecord.Record, error) {
 	return []metarecord.Record{&metarecord.NoOp{}}, nil
 }
 
-// afterChange runs do, which makes changes, as soon as the one under way is through. It does not
-// wait for that; what fails is logged.
+// afterChange runs do, which makes changes, as soon as the one in progress has ended. It does not
+// wait for that; errors are logged.
 func (c *Cluster) afterChange(do func() error, failed string, of ...any) {
 	c.run(func() {
 		if err := c.makeChanges(do); err != nil {
@@ -74,7 +73,7 @@ func (c *Cluster) afterChange(do func() error, failed string, of ...any) {
 	})
 }
 
-// makeChanges runs do, which makes changes, when the one under way is through. It does nothing if
+// makeChanges runs do, which makes changes, when the one in progress has ended. It does nothing if
 // the cluster closes.
 func (c *Cluster) makeChanges(do func() error) error {
 	if c.enter(context.Background(), c.changing) != nil {

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// maxFetchBytes bounds a response, whatever the request says. Kafka: fetch.max.bytes of the
-	// broker.
+	// maxFetchBytes is the maximum size of a response, regardless of the request. Kafka:
+	// fetch.max.bytes of the broker.
 	maxFetchBytes = 57671680
-	// defaultPartitionFetchBytes is how much of one partition is read if the request does not say.
+	// defaultPartitionFetchBytes is the maximum for one partition if the request has none.
 	defaultPartitionFetchBytes = 1 << 20
 )
 
@@ -22,22 +22,23 @@ const (
 // large ones are read, too. Moved on by any fetch.
 type fetchRotation struct{ n atomic.Uint32 }
 
-// Fetch reads from the leaders of the given partitions or, if replicas are selected by racks and
-// the request has one, from followers in that rack (Config.ReplicaSelector): as long as one is in
-// sync, has the offset and can be read; the leader serves what it cannot. Fetch answers as soon as
-// MinBytes are there over all partitions together, a partition has an error, or MaxWait has passed;
-// it does not poll meanwhile, and needs one waiter and one timer however many partitions there are.
+// Fetch reads from the leaders of the given partitions. If Config.ReplicaSelector is
+// RackAwareSelector and the request has a rack, it reads from a follower in that rack instead. The
+// follower must be in sync, have the offset and be readable; otherwise the leader serves the read.
+// Fetch returns when MinBytes are available over all partitions together, a partition has an error,
+// or MaxWait has passed. It does not poll, and needs one waiter and one timer for any number of
+// partitions.
 //
-// Limits are Kafka's: MaxBytes of the request (at most 55 MiB, which is also the default) shrinks
-// by what was read; a partition is read up to its own MaxBytes (default 1 MiB); the first partition
-// that has data returns at least one whole batch however large, the others only batches that fit.
-// Partitions are read in the order of the request. Only after a fetch whose limit left partitions
-// unread do later ones begin further on in their list, one step each time, so that no partition
-// starves behind busy ones; not if InOrder is set. The response is in the order of the request.
+// Limits are Kafka's. MaxBytes of the request (at most 55 MiB, which is the default) is reduced by
+// each partition's bytes. A partition is read up to its own MaxBytes (default 1 MiB). The first
+// partition with data returns at least one whole batch of any size; the others return only batches
+// that fit. Partitions are read in the order of the request. If a limit left partitions unread,
+// later fetches start one place further on in their list, so that no partition starves behind busy
+// ones; InOrder prevents that. The response has the order of the request.
 //
 // Each partition has its own error: ErrUnknownTopic, ErrNotLeader, and those of partition.Read.
-// Fetch itself fails with ctx's error and ErrClosed only. Reading a partition that was never
-// written creates no files.
+// Fetch itself returns only the context's error and ErrClosed. Reading a partition without records
+// creates no files.
 func (c *Cluster) Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error) {
 	return c.fetch(ctx, req, anyBroker)
 }
@@ -104,8 +105,8 @@ type fetch struct {
 	resp     *partition.FetchResponse // used again by the next read, if it was not returned
 	places   []fetchPlace             // where each partition's waiting would begin
 	bytes    int
-	anyError bool   // or somebody else is to be asked: the answer does not wait
-	buf      []byte // what is left of the request's
+	anyError bool   // or another broker is to be used: the response does not wait
+	buf      []byte // the rest of the request's buffer
 }
 
 // fetchPlace is one partition of a fetch after it was read.
@@ -121,7 +122,8 @@ func (f *fetch) answer() bool {
 	return f.req.MaxWait <= 0 || len(f.req.Partitions) == 0 || f.anyError || f.bytes >= f.minBytes
 }
 
-// reserveAndRead reads with the memory for it reserved: afterwards, that of what was read.
+// reserveAndRead reads with the memory for it reserved; afterwards the memory of the result is
+// reserved.
 func (f *fetch) reserveAndRead(ctx context.Context) (*partition.FetchResponse, error) {
 	if f.req.Reserve == nil {
 		return f.read(), nil
@@ -141,7 +143,7 @@ func (f *fetch) release(bytes int) {
 	}
 }
 
-// read reads what is there, within the limits.
+// read reads the available records, within the limits.
 func (f *fetch) read() *partition.FetchResponse {
 	n := len(f.req.Partitions)
 	if f.resp == nil {
@@ -181,7 +183,7 @@ func (f *fetch) read() *partition.FetchResponse {
 	return resp
 }
 
-// readPartition reads one partition. limit may be 0 or less: then only the watermarks are told.
+// readPartition reads one partition. limit may be 0 or less: then only the watermarks are returned.
 func (f *fetch) readPartition(want *partition.FetchPartition, got *partition.FetchedPartition, at *fetchPlace, limit int) {
 	got.TopicPartition = want.TopicPartition
 	src, err := f.sourceIn(want)
@@ -258,7 +260,7 @@ func (f *fetch) readFrom(s *source, p *partition.Partition, want *partition.Fetc
 	return res, err
 }
 
-// usedBuf takes what was read into the request's buffer out of what is left of it.
+// usedBuf removes the part of the request's buffer that was used for read from the rest.
 func (f *fetch) usedBuf(read []byte) {
 	if n := len(read); n > 0 && cap(f.buf) >= n && &read[0] == &f.buf[:1][0] {
 		f.buf = f.buf[n:n:cap(f.buf)]

@@ -18,8 +18,8 @@ type source struct {
 	near []int32
 }
 
-// source returns where a partition is to be read: at its leader or, if another broker is asked for
-// it, at that broker's follower.
+// source returns the replica to read a partition from: the leader's or, if the request is for
+// another broker, that broker's follower.
 func (f *fetch) source(tp record.TopicPartition) (s source, err error) {
 	c := f.c
 	c.mu.RLock()
@@ -38,7 +38,7 @@ func (f *fetch) source(tp record.TopicPartition) (s source, err error) {
 	case s.follows && (n == nil || !slices.Contains(p.Replicas, from)):
 		return s, notLedBy(tp, f.asked)
 	case n == nil:
-		return s, leaderless(tp)
+		return s, c.leaderlessLocked(tp)
 	}
 	if s.r = n.replica(tp); s.r == nil || s.r.id != t.ID {
 		s.r = n.place(tp, t.ID) // under the lock: a deletion that comes after finds it
@@ -52,7 +52,7 @@ func (f *fetch) source(tp record.TopicPartition) (s source, err error) {
 // sourceIn is source of a partition of the topic that has the id, the zero id standing for any.
 func (f *fetch) sourceIn(want *partition.FetchPartition) (s source, err error) {
 	s, err = f.source(want.TopicPartition)
-	if err == nil && s.follows && f.req.LeaderOnly { // who has a replica compares epochs all the same
+	if err == nil && s.follows && f.req.LeaderOnly { // a broker with a replica compares epochs all the same
 		if err = partition.CompareEpochs(want.CurrentLeaderEpoch, s.epoch); err == nil {
 			err = notLedBy(want.TopicPartition, f.asked)
 		}
@@ -80,8 +80,8 @@ func (f *fetch) nearer(s *source, want *partition.FetchPartition) int32 {
 	return 0
 }
 
-// glance tells the watermarks of a partition to a reader that asked the leader and is to ask a
-// follower instead. Kafka: an answer with a preferred read replica has no records.
+// glance returns the watermarks of a partition to a reader that is redirected from the leader to a
+// follower. Kafka: a response with a preferred read replica has no records.
 func (f *fetch) glance(s *source, want *partition.FetchPartition) (partition.ReadResult, error) {
 	switch p, err := s.r.state(); {
 	case err != nil:
@@ -93,9 +93,10 @@ func (f *fetch) glance(s *source, want *partition.FetchPartition) (partition.Rea
 	}
 }
 
-// readNearer reads a partition at a follower in the reader's rack, or has the reader ask that
-// follower if it asks brokers itself. done is false if the leader has to serve it: no follower can,
-// or the one that is best has lost what the leader knew of it, leads by now, or is gone.
+// readNearer reads a partition at a follower in the reader's rack, or redirects the reader to that
+// follower if it fetches from brokers itself. done is false if the leader has to serve the read.
+// Then no follower can, or the best one has lost records that the leader knew of, leads by now, or
+// is not running.
 func (f *fetch) readNearer(s *source, want *partition.FetchPartition, at *fetchPlace, limit int) (res partition.ReadResult, to int32, done bool) {
 	id := f.nearer(s, want)
 	if id == 0 {

@@ -31,7 +31,7 @@ func (f *fetch) wait() *fetchWait {
 		case at.r.watch(w):
 			w.waiting = append(w.waiting, at.r)
 		default:
-			w.wake() // it has got its first record, or is gone
+			w.wake() // it has got its first record, or was closed
 		}
 	}
 	return w

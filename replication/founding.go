@@ -11,55 +11,55 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
 
-// A founding is how a new cluster of one broker gets onto stable storage. Open does not wait for
-// it: until somebody is told of a change of the metadata, or given a producer id, nothing has been
-// promised to anybody. So what a crash leaves before that may be anything, as long as the next open
-// can tell it from a cluster. What waits for the disk, in two chains that go on side by side:
+// A founding puts a new cluster of one broker on stable storage. Open does not wait for it: until a
+// caller receives the result of a metadata change, or a producer id, nothing has been promised. So
+// a crash before that may leave anything that the next open can distinguish from a cluster. Two
+// chains of writes wait for the disk concurrently:
 //
-//	identity  the entries of the broker's directory and of the one around it,
+//	identity  the entries of the broker's directory and of its parent directory,
 //	          the bytes of meta.properties                                          together
 //	          the name of meta.properties
 //	metadata  the entry of the metadata log's directory and that of its segment,
-//	          all changes up to the first that somebody is told of                  together
+//	          all changes up to the first acknowledged one                          together
 //
 // The identity begins with Open, the metadata with the first change after it, or a moment later if
-// there is none (foundAfter). When both are there the change is acknowledged (secure). From then on
-// the metadata are a log without a strata.state, as a log under SyncNever that was synced: the next
-// open takes all its batches that are whole, and those that were synced are. Behind the
-// acknowledgement, before any other change, the log gets its state and becomes one whose every
-// change is durable (found):
+// there is none (foundAfter). When both are on stable storage the change is acknowledged (secure).
+// From then on the metadata are a log without a strata.state, as a log under SyncNever that was
+// synced: the next open uses all its complete batches, which include the synced ones. After the
+// acknowledgement, before any other change, the log gets its state; from then on each change is
+// durable (found):
 //
-//	state     the identity, what the metadata log has, the bytes of its strata.state  together
+//	state     the identity, the content of the metadata log, the bytes of its strata.state  together
 //	          the name of strata.state
 //
-// A disk that fails before the first acknowledgement fails that call, and every later change, and
+// A disk that fails before the first acknowledgement fails that call, every later change, and
 // Close: the cluster has to be opened again, which founds it again.
 //
 // Two rules hold after a crash at any point:
 //
-//   - Where there is meta.properties, all directories above it are durable. One that is without has
+//   - If meta.properties exists, all directories above it are durable. A directory without it has
 //     them synced again, whatever is in it (prepareRoot).
-//   - Where there is the strata.state of the metadata, so is meta.properties, durably. A metadata
-//     log without a state, beside no meta.properties, has never been part of a cluster: it is
-//     removed, and the founding begins anew (removeUnfinished). With meta.properties it is opened
-//     as any log: it has the first change or nothing, and the cluster goes on from there under the
-//     identity that it has.
+//   - If the strata.state of the metadata exists, so does meta.properties, durably. A metadata log
+//     without a state, without meta.properties beside it, has never been part of a cluster: it is
+//     removed, and the founding begins again (removeUnfinished). With meta.properties it is opened
+//     as any log: it has the first change or nothing, and the cluster continues from there with its
+//     identity.
 //
-// An identity says whether its directory was made by a founding (metalog.Origin). Broker 1 is one
-// of every founding, so its copy tells whether that has come to an end: if it is empty nobody was
-// told of anything, and the founding begins anew, with as many brokers as are asked for then. A
-// broker that was added later, with an empty copy, does not tell: the others have everything.
+// An identity records whether a founding created its directory (metalog.Origin). Broker 1 is part
+// of every founding, so its copy shows whether the founding has ended: if it is empty no call has
+// returned a result, and the founding begins again, with the present number of brokers. An empty
+// copy of a broker that was added later shows nothing: the others have all changes.
 //
 // A cluster of several brokers makes all identities durable before the first copy of its metadata:
-// one directory must not be known to the metadata of another before it is there. One that is found
-// where the metadata have no state was perhaps left by a process that was killed before its name
-// was durable, and is made so first (secureIdentity).
+// the metadata of one directory must not name another directory that does not exist yet. An
+// identity that is found beside metadata without a state may have been left by a process that was
+// killed before the name was durable; it is made durable first (secureIdentity).
 type founding struct {
 	wg  sync.WaitGroup
 	err error // set when wg is done
@@ -79,8 +79,8 @@ func foundLater(cl claim, m metaProperties) *founding {
 	return f
 }
 
-// wait returns when the identity is on stable storage, or why it is not. It is log.Config.Beside of
-// the metadata. A nil founding is over.
+// wait waits until the identity is on stable storage, and returns the error if that fails. It is
+// log.Config.Beside of the metadata. A nil founding has ended.
 func (f *founding) wait(string) error {
 	if f == nil {
 		return nil
@@ -89,11 +89,12 @@ func (f *founding) wait(string) error {
 	return f.err
 }
 
-// foundAfter is for how long a new cluster that nobody changes may be lost.
+// foundAfter is the time for which a new cluster without changes may be lost.
 const foundAfter = 20 * time.Millisecond
 
-// secure puts all changes of a new cluster of one broker on stable storage; those of any other are.
-// By who has changing, before anybody is told of a change.
+// secure puts all changes of a new cluster of one broker on stable storage; those of any other
+// cluster are already. The caller holds changing; it is called before a result of a change is
+// returned.
 func (c *Cluster) secure() error {
 	if !c.unsecured.Load() {
 		return nil
@@ -105,8 +106,8 @@ func (c *Cluster) secure() error {
 	return nil
 }
 
-// found ends the founding of a new cluster of one broker; any other's has ended. By who has
-// changing.
+// found ends the founding of a new cluster of one broker; that of any other cluster has ended. The
+// caller holds changing.
 func (c *Cluster) found() error {
 	if err := c.secure(); err != nil || c.fresh == nil {
 		return err
@@ -128,14 +129,14 @@ func (c *Cluster) foundNow() error {
 	return c.found()
 }
 
-// foundIdle ends the founding of a cluster that nobody changes.
+// foundIdle ends the founding of a cluster without changes.
 func (c *Cluster) foundIdle() {
 	c.afterChange(func() error { return nil }, "new cluster is not on stable storage")
 }
 
-// prepareRoot sees to the directory of a broker that has no identity. One that is there was perhaps
-// made by a founding that was killed, one that is not is made by log.OpenDirectory, durably. later
-// leaves all that to a founding, but for directories around it that are not there.
+// prepareRoot prepares the directory of a broker that has no identity. An existing directory may
+// have been created by a founding that was killed; a missing one is created by log.OpenDirectory,
+// durably. With later all of that is left to a founding, except missing parent directories.
 func (cl *claim) prepareRoot(later bool) error {
 	_, err := cl.fs.Stat(cl.root)
 	missing := errors.Is(err, fs.ErrNotExist)
@@ -154,7 +155,7 @@ func (cl *claim) prepareRoot(later bool) error {
 		return err
 	}
 	cl.aboveSynced = true
-	return vfs.MakeDir(cl.fs, parent, 0o755)
+	return vfs.MakeDir(cl.fs, parent, 0o700)
 }
 
 // syncAbove makes the entries of a broker's directory and of the one around it durable. Those
@@ -180,25 +181,26 @@ func syncAbove(fsys vfs.FS, root string) error {
 	return nil
 }
 
-// maxFirstChange is more than the bytes of a new cluster's first change. The first change that
-// somebody asks for may be written before the founding is over if it is not larger.
+// maxFirstChange is more than the bytes of a new cluster's first change. The first requested change
+// may be written before the founding has ended if it is not larger.
 const maxFirstChange = 4 << 10
 
-// isSmall reports whether a change may be written before the founding is over.
+// isSmall reports whether a change may be written before the founding has ended.
 func isSmall(recs []metarecord.Record) bool {
 	size := 0
 	var value []byte
 	for _, rec := range recs {
 		value = metarecord.Append(value[:0], rec)
-		size += len(value) + 16 // what a batch adds to a record
+		size += len(value) + 16 // the overhead of a record in a batch
 	}
 	return size < maxFirstChange-record.HeaderSize
 }
 
 // isUnfinished reports whether the directory of a metadata log, beside which there is no
-// meta.properties, was left by a founding that was cut short: it has no state, and no more than the
-// first change and a small one. There is no partition beside it (checkNew): they are made when the
-// change is acknowledged. What is gone when it is looked at was removed by the next founding.
+// meta.properties, was left by an interrupted founding: it has no state, and no more than the first
+// change and a small one. There is no partition beside it (checkNew): partitions are created when
+// the change is acknowledged. A file that is missing when it is read was removed by the next
+// founding.
 func isUnfinished(fsys vfs.FS, dir string) (bool, error) {
 	entries, err := fsys.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -238,9 +240,9 @@ func isUnfinished(fsys vfs.FS, dir string) (bool, error) {
 	return len(bytes.TrimRight(p, "\x00")) == 0, nil
 }
 
-// mayBeUnfinished reports whether a file can be what a founding has left of a metadata log, which
-// closes also where the disk fails: whatever a log writes, but its state and records behind the
-// first segment.
+// mayBeUnfinished reports whether a founding can have left the file in a metadata log. A founding
+// also closes the log when the disk fails. So the file may be any that a log writes, except a state
+// and records after the first segment.
 func mayBeUnfinished(name string) bool {
 	first := segment.FileName(0, "")
 	switch rest, ofFirst := strings.CutPrefix(name, first); {
@@ -255,8 +257,8 @@ func mayBeUnfinished(name string) bool {
 	}
 }
 
-// removeUnfinished removes what a founding that was cut short has left of the metadata. That it is
-// gone is durable before the next one relies on it: both sync the directory that it was in.
+// removeUnfinished removes the metadata that an interrupted founding has left. The removal is
+// durable before the next founding relies on it: both sync the directory.
 func removeUnfinished(fsys vfs.FS, root string) error {
 	return fsys.RemoveAll(filepath.Join(root, topic.MetadataTopic+"-0"))
 }

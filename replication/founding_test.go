@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/internal/sample"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
@@ -332,6 +332,7 @@ func TestBrokerThatWasBeingAddedIsNotTakenForANewCluster(t *testing.T) {
 			require.NoError(t, c.KillBroker(1))
 			require.NoError(t, c.RemoveLostBroker(t.Context(), 1))
 			require.NoError(t, fsys.RemoveAll(root))
+			require.NoError(t, fsys.SyncDir(filepath.Dir(root))) // no power cut brings it back
 		}
 		own := fmt.Sprintf("data/broker-%d", id)
 		x := observe(fsys, func(i int) bool { return true })

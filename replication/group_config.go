@@ -8,19 +8,20 @@ import (
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
-// GroupProperties returns what is set on a group, by Kafka's keys, nil if nothing is. It must not
-// be written to, and does not change. It takes no lock. Kafka: GroupConfigManager.
+// GroupProperties returns the properties of a group, by Kafka's keys, or nil if it has none. The
+// map is immutable. It takes no lock. Kafka: GroupConfigManager.
 func (c *Cluster) GroupProperties(id string) map[string]string { return c.groups.Load().Of(id) }
 
-// ConfiguredGroups returns the ids of the groups on which something is set, sorted.
+// ConfiguredGroups returns the ids of the groups that have properties, sorted.
 func (c *Cluster) ConfiguredGroups() []string { return c.groups.Load().Names() }
 
-// AlterGroupProperties changes what is set on a group, whether there is such a group or not: edit
-// gets it, must not write to it, and returns what is set afterwards, or refuses. It may be called
-// more than once. When AlterGroupProperties returns nil the change is on stable storage, and
-// GroupProperties returns it. What keys and values mean is for package group to know:
-// group.Coordinator.AlterGroupConfig is for applications. A cluster has at most 16 MiB of such
-// properties. Errors: edit's, ErrPolicyViolation, ErrMetadataReadOnly, ErrClosed, ctx's.
+// AlterGroupProperties changes the properties of a group, which need not exist. edit receives the
+// present properties, must not write to them, and returns the new ones or an error. It may be
+// called more than once. When AlterGroupProperties returns nil, the change is on stable storage and
+// GroupProperties returns it. Keys and values are not validated: that is the task of package group,
+// and applications use group.Coordinator.AlterGroupConfig. A cluster holds at most 16 MiB of such
+// properties. Errors: those of edit, ErrPolicyViolation, ErrMetadataReadOnly, ErrClosed, and the
+// context's error.
 func (c *Cluster) AlterGroupProperties(ctx context.Context, id string, edit func(before map[string]string) (map[string]string, error)) error {
 	return alterGroup(id, edit, func(d decision) error { return c.change(ctx, d) })
 }

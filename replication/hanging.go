@@ -12,13 +12,13 @@ import (
 // An OpenTransaction is a transaction without a marker in one partition.
 type OpenTransaction struct {
 	Partition record.TopicPartition
-	Leader    int32 // that has told of it
+	Leader    int32 // the broker that leads Partition and has reported the transaction
 	partition.ProducerState
 }
 
-// OpenTransactions lists what is open in the partitions that are led here though nothing was
-// written in it for longer than that, by partition and producer id; see
-// partition.HangingTransactions. It does not block.
+// OpenTransactions lists the transactions that are open in the partitions that brokers of this
+// process lead, and in which nothing was written for more than the given time. They are sorted by
+// partition and producer id; see partition.HangingTransactions. It does not block.
 func (c *Cluster) OpenTransactions(longer time.Duration) (open []OpenTransaction) {
 	for _, r := range c.allReplicas() {
 		p := r.part.Load()

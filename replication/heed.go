@@ -8,9 +8,9 @@ import (
 	"github.com/stratalog/strata/replication/internal/silence"
 )
 
-// heed has brokers follow a change of the metadata, at the same time, and waits for them. do calls
-// step whenever it has got on. A broker that does not for Config.SessionTimeout is waited for no
-// longer, and fenced next; the last one that serves is waited for.
+// heed makes brokers follow a change of the metadata, concurrently, and waits for them. do calls
+// step whenever it has made progress. A broker without progress for Config.SessionTimeout is not
+// waited for any longer, and is fenced next; the last serving one is waited for.
 func (c *Cluster) heed(nodes []*node, do func(n *node, step func()) error) error {
 	if len(c.serving()) <= 1 {
 		return forEach(nodes, func(_ int, n *node) error { return do(n, func() {}) })
@@ -26,7 +26,7 @@ func (c *Cluster) heed(nodes []*node, do func(n *node, step func()) error) error
 	tell := func(p progress) {
 		select {
 		case steps <- p:
-		case <-gone: // nobody waits for it any longer
+		case <-gone: // the caller does not wait any longer
 		}
 	}
 	waiting := map[*node]bool{}

@@ -4,11 +4,11 @@ import (
 	"io/fs"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
@@ -112,22 +112,32 @@ func TestRecordsBelowTheOwnHighWatermarkAreCountedWhenTheyAreCut(t *testing.T) {
 	})
 }
 
-// The file is none that anything depends on: damaged, it is as good as missing.
+// A damaged line of the file is as good as missing.
 func TestDamagedHighWatermarksAreNotKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := onThreeOfFour(t)
 		require.NoError(t, c.Close())
-		name := filepath.Join("data/broker-1", highWatermarkFile)
+		name := filepath.Join("data/broker-1", evidenceFile)
 		p, err := vfs.ReadFile(ds[0], name)
 		require.NoError(t, err)
-		marks, err := decodeHighWatermarks(p)
-		require.NoError(t, err)
-		require.Equal(t, p, encodeHighWatermarks(marks))
-		for i := range p {
-			damaged := append([]byte{}, p...)
-			damaged[i] ^= 1
-			if _, err := decodeHighWatermarks(damaged); err == nil { // a letter of the hash in another case, perhaps
-				t.Errorf("byte %d of %q is not looked at", i, p)
+		decode := func(p []byte) (e *evidence, damaged int) {
+			e = &evidence{found: map[place]note{}, closed: -1}
+			damaged, err := e.decode(p)
+			require.NoError(t, err)
+			return e, damaged
+		}
+		whole, damaged := decode(p)
+		require.Zero(t, damaged)
+		require.Equal(t, p, encodeEvidence(whole.metadata, whole.closed, whole.incarnations, whole.found))
+		require.Len(t, whole.found, 1)
+		for at, n := range whole.found {
+			require.Equal(t, note{highWatermark: 5, start: 0, end: 5, epoch: -1, stated: true, exact: true, kept: true}, n, at)
+		}
+		for bit := range 8 * len(p) {
+			q := append([]byte{}, p...)
+			q[bit/8] ^= 1 << (bit % 8)
+			if e, damaged := decode(q); damaged == 0 {
+				require.Equal(t, whole.found, e.found, "bit %d: %q", bit, q) // a letter of the hash in another case
 			}
 		}
 		p[len(p)-2] ^= 1
@@ -139,8 +149,8 @@ func TestDamagedHighWatermarksAreNotKnown(t *testing.T) {
 	})
 }
 
-// Kafka finds its own file where a broker has stopped in order. Partitions with one replica need
-// neither: what their log says is all there is, and opening and closing them costs no sync more.
+// Kafka finds its own file where a broker has stopped in order. Partitions with one replica are not
+// in it: what their log says is all there is.
 func TestHighWatermarksAreLeftForKafka(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := onThreeOfFour(t)
@@ -155,10 +165,8 @@ func TestHighWatermarksAreLeftForKafka(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "0\n1\norders 0 5\n", string(p))
 		}
-		for _, file := range []string{highWatermarkFile, kafkaHighWatermarkFile} {
-			_, err := ds[3].Stat(filepath.Join("data/broker-4", file))
-			require.ErrorIs(t, err, fs.ErrNotExist, "it has partitions with one replica only")
-		}
+		_, err := ds[3].Stat(filepath.Join("data/broker-4", kafkaHighWatermarkFile))
+		require.ErrorIs(t, err, fs.ErrNotExist, "it has partitions with one replica only")
 	})
 }
 

@@ -17,7 +17,7 @@ import (
 // identify finds out which disk the locked directory of a node
 // is, and makes a new one the cluster's.
 func (c *Cluster) identify(n *node, cl claim) error {
-	meta, err := checkDirectory(cl.fs, cl.root, cl.id) // again: only now nobody else can change it
+	meta, err := checkDirectory(cl.fs, cl.root, cl.id) // again: only now no other process can change it
 	switch {
 	case err != nil:
 		return err
@@ -48,9 +48,9 @@ func (c *Cluster) identify(n *node, cl claim) error {
 	return err
 }
 
-// secureIdentity makes the name of meta.properties durable where a process that was killed may not
-// have come to that: what is written from now on relies on it. Where the metadata have a state it
-// is (founding).
+// secureIdentity makes the name of meta.properties durable, which a killed process may not have
+// done: all later writes rely on it. If the metadata have a state, it is durable already
+// (founding).
 func secureIdentity(fsys vfs.FS, root string) error {
 	_, err := fsys.Stat(filepath.Join(root, topic.MetadataTopic+"-0", "strata.state"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -62,8 +62,8 @@ func secureIdentity(fsys vfs.FS, root string) error {
 	return nil
 }
 
-// identity returns the directory.id of a broker's directory. It is an error if it is another
-// cluster's, or not the one that the metadata knows of the broker.
+// identity returns the directory.id of a broker's directory. It returns an error if the directory
+// is of another cluster, or not the broker's in the metadata.
 func (c *Cluster) identity(l location, meta *metaProperties) (id topic.ID, err error) {
 	if meta.clusterID != c.clusterID {
 		return id, directoryError(l.root, ErrMixed, fmt.Errorf("it is of cluster %s, not %s", meta.clusterID, c.clusterID))
@@ -82,8 +82,8 @@ func (c *Cluster) identity(l location, meta *metaProperties) (id topic.ID, err e
 	return id, nil
 }
 
-// meet compares the directories with what the metadata says of their brokers, and makes those of
-// brokers that are new.
+// meet compares the directories with their brokers in the metadata, and creates the directories of
+// new brokers.
 func (c *Cluster) meet(claims []claim) error {
 	for _, n := range byid.Range(c.nodes) {
 		if m, known := c.image.Members[n.id]; known && m.Directory != n.directory {
@@ -107,5 +107,7 @@ func (c *Cluster) meet(claims []claim) error {
 
 // otherDirectory is the error of a directory that is another one than the member had.
 func otherDirectory(l location, id topic.ID, m image.Member) error {
-	return directoryError(l.root, ErrForeign, fmt.Errorf("broker %d had directory.id %v, this is %v", l.id, topic.ID(m.Directory), id))
+	err := fmt.Errorf("broker %d had directory.id %v, this is %v", l.id, topic.ID(m.Directory), id)
+	return &DirectoryError{Dir: l.root, Reason: ErrForeign, Err: err,
+		Advice: "put the broker's own directory back; if it is lost, remove this one, and then RemoveLostBroker gives up what it had, and AddBroker begins anew"}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Producers lists the producer ids that a partition knows, by id. A partition that was never
-// written knows none, and gets no files by being asked. Errors: ErrUnknownTopic, ErrNotLeader,
-// ErrClosed, why it is offline, ctx's. Kafka: DescribeProducers.
+// Producers lists the state of a partition's producers, by producer id. A partition without records
+// has none, and the call creates no files. Errors: ErrUnknownTopic, ErrNotLeader, ErrClosed, why
+// the partition is offline, and the context's error. Kafka: DescribeProducers.
 func (c *Cluster) Producers(ctx context.Context, tp record.TopicPartition) ([]partition.ProducerState, error) {
 	return c.producers(ctx, tp, anyBroker)
 }
@@ -25,19 +25,19 @@ func (c *Cluster) producers(ctx context.Context, tp record.TopicPartition, asked
 }
 
 // EpochEnd returns the largest leader epoch of a partition that is not above epoch, and the offset
-// where it ended, exclusive: the log end for the current one. Both are -1 if nothing is known of
-// it, or epoch is above the current one. currentEpoch is the epoch that the caller believes the
-// partition to be in, -1 for any: partition.ErrFencedLeaderEpoch and
-// partition.ErrUnknownLeaderEpoch if it is not. Further errors: those of Producers. Kafka:
-// OffsetForLeaderEpoch.
+// where it ended, exclusive: the log end for the current epoch. Both are -1 if there is no such
+// epoch or if epoch is above the current one. currentEpoch is the caller's current leader epoch of
+// the partition, or -1 to skip the check. If it is wrong, EpochEnd returns
+// partition.ErrFencedLeaderEpoch or partition.ErrUnknownLeaderEpoch. Further errors: those of
+// Producers. Kafka: OffsetForLeaderEpoch.
 func (c *Cluster) EpochEnd(ctx context.Context, tp record.TopicPartition, currentEpoch, epoch int32) (int32, int64, error) {
 	return c.epochEnd(ctx, tp, epochs{currentEpoch, epoch}, anyBroker)
 }
 
-// epochs are those of a question for the end of one.
+// epochs are the arguments of EpochEnd.
 type epochs struct {
-	current int32 // that the caller believes the partition to be in, -1: any
-	of      int32 // whose end is asked for
+	current int32 // the caller's current epoch of the partition; -1: any
+	of      int32 // the epoch whose end is requested
 }
 
 func (c *Cluster) epochEnd(ctx context.Context, tp record.TopicPartition, e epochs, asked int32) (int32, int64, error) {
@@ -62,13 +62,6 @@ func (c *Cluster) epochEnd(ctx context.Context, tp record.TopicPartition, e epoc
 		return epoch, 0, nil
 	}
 	return -1, -1, nil
-}
-
-// CheckLeaderEpoch returns nil if a partition is in the given leader epoch, or if that is -1; else
-// partition.ErrFencedLeaderEpoch, partition.ErrUnknownLeaderEpoch, ErrUnknownTopic or ErrClosed. It
-// does not block.
-func (c *Cluster) CheckLeaderEpoch(tp record.TopicPartition, epoch int32) error {
-	return c.checkLeaderEpoch(tp, epoch, anyBroker)
 }
 
 func (c *Cluster) checkLeaderEpoch(tp record.TopicPartition, epoch, asked int32) error {
@@ -100,8 +93,8 @@ func (c *Cluster) written(ctx context.Context, tp record.TopicPartition, asked i
 	return r.state()
 }
 
-// LogDir returns the directory of a broker's partitions, as a path of its file system; empty for a
-// broker that does not serve.
+// LogDir returns the directory of a broker's partitions, as a path of the broker's file system. It
+// is empty if the broker is not running.
 func (c *Cluster) LogDir(broker int32) string {
 	if n := c.serving()[broker]; n != nil {
 		return n.root
@@ -109,8 +102,8 @@ func (c *Cluster) LogDir(broker int32) string {
 	return ""
 }
 
-// Space returns the size of the file system that a broker's directory is in and what is free of it,
-// in bytes; -1 each if unknown, as in memory.
+// Space returns the total and free bytes of the file system of a broker's directory. Both are -1 if
+// unknown, as in memory.
 func (c *Cluster) Space(broker int32) (total, free int64) {
 	n := c.serving()[broker]
 	if n == nil {

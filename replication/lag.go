@@ -1,19 +1,22 @@
 package replication
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/stratalog/strata/partition"
 )
 
 // watchLag has the followers looked at, by and by, as long as this broker leads any.
 func (n *node) watchLag() { n.lag.After(n.base.MaxLag / 2) }
 
-// checkLag looks which followers of the partitions that this broker leads have fallen behind. It
-// also looks how the broker's own disk does, which Kafka does not: a leader whose log has become
-// read-only gives way to others, one whose disk has failed all that was asked of it since the look
-// before the last is compared with them, and one that gets nowhere has its disk, and all others,
-// tried by a change of the metadata.
+// checkLag checks which followers have fallen behind, for the partitions that this broker leads. It
+// also checks the broker's own disk, which Kafka does not. A leader whose log has become read-only
+// gives way to others. A leader whose disk has failed every request since the check before the
+// previous one is compared with other replicas. If a leader makes no progress, a change of the
+// metadata probes its disk, and all others.
 func (n *node) checkLag() {
 	if n.ended() != nil {
 		return
@@ -30,16 +33,20 @@ func (n *node) checkLag() {
 			if err := r.openings.Look(); err != nil && n.leads(r) && n.othersMayLead(r) {
 				struggles, trouble = r, err
 			}
+			if r.openings.Failing() {
+				s.wake() // followers that wait for the partition's files have them made
+			}
 		}
 		if s == nil || p == nil || p.LeaderEpoch() < 0 {
 			continue
 		}
 		leads = true
 		p.CheckLag()
-		s.wake() // who asked for something in vain may do so again
+		r.examineAgain(p)
+		s.wake() // a replica whose request was rejected may repeat it
 		stalled, err := p.Ailing()
 		stalls = stalls || stalled
-		if err != nil && n.othersMayLead(r) {
+		if err != nil && !errors.Is(err, partition.ErrCorrupt) && n.othersMayLead(r) {
 			readOnly = fmt.Errorf("%w: %w", errReadOnly, err)
 		}
 		if err := p.Struggles(); err != nil && n.othersMayLead(r) {
@@ -59,11 +66,11 @@ func (n *node) checkLag() {
 	}
 }
 
-// othersMayLead reports whether somebody else's broker serves who could lead without the leader:
-// one in sync, or one that is eligible, which has what was acknowledged.
+// othersMayLead reports whether there is a serving broker that could lead without the leader: its
+// replica is in sync, or eligible, which has all acknowledged records.
 func (n *node) othersMayLead(r *replica) bool { return len(n.mayLead(r)) > 0 }
 
-// mayLead returns who they are.
+// mayLead returns these brokers.
 func (n *node) mayLead(r *replica) (others []int32) {
 	role, ok := n.metadata.role(r.tp, r.id)
 	if !ok {

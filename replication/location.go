@@ -13,16 +13,16 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A BrokerSpec says where a broker keeps its data.
+// A BrokerSpec describes where a broker keeps its data.
 type BrokerSpec struct {
-	// Dir is the broker's directory; empty: broker-<id> in Config.Dir. Give each broker a disk of
-	// its own, and a broken disk takes one broker with it.
+	// Dir is the broker's directory; empty means broker-<id> in Config.Dir. If each broker has its
+	// own disk, a broken disk affects only one broker.
 	Dir string
 
-	// FS is the file system that Dir is in; nil: Config.FS.
+	// FS is the file system of Dir; nil means Config.FS.
 	FS vfs.FS
 
-	// Rack names what the broker fails together with. Leaders are spread over racks first. Kafka:
+	// Rack names the failure domain of the broker. Leaders are spread over racks first. Kafka:
 	// broker.rack.
 	Rack string
 }
@@ -42,7 +42,7 @@ const firstID = 1
 // dirPrefix is followed by the id of the broker, in the names of directories in Config.Dir.
 const dirPrefix = "broker-"
 
-// locations returns where the brokers are that this configuration asks for, by id.
+// locations returns the locations of the brokers in this configuration, by id.
 func (c *Config) locations() ([]location, error) {
 	ids, err := c.brokerIDs()
 	if err != nil {
@@ -61,7 +61,7 @@ func (c *Config) locations() ([]location, error) {
 	return all, nil
 }
 
-// location is where a broker is that the spec says this of. It asks the disk.
+// location returns the location of a broker with this spec. It accesses the disk.
 func (c *Config) location(id int32, spec BrokerSpec) location {
 	l := location{id: id, root: spec.Dir, fs: spec.FS, rack: spec.Rack}
 	if l.root == "" {
@@ -74,8 +74,8 @@ func (c *Config) location(id int32, spec BrokerSpec) location {
 	return l
 }
 
-// apartFrom refuses two brokers in one directory, or one inside of the other: what a broker does
-// not know in its directory it puts aside.
+// apartFrom rejects two brokers in one directory, or one inside the other's: a broker sets unknown
+// files in its directory aside.
 func (l location) apartFrom(other location) error {
 	if other.fs == l.fs && (l.isWithin(other) || other.isWithin(l)) {
 		return fmt.Errorf("%w: %d in %s and %d in %s", ErrSharedDirectory, other.id, other.root, l.id, l.root)
@@ -89,8 +89,8 @@ func (l location) isWithin(other location) bool {
 	return err == nil && filepath.IsLocal(way)
 }
 
-// realPath returns the real path of a directory that may not be there yet: that of what is there,
-// and the rest. If the disk cannot tell it is the path itself.
+// realPath returns the real path of a directory that may not exist: the real path of the existing
+// part, and the rest. If the disk fails it returns path itself.
 func realPath(fsys vfs.FS, path string) string {
 	path = filepath.Clean(path)
 	rest := ""
@@ -107,7 +107,7 @@ func realPath(fsys vfs.FS, path string) string {
 	}
 }
 
-// brokerIDs are 1 to Brokers, or without a number those that there is something of.
+// brokerIDs returns 1 to Brokers, or without a number the ids of existing brokers.
 func (c *Config) brokerIDs() ([]int32, error) {
 	ids := map[int32]bool{}
 	for id := range int32(c.Brokers) {
@@ -142,7 +142,14 @@ func brokersIn(fsys vfs.FS, dir string) ([]int32, error) {
 	for _, e := range entries {
 		text, ok := strings.CutPrefix(e.Name(), dirPrefix)
 		id, err := strconv.ParseInt(text, 10, 32)
-		if ok && err == nil && id > 0 && text == strconv.FormatInt(id, 10) && e.IsDir() {
+		if !ok || err != nil || id <= 0 || text != strconv.FormatInt(id, 10) {
+			continue
+		}
+		ok, err = isDirectory(fsys, dir, e)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("open cluster in %s: %w", dir, err)
+		}
+		if ok || err != nil { // a link that leads nowhere: the broker is down
 			ids = append(ids, int32(id))
 		}
 	}
@@ -159,17 +166,18 @@ type claim struct {
 	aboveSynced bool // the entry of the directory around it is on stable storage; see prepareRoot
 }
 
-// checkLocations looks at all directories before anything is written to one of them: each can be
-// its broker's, and all are of one cluster, whose id it returns, "" for a new one. A disk that
-// fails is noted in its claim. It is an error if no other disk says which cluster it is: then this
-// one may.
+// checkLocations checks all directories before anything is written to one of them: each can be its
+// broker's, and all are of one cluster, whose id it returns, "" for a new one. A failing disk is
+// noted in its claim. It is an error if no other disk has the cluster's id: then the failing one
+// may have it.
 //
-// The first broker's is looked at last. A founding makes its identity first, so who finds that of
-// another broker finds this too, and locks it first: of opens beside each other the first to do so
-// has the cluster.
+// The first broker's directory is checked last. A founding creates that identity first, so an open
+// that finds the identity of another broker finds this one too, and locks it first: of concurrent
+// opens the first to do so gets the cluster.
 func (c *Config) checkLocations(all []location) (claims []claim, clusterID string, err error) {
 	if _, err := c.FS.Stat(filepath.Join(c.Dir, metaPropertiesFile)); err == nil {
-		return nil, "", directoryError(c.Dir, ErrForeign, errors.New("it is a broker's own directory, not a cluster's"))
+		return nil, "", &DirectoryError{Dir: c.Dir, Reason: ErrForeign, Err: errors.New("it is a broker's own directory, not a cluster's"),
+			Advice: "open the directory around it, or choose an empty directory"}
 	}
 	first := "" // directory that has an identity
 	var failed []error
@@ -193,16 +201,46 @@ func (c *Config) checkLocations(all []location) (claims []claim, clusterID strin
 		}
 	}
 	if clusterID == "" {
-		return claims, "", errors.Join(failed...)
+		return claims, "", errors.Join(append(failed, c.checkNewDir(all))...)
 	}
 	return claims, clusterID, nil
 }
 
-// errOvertaken says that others have changed whose the directories are since this open has looked
-// at them. It has written nothing that counts, lets its locks go, and begins with another look.
+// checkNewDir refuses to found a cluster among the files of another program. Config.Dir may have
+// the brokers' directories, hidden files, files of this program, and an empty lost+found,
+// which a new file system has.
+func (c *Config) checkNewDir(all []location) error {
+	roots := map[string]bool{} // names in c.Dir
+	for _, l := range all {
+		if filepath.Dir(l.root) == filepath.Clean(c.Dir) {
+			roots[filepath.Base(l.root)] = true
+		}
+	}
+	if len(roots) == 0 {
+		return nil
+	}
+	entries, err := vfs.ReadContent(c.FS, c.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open cluster in %s: %w", c.Dir, err)
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if !roots[name] && !strings.HasPrefix(name, dirPrefix) && !strings.HasPrefix(name, ".") && !strings.HasPrefix(name, "strata.") {
+			return directoryError(c.Dir, ErrForeign, fmt.Errorf("there is %s, and no broker's directory", name))
+		}
+	}
+	return nil
+}
+
+// errOvertaken is returned if other processes have changed the identities of directories since this
+// open has checked them. The open has written nothing that counts, releases its locks, and checks
+// again.
 var errOvertaken = errors.New("replication: others open the cluster, too, and have made directories of it")
 
-// stillHas reports whether the identity of the directory is the one that was found.
+// stillHas reports whether the identity of the directory has not changed.
 func (cl claim) stillHas(meta *metaProperties) bool {
 	if cl.meta == nil || meta == nil {
 		return cl.meta == meta
@@ -210,12 +248,12 @@ func (cl claim) stillHas(meta *metaProperties) bool {
 	return *cl.meta == *meta
 }
 
-// wasOvertaken looks again, now that all directories with an identity are locked, and reports
-// whether there are others than before. From here on there will be none that others make: who makes
-// a directory one of the cluster has locked those that are it already.
+// wasOvertaken checks again, now that all directories with an identity are locked, and reports
+// whether there are others than before. From here on no other process adds one: it would have to
+// lock the existing ones first.
 //
-// What a disk fails with is no difference. For a new cluster no second look is due: under the lock
-// of its first broker that has no identity, and each founding makes this one first (identify).
+// A failing disk is no difference. For a new cluster no second check is needed: under the lock of
+// its first broker that broker has no identity, and each founding creates it first (identify).
 func (c *Config) wasOvertaken(claims []claim) bool {
 	all, err := c.locations()
 	if err != nil {
@@ -223,7 +261,7 @@ func (c *Config) wasOvertaken(claims []claim) bool {
 	}
 	now, _, err := c.checkLocations(all)
 	if err != nil {
-		return errors.As(err, new(*DirectoryError)) // the first look tells it
+		return errors.As(err, new(*DirectoryError)) // the first check returns it
 	}
 	return !slices.EqualFunc(claims, now, func(was, is claim) bool {
 		return was.id == is.id && (was.failed != nil || is.failed != nil || was.stillHas(is.meta))

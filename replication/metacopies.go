@@ -2,16 +2,19 @@ package replication
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 
 	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/replication/internal/byid"
 	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/replication/internal/metalog"
 )
 
-// openMetadata opens the copies that there are, applies the newest to the image, and has the
-// controller take over. asked are the brokers that the configuration asks for.
+// openMetadata opens the existing copies, applies the newest to the image, and lets the controller
+// take over. asked has the brokers in the configuration.
 func (c *Cluster) openMetadata(claims []claim, asked []int32) error {
 	c.meta = metalog.New(metalog.Config{
 		Slack: c.cfg.metaSlack, Part: c.cfg.metaPart, Patience: c.cfg.SessionTimeout, Elected: c.noteController, Fenced: c.fenced,
@@ -22,22 +25,44 @@ func (c *Cluster) openMetadata(claims []claim, asked []int32) error {
 	}
 	t.Examine = func() error {
 		c.image, c.founders = t.Image, t.Founds
+		c.moment = moment{t.Epoch, t.Image.Version}
+		for _, n := range byid.Range(c.nodes) {
+			err := n.wentBack(c.moment)
+			if err == nil {
+				err = n.refuseOldCopy()
+			}
+			if err == nil && t.Founds {
+				err = n.hasNoPartition()
+			}
+			if err != nil {
+				return err
+			}
+		}
 		return c.meet(claims)
 	}
 	err := c.meta.Open(t)
-	if !errors.As(err, new(*metalog.TooFewError)) {
+	var tooFew *metalog.TooFewError
+	if !errors.As(err, &tooFew) {
 		return err
 	}
 	var damaged *DirectoryError
 	if len(c.nodes) == 0 && errors.As(err, &damaged) { // no other copy would do
 		return damaged
 	}
+	if tooFew.AllFailed() && !lacksDirectory(claims, c.clusterID) {
+		return fmt.Errorf("open cluster in %s: %w", c.cfg.Dir, err)
+	}
 	return directoryError(c.cfg.Dir, ErrMissing, err)
 }
 
-// join makes a broker's copy one of the set. If other copies fail in that, it is tried once more:
-// behind a change that fences the broker whose disk fails, if it still does, or, if nobody can tell
-// what became of the registration, when all copies were opened again.
+// lacksDirectory reports whether a broker of a cluster that has been founded has no directory.
+func lacksDirectory(claims []claim, clusterID string) bool {
+	return clusterID != "" && slices.ContainsFunc(claims, func(cl claim) bool { return cl.meta == nil && cl.failed == nil })
+}
+
+// join adds a broker's copy to the set. If other copies fail during that, it tries once more. The
+// second attempt follows a change that fences the broker whose disk fails, if it still does. If the
+// outcome of the registration is unknown, it follows the reopening of all copies.
 func (c *Cluster) join(n *node) error {
 	if err := c.discount(n.arrival()); err != nil {
 		return err

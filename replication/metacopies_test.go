@@ -394,7 +394,12 @@ func TestBrokerWhoseDiskFailsAtOpenIsDown(t *testing.T) {
 				}
 				mend()
 				if len(c.Brokers()) < 3 {
-					require.NoError(t, c.StartBroker(t.Context(), int32(broken)), what)
+					var err error
+					require.Eventually(t, func() bool { // unless it ends still, because the change of above has failed
+						err = c.StartBroker(t.Context(), int32(broken))
+						return !isRunning(err)
+					}, time.Minute, time.Millisecond, what)
+					require.NoError(t, err, what)
 					require.Equal(t, []string{"x"}, values(t, c, at("orders", int32(broken-1))), what)
 				}
 				_ = c.Close() // one of its files may have failed

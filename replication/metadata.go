@@ -2,34 +2,36 @@ package replication
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/stratalog/strata/internal/memory"
 	"github.com/stratalog/strata/internal/watermark"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 )
 
-// Metadata says which topics and brokers there are, and who leads what. The caller owns it, except
-// that the slices of replicas are shared and must not be written to.
+// Metadata describes the topics and brokers of a cluster, and the leader of each partition. The
+// caller owns it, except that the slices of replicas are shared and must not be written to.
 type Metadata struct {
 	Version    int64 // grows with every change, also over restarts; see Cluster.WaitMetadata
 	ClusterID  string
 	Controller int32
-	Brokers    []Broker // those that serve, by id
-	Fenced     []Broker // members of the cluster that do not, by id
+	Brokers    []Broker // the brokers that serve, by id
+	Fenced     []Broker // the other members of the cluster, by id
 	Topics     map[string]TopicMetadata
 }
 
 // A Broker is one broker of the cluster.
 type Broker struct {
 	ID   int32
-	Rack string // empty: none
+	Rack string // empty if the broker has no rack
 }
 
-// TopicMetadata is one topic. If Err is set (an *UnknownTopicError, or ErrInvalidTopic) only Name
-// is valid.
+// TopicMetadata describes one topic. If Err is set (an *UnknownTopicError, or ErrInvalidTopic),
+// only Name is valid.
 type TopicMetadata struct {
 	Name       string
 	ID         topic.ID
@@ -38,17 +40,17 @@ type TopicMetadata struct {
 	Err        error
 }
 
-// PartitionMetadata is one partition.
+// PartitionMetadata describes one partition.
 type PartitionMetadata struct {
 	Leader        int32 // -1: none
 	LeaderEpoch   int32
 	Replicas, ISR []int32
-	// Eligible may lead if nobody is in sync, and LastKnown is who led last then, if nobody else
-	// may (KIP-966). nil: nobody.
+	// Eligible has the replicas that may lead if the ISR is empty. LastKnown has the last leader,
+	// if no other replica may lead (KIP-966: ELR). nil if there are none.
 	Eligible, LastKnown []int32
 }
 
-// Metadata returns what is known of the given topics, of all if none is given. It does not block.
+// Metadata returns the metadata of the given topics, of all if none is given. It does not block.
 func (c *Cluster) Metadata(ctx context.Context, topics ...string) (Metadata, error) {
 	if err := ctx.Err(); err != nil {
 		return Metadata{}, err
@@ -68,7 +70,7 @@ func (c *Cluster) Metadata(ctx context.Context, topics ...string) (Metadata, err
 		}
 		return m, nil
 	}
-	similar := nearestSearch{budget: nearestBudget}
+	similar := nearestSearch{cluster: c}
 	for _, name := range topics {
 		if t := c.image.Topics[name]; t != nil {
 			m.Topics[name] = describe(t)
@@ -81,15 +83,34 @@ func (c *Cluster) Metadata(ctx context.Context, topics ...string) (Metadata, err
 	return m, nil
 }
 
-// A TopicShape is what never changes of a topic, and how many partitions it has.
+// MetadataSize returns how many topics, and partitions of them, Metadata describes for the same
+// arguments. It costs a fraction of Metadata, and does not block.
+func (c *Cluster) MetadataSize(topics ...string) (known, partitions int) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if len(topics) == 0 {
+		for _, t := range c.image.Topics {
+			partitions += len(t.Partitions)
+		}
+		return len(c.image.Topics), partitions
+	}
+	for _, name := range topics {
+		if t := c.image.Topics[name]; t != nil {
+			known, partitions = known+1, partitions+len(t.Partitions)
+		}
+	}
+	return known, partitions
+}
+
+// A TopicShape has the immutable properties of a topic, and its number of partitions.
 type TopicShape struct {
 	Name       string
 	ID         topic.ID
 	Partitions int
 }
 
-// TopicShapes returns all topics in any order, and the version of the metadata: Metadata at a
-// fraction of its cost, for who asks after every change. It does not block.
+// TopicShapes returns all topics in any order, and the version of the metadata. It costs a fraction
+// of Metadata, for callers that need the topics after every change. It does not block.
 func (c *Cluster) TopicShapes() (version int64, shapes []TopicShape, err error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -135,12 +156,12 @@ func fenced(img *image.Image) (brokers []Broker) {
 	return brokers
 }
 
-// MetadataVersion returns the version of the metadata. It takes no lock, so that it can be asked
-// for every record: a change of metadata is seen here when the call that made it returns.
+// MetadataVersion returns the version of the metadata. It takes no lock, so that callers can check
+// it for every record. It includes each change whose call has returned.
 func (c *Cluster) MetadataVersion() int64 { return c.version.Load() }
 
-// WaitMetadata returns the version of the metadata as soon as it is above after. It does not poll.
-// It ends early with ctx's error or ErrClosed.
+// WaitMetadata waits until the version of the metadata is above after, and returns it. It does not
+// poll. It returns early with the context's error or ErrClosed.
 func (c *Cluster) WaitMetadata(ctx context.Context, after int64) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -177,14 +198,17 @@ func (c *Cluster) forget(e *watermark.Entry[chan struct{}]) {
 	c.waiters.Remove(e)
 }
 
-// ClusterID returns the id that the cluster got when its directory was created: 22 characters of
-// base64url.
+// ClusterID returns the cluster's id, which is permanent: 22 characters of base64url.
 func (c *Cluster) ClusterID() string { return c.clusterID }
 
-// Controller returns the broker that is controller.
+// CoordinatorMemory returns the memory that the coordinators of c keep for clients. It is for
+// coordinators and servers.
+func (c *Cluster) CoordinatorMemory() *memory.Budget { return &c.memory }
+
+// Controller returns the id of the broker that is the controller.
 func (c *Cluster) Controller() int32 { return c.controller.Load() }
 
-// TopicID returns the id of a topic. It does not block.
+// TopicID returns the id of a topic, and whether the topic exists. It does not block.
 func (c *Cluster) TopicID(name string) (topic.ID, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -194,7 +218,7 @@ func (c *Cluster) TopicID(name string) (topic.ID, bool) {
 	return topic.ID{}, false
 }
 
-// TopicName returns the name of the topic that has an id. It does not block.
+// TopicName returns the name of the topic with an id, and whether it exists. It does not block.
 func (c *Cluster) TopicName(id topic.ID) (string, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -204,7 +228,8 @@ func (c *Cluster) TopicName(id topic.ID) (string, bool) {
 	return "", false
 }
 
-// Leader returns the broker that leads a partition, -1 if none does or there is no such partition.
+// Leader returns the broker that leads a partition, or -1 if there is no leader or no such
+// partition.
 func (c *Cluster) Leader(topic string, p int32) int32 {
 	if _, part, err := c.find(record.TopicPartition{Topic: topic, Partition: p}); err == nil {
 		return part.Leader
@@ -212,8 +237,8 @@ func (c *Cluster) Leader(topic string, p int32) int32 {
 	return -1
 }
 
-// LeaderOf returns the broker that leads a partition, -1 if none does, and the epoch of that. It
-// returns ErrUnknownTopic or ErrClosed if there is no such partition. It does not block.
+// LeaderOf returns the broker that leads a partition, -1 if none does, and the leader epoch. It
+// returns ErrUnknownTopic if there is no such partition, or ErrClosed. It does not block.
 func (c *Cluster) LeaderOf(tp record.TopicPartition) (broker, epoch int32, err error) {
 	_, p, err := c.find(tp)
 	if err != nil {
@@ -240,8 +265,8 @@ func (c *Cluster) findLocked(tp record.TopicPartition) (*image.Topic, image.Part
 	return t, t.Partitions[tp.Partition], nil
 }
 
-// leaderReplica returns the replica that leads a partition, for a caller that asked a broker for
-// it, which has to be the leader, or anyBroker.
+// leaderReplica returns the replica that leads a partition, for a request to the broker asked,
+// which has to be the leader, or anyBroker.
 func (c *Cluster) leaderReplica(tp record.TopicPartition, asked int32) (*replica, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -254,12 +279,37 @@ func (c *Cluster) leaderReplica(tp record.TopicPartition, asked int32) (*replica
 	}
 	n := c.nodes[p.Leader]
 	if n == nil {
-		return nil, leaderless(tp)
+		return nil, c.leaderlessLocked(tp)
 	}
 	if r := n.replica(tp); r != nil && r.id == t.ID {
 		return r, nil
 	}
 	return n.place(tp, t.ID), nil // under the lock: a deletion that comes after finds it
+}
+
+func (c *Cluster) leaderless(tp record.TopicPartition) error {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.leaderlessLocked(tp)
+}
+
+// leaderlessLocked returns the error of a partition that no broker leads, with the reason why each
+// replica that has its records does not.
+func (c *Cluster) leaderlessLocked(tp record.TopicPartition) error {
+	t, p, err := c.findLocked(tp)
+	if err != nil || p.Leader >= 0 || !isSeveral(&p) {
+		return leaderless(tp)
+	}
+	var why []error
+	for _, id := range slices.Concat(p.ISR, p.State().Eligible) {
+		n := c.nodes[id]
+		if n == nil {
+			why = append(why, fmt.Errorf("broker %d, which has its records, does not run", id))
+		} else if r := n.replica(tp); r != nil && r.id == t.ID && r.loss() != nil {
+			why = append(why, r.loss())
+		}
+	}
+	return leaderless(tp, why...)
 }
 
 // replicaOf returns a partition's replica on a broker. nil: it was never written, or the broker
@@ -275,15 +325,15 @@ func (c *Cluster) replicaOf(tp record.TopicPartition, id topic.ID, broker int32)
 	return nil, nil
 }
 
-// Brokers returns the ids of the brokers that serve, in order.
+// Brokers returns the ids, in order, of the brokers that serve.
 func (c *Cluster) Brokers() []int32 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.image.Serving()
 }
 
-// Registered returns the ids of the brokers that there are, in order: those too that are stopped,
-// killed or cut off, but for those that Config does not ask for.
+// Registered returns the ids, in order, of the cluster's members. It includes brokers that are
+// stopped, killed or cut off, but not brokers that Config leaves out.
 func (c *Cluster) Registered() (ids []int32) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

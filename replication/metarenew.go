@@ -8,15 +8,14 @@ import (
 	"github.com/stratalog/strata/replication/internal/metalog"
 )
 
-// openWholeCopy opens the copy of a broker that starts. One that is damaged is put aside, and made
-// anew from the controller's.
+// openWholeCopy opens the copy of a broker that starts. A damaged copy is set aside, and rebuilt
+// from the controller's.
 //
-// The broker is in no set then that may be in force: the others have gone on without it, so that
-// they have all that was committed. What the old copy knew beside that does not have to be kept.
-// Of sets that were in force before, the new copy knows what the controller's does, which is later.
-// Of epochs that began on the old one only, nothing was written in one: a controller writes when
-// its epoch has begun on a majority, and the controller of today, which had a majority without this
-// copy, has seen one of those.
+// The broker is in no set then that may be in force: the others have continued without it, so they
+// have all committed changes. Other content of the old copy need not be kept. The new copy has the
+// same earlier sets as the controller's copy, which is later. In epochs that began only on the old
+// copy nothing was written: a controller writes when its epoch has begun on a majority, and the
+// present controller had a majority without this copy, so it has seen that epoch.
 func (n *node) openWholeCopy(leader *metalog.Copy) (*metalog.Copy, error) {
 	place := n.copyPlace()
 	l, err := place.Open()
@@ -37,9 +36,9 @@ func (n *node) openWholeCopy(leader *metalog.Copy) (*metalog.Copy, error) {
 	return place.Open()
 }
 
-// renewCopy puts the broker's copy aside, and one that is equal to the leader's in its place. This
-// gets its name only when it is complete and durable: an empty copy, or one that knows less than
-// the old one did of which sets are in force, would count for a majority at the next open.
+// renewCopy sets the broker's copy aside, and replaces it with one that is equal to the leader's.
+// The new copy gets its name only when it is complete and durable. An empty copy, or one with fewer
+// of the sets in force than the old one, would count for a majority at the next open.
 func (n *node) renewCopy(leader *metalog.Copy) (aside string, err error) {
 	place := n.copyPlace()
 	name := filepath.Base(place.Dir())

@@ -11,10 +11,10 @@ import (
 	"github.com/stratalog/strata/replication/internal/metalog"
 )
 
-// writable makes sure that the metadata can be changed. If so many copies have failed that nobody
-// could tell what became of a change, they are looked at again. What could not be written before is
-// made up for: brokers whose stop was taken back stay, partitions get or lose their leaders. By who
-// has changing, before it begins. For own see reopen.
+// writable makes sure that the metadata can be changed. If so many copies have failed that the
+// outcome of a change was unknown, they are opened again. Changes that could not be written before
+// are made then: brokers whose stop was undone stay, and partitions get or lose their leaders. The
+// caller holds changing and has not begun its change. For own see reopen.
 func (c *Cluster) writable(own *node) error {
 	if err := c.found(); err != nil {
 		return err
@@ -42,20 +42,20 @@ func (c *Cluster) writable(own *node) error {
 	return nil
 }
 
-// reopen ends that the metadata cannot be changed. It closes all copies and opens them again, which
-// looks at what is on the disks as Open does, and a controller takes over by the same rules: a
-// majority of each set that may be in force, the newest copy, the next epoch, and a first change
-// that is committed before anything else is. Nobody else writes: every write has ended, and a
-// broker that was cut off cannot write any more.
+// reopen makes failed metadata changeable again. It closes all copies and opens them again, reading
+// the disks as Open does. A controller takes over by the same rules: a majority of each set that
+// may be in force, the newest copy, the next epoch, and a first change that is committed before
+// anything else. There is no other writer: every write has ended, and a broker that was cut off
+// cannot write any more.
 //
-// The image is brought forward by what turns out to be in the newest copy behind it: changes whose
-// callers were told that they may have happened. It never goes back: what it has was committed, so
-// the newest copy has it. It follows only behind the first change, when those are committed too.
+// The image is advanced by the later changes in the newest copy, whose callers got an error that
+// they may have happened. It never goes back: its changes were committed, so the newest copy has
+// them. It advances only after the first change, when those are committed too.
 //
-// The copies of the brokers that serve count, and that of own, a broker that starts; nil: none. A
-// broker whose copy fails now, or is in no set any more, is fenced: gone are those of them that
-// serve still, for the caller to bring down. On error nothing can be changed still, and the next
-// change tries again.
+// The copies of the serving brokers count, and the copy of own, a broker that starts; nil: none. A
+// broker whose copy fails now, or is in no set any more, is fenced: gone has those of them that
+// still serve, for the caller to bring down. After an error the metadata still cannot be changed,
+// and the next change tries again.
 func (c *Cluster) reopen(own *node) (gone []int32, err error) {
 	m := c.meta
 	c.logger.Warn("copies of the metadata are opened again", slog.Any("err", m.Failure()))
@@ -70,7 +70,7 @@ func (c *Cluster) reopen(own *node) (gone []int32, err error) {
 	c.logger.Warn("metadata can be changed again", slog.Int("controller", int(m.Controller())), slog.Int("changes", len(t.News)))
 	for id, n := range byid.Range(c.serving()) {
 		if m.Has(id) {
-			n.standUp() // what has lost its leader by one of these changes is led in another epoch
+			n.standUp() // partitions that have lost their leader by one of these changes get a new epoch
 		} else if !apart[id] {
 			gone = append(gone, id)
 		}
@@ -78,7 +78,7 @@ func (c *Cluster) reopen(own *node) (gone []int32, err error) {
 	return gone, nil
 }
 
-// surveyAgain returns the take-over of the brokers that run, and those that are left.
+// surveyAgain returns the take-over of the running brokers, and the remaining ones.
 func (c *Cluster) surveyAgain(own *node) (*metalog.TakeOver, map[int32]*node) {
 	m := c.meta
 	nodes := maps.Clone(c.serving())

@@ -9,11 +9,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/sample"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -433,7 +433,7 @@ func TestCopiesThatLackWhatWasCommittedAreNotTaken(t *testing.T) {
 	for range 2 {
 		err := c.CreateTopic(t.Context(), "new", topic.Config{})
 		require.ErrorIs(t, err, ErrMetadataReadOnly)
-		require.ErrorContains(t, err, "was committed")
+		require.ErrorContains(t, err, "were committed")
 		require.ErrorIs(t, err, errDisk)
 	}
 	require.Equal(t, []string{"orders", "payments"}, names(t, c))

@@ -14,9 +14,9 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// remains returns those of the removed topics that may have a directory still: only for them
-// somebody must know that they were removed. What a broker has that does not serve nobody can tell:
-// as long as there is one, all are kept.
+// remains returns those of the removed topics that may still have a directory: only for these the
+// removal must be remembered. The directories of a broker that does not serve are unknown: as long
+// as there is one, all are kept.
 func (c *Cluster) remains(removed map[topic.ID]string) (map[topic.ID]string, error) {
 	if c.away() {
 		return removed, nil
@@ -30,7 +30,7 @@ func (c *Cluster) remains(removed map[topic.ID]string) (map[topic.ID]string, err
 	return kept, nil
 }
 
-// remains adds those of the removed topics that have a directory here to kept.
+// remains adds to kept those of the removed topics that have a directory on this broker.
 func (n *node) remains(removed, kept map[topic.ID]string) error {
 	names := make(map[string]bool, len(removed))
 	for _, name := range removed {
@@ -45,19 +45,19 @@ func (n *node) remains(removed, kept map[topic.ID]string) error {
 		if !ok || !names[tp.Topic] {
 			continue
 		}
-		id, ok, err := readTopicID(n.fs, filepath.Join(n.root, e.Name()))
+		f, err := readPartitionFile(n.fs, filepath.Join(n.root, e.Name()))
 		if err != nil {
 			return err
 		}
-		if name := removed[id]; ok && name != "" {
-			kept[id] = strings.Clone(name)
+		if name := removed[f.id]; f.named && name != "" {
+			kept[f.id] = strings.Clone(name)
 		}
 	}
 	return nil
 }
 
-// settleMetadata does what is left to do behind a change whose caller was told of it: it ends the
-// founding of a new cluster, and writes a snapshot of the metadata if it is time.
+// settleMetadata does the remaining work after a change has been acknowledged: it ends the founding
+// of a new cluster, and writes a snapshot of the metadata if one is due.
 func (c *Cluster) settleMetadata() {
 	if err := c.found(); err != nil {
 		c.logger.Error("metadata log is opened again with the next change", slog.Any("err", err))

@@ -2,24 +2,26 @@ package replication
 
 import "github.com/stratalog/strata/replication/internal/follow"
 
-// A Network is what is between the brokers of a cluster: paths, from one broker to another, that
-// can be cut, slowed and paused while it runs. What goes over it is what followers fetch, what
-// leaders ask the controller for, and a broker's session with the controller; metadata reaches
-// every broker.
+// A Network connects the brokers of a cluster. It has a path from each broker to each other one,
+// which can be cut, slowed and paused while the cluster runs. It carries the fetches of followers,
+// the requests of leaders to the controller, and each broker's session with the controller. The
+// metadata does not use it and reaches every broker.
 //
-// A broker whose path to the controller, or the path back, is cut or paused for
-// Config.SessionTimeout is fenced, if the controller reaches a majority of those that serve: what
-// it led is led by replicas in sync, or by nobody, and clients are sent there. It runs on,
-// acknowledges nothing, with whatever acks, and serves again as soon as both paths are mended.
-// Until it is fenced it takes acks=1 and 0, and what it has not replicated is cut off when it is
-// back. If another broker reaches more than the controller does, and a majority, it is controller
-// from then on; so a cut between two of three brokers costs nobody. If nobody reaches a majority,
-// as in two halves, nobody is fenced and the controller stays; what cannot be replicated waits.
-// Slow paths end no session.
+// The controller fences a broker if the path to it, or the path back, is cut or paused for
+// Config.SessionTimeout, and the controller reaches a majority of the serving brokers. In-sync
+// replicas take over the partitions that the broker led, or these have no leader; clients are
+// redirected. The fenced broker keeps running, acknowledges no write with any acks, and serves
+// again as soon as both paths are mended.
+//
+// Until a broker is fenced it accepts writes with acks=1 and acks=0. Records that it has not
+// replicated by then are truncated when it returns. If another broker reaches a majority, and more
+// brokers than the controller does, it becomes the controller: a cut between two of three brokers
+// has no effect on clients. If no broker reaches a majority, as in two halves, no broker is fenced
+// and the controller stays; records that cannot be replicated wait. Slow paths end no session.
 type Network = follow.Network
 
-// A NetworkPath is the way from one broker to another.
+// A NetworkPath is the path from one broker to another.
 type NetworkPath = follow.Path
 
-// Network returns what is between the cluster's brokers.
+// Network returns the network between the cluster's brokers.
 func (c *Cluster) Network() *Network { return &c.network }

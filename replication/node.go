@@ -2,6 +2,7 @@ package replication
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/stratalog/strata/internal/alarm"
 	"github.com/stratalog/strata/log"
@@ -26,30 +29,32 @@ import (
 )
 
 // A node is one incarnation of a broker: it owns the broker's directory and the replicas in it. It
-// does what the metadata says and decides nothing.
+// follows the metadata and decides nothing.
 type node struct {
 	location    // fs is the session
 	session     *vfs.Session
-	disk        vfs.FS // that the session is on
-	dir         *log.Directory
-	directory   topic.ID // directory.id of meta.properties
+	disk        vfs.FS         // that the session is on
+	dir         *log.Directory // nil in a check that opens nothing
+	directory   topic.ID       // directory.id of meta.properties
 	origin      metalog.Origin
-	founding    *founding // nil: the identity is on stable storage. Of open, and who has changing
+	founding    *founding // nil: the identity is on stable storage. Guarded by changing, or by open
 	incarnation topic.ID
-	missing     []place // replicas that are gone; see recallHighWatermarks
+	missing     []place // replicas that nothing is left of, or less than there was; see cannotServe
+	broken      []place // replicas of several that cannot be opened
 	orderly     bool    // the last incarnation ended in order; see recall
-	powerCut    bool    // it did not, and the machine may have gone down since: what was not synced may be lost
+	powerCut    bool    // it did not, and the machine may have gone down since: unsynced data may be lost
 	logger      *slog.Logger
 	base        partition.Config // of every partition
 	opens       chan struct{}    // bounds how many partitions are opened at once outside of load
 	metadata    nodeMetadata
 	deletions   deletions
 	asks        asks
-	marks       highWatermarks
+	evidence    evidence
 	lag         alarm.Alarm // checkLag, while it leads one of several
+	unsettled   alarm.Alarm // settleFailed, while a replica does not agree with the metadata
 	meters      [ends]meter
-	comparing   atomic.Bool // compareDisks is at work
-	isolated    atomic.Bool // it is fenced and runs: see standDown; written by who has changing
+	trials      trials
+	isolated    atomic.Bool // it is fenced and runs: see standDown; written by the holder of changing
 	joined      time.Time   // when it began to serve; zero: when the cluster was opened. Guarded by Cluster.mu
 
 	schedule schedule
@@ -60,7 +65,7 @@ type node struct {
 	inOrder  []*replica                                // what all returns, never changed in place; nil: replicas has changed since
 	fetchers map[int32]*follow.Fetcher                 // by the leader that they copy from
 	endings  map[record.TopicPartition]<-chan struct{} // see endingLocked
-	closed   error                                     // what calls get since the node ends; nil: it does not
+	closed   error                                     // the error of calls since the node ends; nil: it does not
 	wg       sync.WaitGroup
 	cleaning bool // the cleaner runs
 }
@@ -83,9 +88,10 @@ func (n *node) replica(tp record.TopicPartition) *replica {
 	return n.replicas[tp]
 }
 
-// place returns the place of a partition, making it. The caller makes sure that the topic is not
-// deleted meanwhile, with Cluster.mu, changing, or because the broker does not serve yet: who comes
-// late with the id of a deleted topic would put its place where that of the next topic is.
+// place returns the replica of a partition, creating it if there is none. The caller makes sure
+// that the topic is not deleted meanwhile, with Cluster.mu, changing, or because the broker does
+// not serve yet. Otherwise a late call with the id of a deleted topic would replace the replica of
+// the next topic.
 func (n *node) place(tp record.TopicPartition, id topic.ID) *replica {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -98,8 +104,8 @@ func (n *node) place(tp record.TopicPartition, id topic.ID) *replica {
 	return r
 }
 
-// all returns the replicas there are, by topic and partition: what is done to all of them is done
-// in the same order each time. Callers must not change the slice.
+// all returns the existing replicas, by topic and partition, so that operations on all of them have
+// the same order each time. Callers must not change the slice.
 func (n *node) all() []*replica {
 	n.mu.RLock()
 	rs := n.inOrder
@@ -116,16 +122,44 @@ func (n *node) all() []*replica {
 	return rs
 }
 
-// openReplica opens a replica whose directory is there.
-func (n *node) openReplica(r *replica) (*partition.Partition, error) {
+// openReplica opens a replica whose directory was found. named is as in judgement.
+func (n *node) openReplica(r *replica, named bool) (*partition.Partition, error) {
 	a, ok := n.metadata.assignment(r.tp, r.id)
 	if !ok {
 		return nil, unknownPartition(r.tp.Topic, r.tp.Partition)
 	}
-	return partition.Open(filepath.Join(n.root, partitionDir(r.tp)), n.config(r, a))
+	dir := filepath.Join(n.root, partitionDir(r.tp))
+	p, err := partition.Open(dir, n.configOfFound(r, a, named))
+	return p, errOtherLog(dir, err)
 }
 
-// assume makes an open replica what the metadata says: the only one leads. On error it is closed.
+// configOfFound is the configuration of a replica whose directory was found. Where
+// partition.metadata does not name the replica, the state of its log must.
+func (n *node) configOfFound(r *replica, a assignment, named bool) partition.Config {
+	cfg := n.config(r, a)
+	cfg.Log.Known, cfg.Log.IdentityRequired = n.knownOf(r), !named
+	return cfg
+}
+
+// errOtherLog is the error of a directory that has the log of another partition, or of the
+// metadata. Any other error is returned unchanged.
+func errOtherLog(dir string, err error) error {
+	if !errors.Is(err, log.ErrOtherLog) {
+		return err
+	}
+	return &DirectoryError{
+		Dir: dir, Reason: ErrRecordsMissing, Err: errors.New("its files belong to another log"),
+		Advice: "put the partition's directory back in its place",
+	}
+}
+
+// identity is the identity of the replica's log.
+func (r *replica) identity() uint64 {
+	return max(1, xxhash.Sum64(binary.BigEndian.AppendUint32(r.id[:], uint32(r.tp.Partition))))
+}
+
+// assume gives an open replica its role from the metadata: an only replica leads. On error it is
+// closed.
 func (n *node) assume(r *replica, p *partition.Partition) error {
 	epoch, several, ok := n.metadata.leaderEpoch(r.tp, r.id)
 	if !ok {
@@ -152,8 +186,8 @@ func (n *node) assumeOneOfSeveral(r *replica, p *partition.Partition) error {
 	return nil
 }
 
-// openPartition opens a replica, creating its directory if it has none, and makes it what the
-// metadata says.
+// openPartition opens a replica, creating its directory if it has none, and gives it its role from
+// the metadata.
 func (n *node) openPartition(r *replica) (*partition.Partition, error) {
 	a, ok := n.metadata.assignment(r.tp, r.id)
 	if !ok {
@@ -168,17 +202,20 @@ func (n *node) openPartition(r *replica) (*partition.Partition, error) {
 		cfg.Log.Beside = nil
 	}
 	p, err := partition.Open(filepath.Join(n.root, partitionDir(r.tp)), cfg)
-	if err == nil {
-		err = n.assume(r, p)
-	}
 	if err != nil {
+		return nil, err
+	}
+	if err := n.noteBegun(r); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	if err := n.assume(r, p); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-// beginNextEpoch makes the open partitions that have no leader lead in the epoch that they are
-// about to be led in: it has begun before anybody hears of it.
+// beginNextEpoch begins the next epoch in the open partitions that have no leader: it has begun
+// before it is published.
 func (n *node) beginNextEpoch() {
 	for _, r := range n.all() {
 		epoch, ok := n.metadata.nextEpoch(r.tp, r.id)
@@ -198,9 +235,46 @@ func (n *node) beginNextEpoch() {
 func (n *node) config(r *replica, a assignment) partition.Config {
 	r.compacted.Store(a.settings.Compacted())
 	cfg := a.settings.Partition(n.base)
-	cfg.Topic, cfg.Partition = r.tp.Topic, r.tp.Partition
-	cfg.HighWatermark = n.marks.found[place{Topic: r.id, Partition: r.tp.Partition}]
+	cfg.Topic, cfg.Partition, cfg.Log.Identity = r.tp.Topic, r.tp.Partition, r.identity()
+	cfg.Damaged = r.foundDamage
+	cfg.HighWatermark = n.evidence.found[r.place()].highWatermark
 	return cfg
+}
+
+// cannotServe handles a replica of this broker that cannot be opened. An only replica is offline.
+// One of several that has lost its records is rebuilt from its leader, and the rest of its files is
+// set aside then; one that cannot be opened for another reason is offline. Neither leads before
+// another replica that is in sync.
+func (n *node) cannotServe(r *replica, err error) {
+	if typed := notRegular(filepath.Join(n.root, partitionDir(r.tp)), err); typed != nil {
+		err = typed
+	}
+	_, several, _ := n.metadata.leaderEpoch(r.tp, r.id)
+	lost := errors.Is(err, log.ErrMissingSegment) || errors.Is(err, ErrRecordsMissing)
+	err = n.named(n.withAdvice(r, err, several))
+	if !several || !lost {
+		n.offline(r, err)
+	}
+	if lost {
+		n.keepBegun(r.place())
+	}
+	if !several {
+		return
+	}
+	if lost {
+		r.setLoss(err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !lost {
+		n.broken = append(n.broken, r.place())
+		return
+	}
+	if !slices.Contains(n.missing, r.place()) {
+		n.missing = append(n.missing, r.place())
+	}
+	n.logger.Error("replica has lost what it had, and is made anew from its leader", slog.String("topic", r.tp.Topic),
+		slog.Int("partition", int(r.tp.Partition)), slog.Int("broker", int(n.id)), slog.Any("err", err))
 }
 
 // offline takes a partition out of service until the next open.
@@ -231,8 +305,8 @@ func (n *node) reconfigure(t *image.Topic, step func()) error {
 	return errors.Join(errs...)
 }
 
-// remove closes the replicas of a deleted topic and puts their directories aside, to be deleted
-// when the delay is over. It calls step after each.
+// remove closes the replicas of a deleted topic and renames their directories, to be deleted after
+// the delay. It calls step after each.
 func (n *node) remove(t *image.Topic, step func()) error {
 	if n.ended() != nil { // its directories go when it is back
 		return nil
@@ -251,9 +325,9 @@ func (n *node) remove(t *image.Topic, step func()) error {
 		r := e.r
 		n.forget(r)
 		if p := r.retire(unknownPartition(t.Name, r.tp.Partition)); p != nil {
-			// Not p.Remove: the directory must be gone at once, not file by file, or what a crash
-			// leaves of it could not be told from a stray. What a failed Close did not save is to
-			// be deleted anyway.
+			// Not p.Remove: the directory must disappear at once, not file by file. Otherwise the
+			// rest that a crash leaves could not be distinguished from a stray. Data that a failed
+			// Close did not save is to be deleted anyway.
 			_ = p.Close()
 		}
 		r.awaitDirectory()
@@ -263,10 +337,10 @@ func (n *node) remove(t *image.Topic, step func()) error {
 	})
 }
 
-// An ending is that of a replica which the broker has no longer. The disk may take its time over
-// it, and nobody may wait: see heed. Until done, the directory and its name are the replica's
-// still: the next replica of that name waits, and so does who closes the node, whose directory
-// cannot be given back while a log in it is open.
+// An ending closes a replica that the broker no longer has. The disk may be slow, and no caller may
+// wait for it: see heed. Until done, the directory and its name belong to the replica. The next
+// replica of that name waits, and so does the close of the node, whose directory cannot be released
+// while a log in it is open.
 type ending struct {
 	r    *replica
 	done func()
@@ -291,9 +365,9 @@ func (n *node) endingLocked(r *replica) ending {
 	}}
 }
 
-// putOut puts the directory of a deleted topic's replica aside,
-// to be deleted when the delay is over.
+// putOut renames the directory of a deleted topic's replica, to be deleted after the delay.
 func (n *node) putOut(r *replica) error {
+	n.forgetBegun(r.place())
 	aside, err := putAside(n.fs, n.root, partitionDir(r.tp), deleteSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"github.com/stratalog/strata/internal/alarm"
 )
 
-// ended returns what calls get since the node ends; nil: it serves.
+// ended returns the error of calls since the node ends; nil: it serves.
 func (n *node) ended() error {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -23,8 +23,8 @@ func (n *node) end(reason error) {
 	}
 }
 
-// resign makes the node refuse everything with ErrNotLeader, and wakes who waits for records. What
-// is under way ends as it would have.
+// resign makes the node reject all calls with ErrNotLeader, and wakes waiting readers. Work in
+// progress continues.
 func (n *node) resign() {
 	n.end(n.absent())
 	for _, r := range n.all() {
@@ -57,16 +57,18 @@ func (n *node) close() error {
 	reason := n.ended()
 	err := forEach(n.all(), func(_ int, r *replica) error {
 		if p := r.retire(reason); p != nil {
-			return p.Close()
+			err := p.Close()
+			r.inOrder.Store(err == nil)
+			return err
 		}
 		return nil
 	})
 	n.wg.Wait()
-	for _, a := range []*alarm.Alarm{&n.lag, &n.asks.again, &n.marks.alarm} {
+	for _, a := range []*alarm.Alarm{&n.lag, &n.unsettled, &n.asks.again, &n.evidence.alarm} {
 		a.Stop()
 		a.Wait()
 	}
-	n.leaveHighWatermarks()
+	n.leaveEvidence()
 	n.deletions.close()
 	return err
 }

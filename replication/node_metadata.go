@@ -11,13 +11,13 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// nodeMetadata is what a broker sees of the metadata. A setting may have another value on each.
+// nodeMetadata is the metadata as a broker uses it. A setting may have another value on each.
 type nodeMetadata struct {
 	c      *Cluster
 	broker int32
 }
 
-// assignment is what a broker must know of a partition to host it.
+// assignment has the metadata that a broker needs to host a partition.
 type assignment struct {
 	settings    topic.Settings
 	leaderEpoch int32
@@ -33,8 +33,14 @@ func (m nodeMetadata) topicOf(tp record.TopicPartition, id topic.ID) *image.Topi
 	return nil
 }
 
-// assignment returns what the metadata says of a partition; ok is false if it is not there, or no
-// longer.
+// isMissing reports whether the directory of the broker's replica was missing when it looked last.
+func (m nodeMetadata) isMissing(r *replica) bool {
+	t := m.topicOf(r.tp, r.id)
+	return t != nil && slices.Contains(t.Partitions[r.tp.Partition].Missing(), m.broker)
+}
+
+// assignment returns the assignment of a partition; ok is false if the partition does not exist, or
+// no longer does.
 func (m nodeMetadata) assignment(tp record.TopicPartition, id topic.ID) (a assignment, ok bool) {
 	t := m.topicOf(tp, id)
 	if t == nil {
@@ -43,8 +49,8 @@ func (m nodeMetadata) assignment(tp record.TopicPartition, id topic.ID) (a assig
 	return assignment{settings: m.settings(t), leaderEpoch: t.Partitions[tp.Partition].LeaderEpoch}, true
 }
 
-// leaderEpoch is assignment for those who do not need the settings, which have to be read; several
-// says whether there are more replicas than this one.
+// leaderEpoch is assignment without the settings, which are slower; several reports whether there
+// are more replicas than this one.
 func (m nodeMetadata) leaderEpoch(tp record.TopicPartition, id topic.ID) (epoch int32, several, ok bool) {
 	t := m.topicOf(tp, id)
 	if t == nil {
@@ -73,8 +79,32 @@ func (m nodeMetadata) assigned(tp record.TopicPartition, id topic.ID) bool {
 		slices.Contains(t.Partitions[tp.Partition].Replicas, m.broker)
 }
 
-// settings are the effective settings of a topic on the broker. What is in the log was checked when
-// it was written; keys that only a later version refuses are left out with a warning.
+// ownerOf returns the topic of that name, if the broker has a replica of the partition.
+func (m nodeMetadata) ownerOf(tp record.TopicPartition) (id topic.ID, ok bool) {
+	m.c.mu.RLock()
+	defer m.c.mu.RUnlock()
+	t := m.c.image.Topics[tp.Topic]
+	if t == nil || int(tp.Partition) >= len(t.Partitions) || !slices.Contains(t.Partitions[tp.Partition].Replicas, m.broker) {
+		return id, false
+	}
+	return t.ID, true
+}
+
+// hadNamesake reports whether a topic of that name was deleted of which a broker may have a
+// directory still.
+func (m nodeMetadata) hadNamesake(name string) bool {
+	m.c.mu.RLock()
+	defer m.c.mu.RUnlock()
+	for _, removed := range m.c.image.Removed {
+		if removed == name {
+			return true
+		}
+	}
+	return false
+}
+
+// settings returns the effective settings of a topic on the broker. The configuration was validated
+// when it was written; keys that only a later version rejects are left out with a warning.
 func (m nodeMetadata) settings(t *image.Topic) topic.Settings {
 	defaults := m.defaults()
 	s, err := topic.Parse(t.Config, defaults)
@@ -86,16 +116,16 @@ func (m nodeMetadata) settings(t *image.Topic) topic.Settings {
 	return s
 }
 
-// defaults are the settings of topics that say nothing else, by the topic's keys. They must not be
-// written to.
+// defaults returns the default settings of topics, by the topic's keys. The map must not be written
+// to.
 func (m nodeMetadata) defaults() map[string]string {
 	m.c.mu.RLock()
 	defer m.c.mu.RUnlock()
 	return m.c.defaultsWith(m.c.image.BrokerConfigs, m.broker)
 }
 
-// deleteDelay is the broker's own file.delete.delay.ms: that of a deleted topic went with it, as in
-// Kafka.
+// deleteDelay returns the broker's own file.delete.delay.ms: the setting of a deleted topic is
+// deleted too, as in Kafka.
 func (m nodeMetadata) deleteDelay() time.Duration {
 	s, _ := topic.Parse(nil, m.defaults())
 	return s.Partition(partition.Config{}).Log.DeleteDelay

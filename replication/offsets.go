@@ -11,14 +11,14 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// ListOffsets finds offsets by meaning or by time, at the leaders. Each partition has its own
-// error: ErrUnknownTopic, ErrNotLeader, those of partition.ListOffset. The call itself fails with
-// ctx's error and ErrClosed only.
+// ListOffsets finds offsets by kind or by time, at the leaders. Each partition has its own error:
+// ErrUnknownTopic, ErrNotLeader, and those of partition.ListOffset. The call itself returns only
+// the context's error and ErrClosed.
 func (c *Cluster) ListOffsets(ctx context.Context, specs map[record.TopicPartition]partition.OffsetSpec, isolation partition.Isolation) (map[record.TopicPartition]partition.OffsetResult, error) {
 	return c.listOffsets(ctx, offsetSpecs{specs, isolation}, anyBroker)
 }
 
-// offsetSpecs is what a caller of ListOffsets asks for.
+// offsetSpecs are the arguments of ListOffsets.
 type offsetSpecs struct {
 	at        map[record.TopicPartition]partition.OffsetSpec
 	isolation partition.Isolation
@@ -59,16 +59,18 @@ func (c *Cluster) listOffset(tp record.TopicPartition, spec partition.OffsetSpec
 	return res, err
 }
 
-// DeleteRecords moves the start of partitions forward to the given offsets, -1 meaning the high
-// watermark, and returns the new starts; a start that is beyond the offset already stays. When it
-// returns, the starts are on stable storage at the leader and at every follower whose broker
-// serves, so the next leader among them does not show the records either: what is returned is the
-// smallest of them. One whose broker is away meanwhile, and that is elected when it is back and
-// nobody else can lead, shows them again. It waits for no broker that is fenced; if ctx ends first
-// the leader's start stays where it is by then. Kafka: DeleteRecords.
+// DeleteRecords moves the log start offsets of partitions forward to the given offsets, where -1
+// means the high watermark, and returns the new ones. A start beyond the given offset stays. When
+// DeleteRecords returns, the starts are on stable storage at the leader and at every follower whose
+// broker serves. So the next leader among them does not return the deleted records either. Each
+// returned start is the smallest of these replicas.
 //
-// The error joins those of the partitions that failed (partition.ErrOffsetOutOfRange,
-// ErrPolicyViolation, ErrUnknownTopic, ErrNotLeader); the result holds the others.
+// A follower whose broker does not serve meanwhile still has the records, and returns them if it is
+// elected later because no other replica can lead. DeleteRecords does not wait for fenced brokers.
+// If ctx ends first, the leader's start keeps its value at that time. Kafka: DeleteRecords.
+//
+// The error joins the errors of the failed partitions (partition.ErrOffsetOutOfRange,
+// ErrPolicyViolation, ErrUnknownTopic, ErrNotLeader); the result has the others.
 func (c *Cluster) DeleteRecords(ctx context.Context, before map[record.TopicPartition]int64) (map[record.TopicPartition]int64, error) {
 	return c.deleteBefore(ctx, before, anyBroker)
 }
@@ -103,7 +105,7 @@ func deletionError(tp record.TopicPartition, err error) error {
 	return fmt.Errorf("delete records of %s-%d: %w", tp.Topic, tp.Partition, err)
 }
 
-// A prefix is what somebody deletes of a partition.
+// A prefix is the part of a partition that a DeleteRecords deletes.
 type prefix struct {
 	before int64
 	r      *replica

@@ -20,21 +20,21 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// open brings up the brokers whose directories are there, in this order:
+// open starts the brokers whose directories exist, in this order:
 //
-//  1. All directories are checked. Nothing is written if one of them cannot be what it should be.
-//     A broker whose disk fails, in this or later, is down, if the others can do without it.
-//  2. Those that have an identity are locked, or for a new cluster the first. If it turns out that
-//     others have made identities meanwhile, all is given up and begun anew (errOvertaken).
-//  3. The newest copy of the metadata is read, if there are enough of them. It says which brokers
-//     there were: a new directory is made for one that was not, while one that has lost its
-//     directory stays down.
-//  4. The controller takes over, in a new epoch on equal copies: brokers that are here serve, those
-//     that are new or were away one after the other, the rest are fenced, and partitions get
-//     or lose their leaders accordingly.
-//  5. The brokers load what is in their directories, and lead.
+//  1. All directories are checked. Nothing is written if one of them cannot be used. A broker whose
+//     disk fails, now or later, is not started, if the others can continue without it.
+//  2. Directories with an identity are locked, or for a new cluster the first one. If other
+//     processes have created identities meanwhile, open gives up and begins again (errOvertaken).
+//  3. The newest copy of the metadata is read, if there are enough copies. It has the earlier
+//     brokers: a new broker gets a new directory, while a broker that has lost its directory is not
+//     started.
+//  4. The controller takes over, in a new epoch on equal copies. Brokers that are here serve;
+//     brokers that are new or were away join one after the other; the rest are fenced; partitions
+//     get or lose their leaders accordingly.
+//  5. The brokers load their directories, and lead.
 func (c *Cluster) open() error {
-	cfg := c.cfg // as it was asked for, without the number of brokers
+	cfg := c.cfg // the given one, without the number of brokers
 	all, err := cfg.locations()
 	if err != nil {
 		return err
@@ -109,8 +109,8 @@ func (c *Cluster) begin(cl claim) error {
 	return nil
 }
 
-// leaveOut goes on without a broker whose disk fails while the cluster opens, or whose copy of the
-// metadata is damaged: it is down.
+// leaveOut continues without a broker whose disk fails while the cluster opens, or whose copy of
+// the metadata is damaged: it is not started.
 func (c *Cluster) leaveOut(id int32, cause error) {
 	message := "broker does not serve: its disk fails"
 	if errors.Is(cause, ErrDamaged) {
@@ -140,6 +140,7 @@ func (c *Cluster) take(cl claim, session *vfs.Session) (*node, error) {
 	disk := cl.fs
 	cl.fs = session
 	cfg := log.DirectoryConfig{FS: cl.fs, MaxOpenFiles: c.cfg.MaxOpenFiles, Logger: c.logger, Unentered: c.founds}
+	cfg.Void = []string{evidenceFile, earlierEvidenceFile} // a Kafka broker changes logs by its own rules
 	var dir *log.Directory
 	var err error
 	if cl.meta == nil {
@@ -156,7 +157,11 @@ func (c *Cluster) take(cl claim, session *vfs.Session) (*node, error) {
 	}
 	n := c.newNode(cl.location, dir)
 	n.session, n.disk = session, disk
-	return n, c.identify(n, cl)
+	n.holdReserve()
+	if err := c.identify(n, cl); err != nil {
+		return n, err
+	}
+	return n, n.readEvidence()
 }
 
 func (c *Cluster) newNode(l location, dir *log.Directory) *node {
@@ -169,29 +174,44 @@ func (c *Cluster) newNode(l location, dir *log.Directory) *node {
 		replicas: map[record.TopicPartition]*replica{}, deletions: deletions{fs: l.fs, logger: c.logger},
 		fetchers: map[int32]*follow.Fetcher{}, endings: map[record.TopicPartition]<-chan struct{}{},
 	}
-	n.lag.Do, n.asks.again.Do, n.marks.alarm.Do = n.checkLag, n.askAgain, n.saveHighWatermarksOften
+	n.lag.Do, n.asks.again.Do, n.evidence.alarm.Do, n.unsettled.Do = n.checkLag, n.askAgain, n.saveEvidenceOften, n.settleFailed
 	n.deletions.alarm.Do = n.deletions.run
 	n.base.Log.Beside = n.syncTopicID
+	n.base.Durable = n.noteProgress
 	if c.cfg.Transactions != nil {
 		n.base.Verify = c.txns.ask
 	}
 	return n
 }
 
-// takeOver makes the metadata say which brokers serve.
+// takeOver records the serving brokers in the metadata.
 func (c *Cluster) takeOver() error {
 	c.noteController()
 	var up []image.Arrival
 	var arrived, others []*node
+	unsecured := map[int32]error{}
 	for _, id := range slices.Sorted(maps.Keys(c.nodes)) {
 		n := c.nodes[id]
-		n.recall()
+		n.recall(n.dir.Note())
+		if c.hasSeveral() {
+			err := n.secureIncarnation()
+			if _, known := c.image.Members[id]; err != nil && !known && c.meta.Has(id) { // a new cluster needs all
+				return fmt.Errorf("open cluster: %w", err)
+			}
+			if err != nil {
+				unsecured[id] = err
+				continue
+			}
+		}
 		if c.meta.Has(id) {
 			up, arrived = append(up, n.arrival()), append(arrived, n)
 		} else {
 			others = append(others, n)
 			n.powerCut = false // it is fenced by this change: its partitions get a leader, and an epoch, when it joins
 		}
+	}
+	if len(arrived) == 0 && len(unsecured) > 0 {
+		return fmt.Errorf("open cluster: %w", errors.Join(slices.Collect(maps.Values(unsecured))...))
 	}
 	lost := c.mayBeLost(arrived)
 	err := c.perform(func(img *image.Image) ([]metarecord.Record, error) {
@@ -205,6 +225,14 @@ func (c *Cluster) takeOver() error {
 			c.leaveOut(n.id, failed)
 		} else {
 			err = failed
+		}
+	}
+	for id, failed := range unsecured { // it is fenced by this change
+		if err == nil && c.meta.Has(id) {
+			err = c.expel(id)
+		}
+		if err == nil {
+			c.leaveOut(id, failed)
 		}
 	}
 	if err == nil {
@@ -221,23 +249,25 @@ func (c *Cluster) takeOver() error {
 	return nil
 }
 
-// arrival is what the controller is told of a broker that starts, or that joins again: then nothing
-// is lost but what it was said to have lost when it started.
+// arrival returns the controller's data of a broker that starts, or that joins again: then nothing
+// is lost except the losses that it reported when it started.
 func (n *node) arrival() image.Arrival {
 	if n.isolated.Load() {
 		return image.Arrival{ID: n.id, Incarnation: n.incarnation, Directory: n.directory, Rack: n.rack, Clean: true}
 	}
-	return image.Arrival{ID: n.id, Incarnation: n.incarnation, Directory: n.directory, Rack: n.rack, Clean: n.orderly, Missing: n.missing}
+	return image.Arrival{
+		ID: n.id, Incarnation: n.incarnation, Directory: n.directory, Rack: n.rack, Clean: n.orderly, Missing: n.missing, Offline: n.broken,
+	}
 }
 
-// load opens the partitions of all brokers, and lets them lead. Those that may have lost records
-// get a new leader epoch between the two.
+// load opens the partitions of all brokers, and lets them lead. Partitions that may have lost
+// records get a new leader epoch between the two.
 func (c *Cluster) load() error {
 	nodes := byid.Values(c.nodes)
 	opened, failed := make([][]*loaded, len(nodes)), make([]error, len(nodes))
 	_ = forEach(nodes, func(i int, n *node) error {
 		opened[i], failed[i] = n.load()
-		return nil // one that fails is down
+		return nil // a broker that fails is not started
 	})
 	var err error
 	for i, n := range nodes {
@@ -248,7 +278,16 @@ func (c *Cluster) load() error {
 	}
 	all := slices.Concat(opened...)
 	if err == nil {
+		err = c.discountLosses(byid.Values(c.nodes), all)
+	}
+	if err == nil {
+		err = c.electFurthest(all)
+	}
+	if err == nil {
 		err = c.electAgain(all)
+	}
+	if err == nil {
+		err = c.skipProducerIDs(all)
 	}
 	if err != nil {
 		return errors.Join(err, closeLoaded(all))

@@ -12,13 +12,12 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A power cut can take a partition whose records are not synced with all traces of it, its
-// directory too. Readers may have seen those records, and only another leader epoch lets them
-// notice that their offsets are given again (KIP-320). So it is not asked of the directory whether
-// there was something: after a power cut every partition of that kind, of a broker that had not
-// ended in order, begins a new epoch with the change that registers the broker. Until that is
-// durable the metadata know the incarnation of before, whose id tells of which run of the machine
-// it was.
+// A power failure can remove a partition whose records are not synced without a trace, its
+// directory included. Readers may have seen those records, and only a new leader epoch lets them
+// detect that their offsets are reused (KIP-320). So the directory is no evidence. After a power
+// failure every partition of that kind, on a broker that had not ended in order, begins a new epoch
+// with the change that registers the broker. Until that change is durable the metadata has the
+// previous incarnation, whose id shows the run of the machine.
 
 // newIncarnation draws the id of a broker's incarnation. It begins with a hash of the machine's
 // run.
@@ -28,7 +27,7 @@ func newIncarnation(bootID string) topic.ID {
 	return id
 }
 
-// runOf returns what the ids of all incarnations of a run of the machine begin with.
+// runOf returns the common prefix of the ids of all incarnations of a run of the machine.
 func runOf(bootID string) (run [6]byte) {
 	h := xxhash.Sum64String(bootID)
 	for i := range run {
@@ -39,14 +38,14 @@ func runOf(bootID string) (run [6]byte) {
 }
 
 // sameRun reports whether an incarnation was of the present run of the machine. Where the system
-// cannot tell runs apart, none was.
+// cannot distinguish runs, it returns false.
 func sameRun(incarnation metarecord.ID, bootID string) bool {
 	run := runOf(bootID)
 	return bootID != "" && [6]byte(incarnation[:6]) == run
 }
 
-// mayBeLost returns the records that begin another leader epoch for what a power cut may have
-// taken. It is for open: nobody changes the metadata meanwhile.
+// mayBeLost returns the records that begin a new leader epoch in partitions that a power failure
+// may have removed. It is for open: the metadata does not change meanwhile.
 func (c *Cluster) mayBeLost(nodes []*node) (recs []metarecord.Record) {
 	for _, n := range nodes {
 		if !n.powerCut {

@@ -9,12 +9,12 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Produce hands the request to the leader of its partition, in the order of the calls for one
-// partition. It does not wait; req.Done is called exactly once. Besides partition's errors Done may
-// get ErrUnknownTopic (also if the topic has another id than the request says),
-// ErrNotLeader (nothing was appended), partition.ErrNotLeaderAfterAppend (it may be) and
-// ErrClosed; partition.ErrClosed means that the topic was deleted, or the cluster closed,
-// in the middle: look at the metadata again.
+// Produce passes the request to the leader of its partition. Requests for one partition keep the
+// order of the calls. Produce does not wait; req.Done is called exactly once. Errors in Done are
+// those of package partition, ErrUnknownTopic (also if the topic has another id than the request),
+// ErrNotLeader (nothing was appended), partition.ErrNotLeaderAfterAppend (the records may be
+// appended), and ErrClosed. partition.ErrClosed means that the topic was deleted or the cluster was
+// closed during the call: fetch the metadata again.
 func (c *Cluster) Produce(req *partition.ProduceRequest) { c.produce(req, anyBroker) }
 
 func (c *Cluster) produce(req *partition.ProduceRequest, asked int32) {
@@ -44,10 +44,10 @@ func refuse(req *partition.ProduceRequest, err error) {
 	req.Done(partition.ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1, Err: err})
 }
 
-// Partition returns the replica of tp that leads, opening it and creating its files if need be. It
-// is for coordinators that keep their state in a partition; it stays valid until the topic is
-// deleted, its broker ends (then it answers ErrNotLeader), or the cluster is closed.
-// It blocks until the partition is open.
+// Partition returns the leader replica of tp. It opens the replica, and creates its files if there
+// are none. It is meant for coordinators that keep their state in a partition. The replica is valid
+// until the topic is deleted, the cluster is closed, or its broker ends, after which it returns
+// ErrNotLeader. Partition blocks until the replica is open.
 func (c *Cluster) Partition(tp record.TopicPartition) (*partition.Partition, error) {
 	return c.openLeader(tp, anyBroker)
 }
@@ -67,8 +67,8 @@ func (c *Cluster) openLeader(tp record.TopicPartition, asked int32) (*partition.
 	return o.p, o.err
 }
 
-// Written reports whether the partition has files, which it gets with its first append or call of
-// Partition. A partition without any is empty.
+// Written reports whether the partition has files. It gets them with its first append or call of
+// Partition. A partition without files is empty.
 func (c *Cluster) Written(tp record.TopicPartition) (bool, error) {
 	return c.isWritten(tp, anyBroker)
 }
@@ -82,8 +82,8 @@ func (c *Cluster) isWritten(tp record.TopicPartition, asked int32) (bool, error)
 	return p != nil, err
 }
 
-// await runs fn, which blocks for a disk, and returns its error, or ctx's if that ends first; fn
-// goes on then.
+// await runs fn, which blocks for a disk, and returns its error, or the context's if that ends
+// first; then fn continues.
 func (c *Cluster) await(ctx context.Context, fn func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -95,8 +95,8 @@ func (c *Cluster) await(ctx context.Context, fn func() error) error {
 	return outcome(ctx, result)
 }
 
-// outcome returns what comes of something, or ctx's error if that ends first. If both are there,
-// what came of it counts.
+// outcome returns the next result, or the context's error if ctx ends first. If there are both, it
+// returns the result.
 func outcome(ctx context.Context, result <-chan error) error {
 	select {
 	case err := <-result:

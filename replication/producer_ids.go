@@ -3,6 +3,8 @@ package replication
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"math"
 	"sync"
 
 	"github.com/stratalog/strata/internal/metarecord"
@@ -13,8 +15,8 @@ import (
 // ProducerIdsBlock.
 const producerIDBlock = 1000
 
-// producerIDs hands out the ids of the reserved block. What is left of a block when the cluster is
-// closed is never used.
+// producerIDs hands out the ids of the reserved block. Unused ids of a block are never used after
+// the cluster is closed.
 type producerIDs struct {
 	mu        sync.Mutex // guards the fields below; not held while a block is reserved
 	next, end int64
@@ -38,10 +40,10 @@ func (p *producerIDs) add(first int64) {
 	p.next, p.end = first, first+producerIDBlock
 }
 
-// InitProducerID returns a producer id that nobody ever had, over restarts too, with epoch 0. It
-// rarely waits: a thousand ids are reserved in the metadata log at once, the first of them by Open
-// in the change that it makes anyway; in a new cluster this may have to be waited for. Errors:
-// ErrClosed, ctx's, those of the disk.
+// InitProducerID returns a new producer id, with epoch 0. No id is returned twice, over restarts
+// too. It rarely waits: a thousand ids at a time are reserved in the metadata log. Open reserves
+// the first thousand in a change that it makes anyway; in a new cluster the call may wait for that
+// change. Errors: ErrClosed, the context's error, and disk errors.
 func (c *Cluster) InitProducerID(ctx context.Context) (id int64, epoch int16, err error) {
 	for {
 		if err := c.live(ctx); err != nil {
@@ -68,6 +70,24 @@ func (c *Cluster) reserveProducerIDs(ctx context.Context) error {
 			return nil, nil
 		}
 		return img.ReserveProducerIDs(c.Controller(), producerIDBlock), nil
+	}, c.addProducerIDs)
+}
+
+// skipProducerIDs reserves ids behind those that partitions have records of. They may be ahead of
+// the metadata if that is an older copy: a new producer with such an id would be taken for the
+// former one, and its records for duplicates. No id was handed out yet.
+func (c *Cluster) skipProducerIDs(all []*loaded) error {
+	last := int64(-1)
+	for _, l := range all {
+		last = max(last, l.p.LastProducerID())
+	}
+	if last < c.ids.next || last > math.MaxInt64-2*producerIDBlock {
+		return nil
+	}
+	next := last + 1 + producerIDBlock
+	c.logger.Warn("partitions have records of producer ids that the metadata does not have", slog.Int64("producer_id", last))
+	return c.perform(func(*image.Image) ([]metarecord.Record, error) {
+		return []metarecord.Record{&metarecord.ProducerIDs{BrokerID: c.Controller(), BrokerEpoch: -1, Next: next}}, nil
 	}, c.addProducerIDs)
 }
 

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -73,6 +75,42 @@ func TestFirstProducerIDsAreReservedByTheOpen(t *testing.T) {
 		require.Equal(t, before, fsys.Count(vfs.OpSync|vfs.OpSyncDir|vfs.OpWrite))
 		fsys = fsys.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
 	}
+}
+
+// The metadata is an older copy, and partitions have records of ids that it did not hand out yet. A
+// new producer gets another id: its records are no duplicates.
+func TestProducerIDsOfRecordsAreNotHandedOutAgain(t *testing.T) {
+	fsys := vfs.Mem()
+	c := open(t, fsys)
+	create(t, c, "orders", 1)
+	send := func(c *Cluster, value string) {
+		id, epoch, err := c.InitProducerID(t.Context())
+		require.NoError(t, err)
+		var b record.Builder
+		b.Reset(0)
+		b.SetProducer(id, epoch, 0)
+		b.AppendKV(0, nil, []byte(value), nil)
+		p, err := b.Build(record.None)
+		require.NoError(t, err)
+		done := make(chan partition.ProduceResult, 1)
+		c.Produce(&partition.ProduceRequest{TopicPartition: at("orders", 0), Batch: p, Done: func(r partition.ProduceResult) { done <- r }})
+		require.NoError(t, (<-done).Err)
+	}
+	send(c, "a")
+	require.NoError(t, c.Close())
+	old := fsys.Kill()
+	for _, value := range []string{"b", "c"} {
+		c = open(t, fsys)
+		send(c, value)
+		require.NoError(t, c.Close())
+	}
+	replaceDir(t, old, fsys, root+"/__cluster_metadata-0")
+	c = openWith(t, Config{FS: fsys, Dir: "data", AcceptMetadataLoss: true})
+	send(c, "d")
+	require.NoError(t, c.Close())
+	c = open(t, fsys)
+	send(c, "e")
+	require.Equal(t, []string{"a", "b", "c", "d", "e"}, values(t, c, at("orders", 0)))
 }
 
 func TestInitProducerIDEndsWithItsContextAndTheCluster(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// brokerProperties read Kafka's settings of a broker into their fields. They return what is wrong
-// with the value, "" for nothing.
+// brokerProperties set fields from Kafka's settings of a broker. They return why the value is
+// invalid, or "".
 var brokerProperties = map[string]func(c *Config, value string) (reason string){
 	"log.cleaner.backoff.ms":                        interval(func(c *Config) *time.Duration { return &c.CompactionInterval }, time.Millisecond),
 	"log.retention.check.interval.ms":               interval(func(c *Config) *time.Duration { return &c.RetentionCheckInterval }, time.Millisecond),

@@ -14,18 +14,19 @@ import (
 
 // Sessions of brokers with the controller. Two brokers have a link while neither path between them
 // is cut or paused. A broker whose link to the controller is down for Config.SessionTimeout is
-// fenced, as in Kafka one whose heartbeats are missed: heartbeats have answers, so either direction
-// counts. It is fenced in the metadata and leads nothing, but runs on, and joins again when the
-// link is back.
+// fenced, as a broker with missed heartbeats is in Kafka: heartbeats have responses, so either
+// direction counts. It is fenced in the metadata and leads nothing, but keeps running, and joins
+// again when the link is up again.
 //
-// The role of the controller goes first. A broker that has links to a majority of those that serve,
-// and to more brokers than the controller has, is controller in its place once somebody's session
-// with it is over. So one cut between two of three brokers costs nobody. A controller without such
-// a majority fences nobody: two halves that do not reach each other stay as they are.
+// The role of the controller moves first. If a broker has links to a majority of the serving
+// brokers, and to more brokers than the controller has, it becomes controller once a session with
+// the present controller has expired. So one cut between two of three brokers has no effect on
+// clients. A controller without such a majority fences no broker: two halves that do not reach each
+// other stay as they are.
 //
-// Nothing is sent for this. The network says when a path is closed or opened, the metadata when a
-// broker comes or goes, and Cluster.sessions is armed for the end of the next session: while no
-// path is closed there is no timer.
+// No messages are sent for this. The network notifies when a path is closed or opened, the metadata
+// when a broker starts or ends, and Cluster.sessions is armed for the end of the next session:
+// while no path is closed there is no timer.
 
 // errUnreachable is why a broker is fenced that runs on.
 var errUnreachable = errors.New("the controller has not reached it for its session timeout")
@@ -34,16 +35,16 @@ var errUnreachable = errors.New("the controller has not reached it for its sessi
 type reachability struct {
 	controller int32
 	serving    []int32             // ascending, the controller among them
-	apart      []int32             // those that are fenced and run, ascending
+	apart      []int32             // brokers that are fenced and running, ascending
 	joined     map[int32]time.Time // when a broker began to serve; zero: when the cluster was opened
 	parted     func(a, b int32) (since time.Time, parted bool)
 	now        time.Time
 	patience   time.Duration // of a session
 }
 
-// A verdict is what is to be done about sessions, in this order.
+// A verdict lists the actions for sessions, in this order.
 type verdict struct {
-	controller int32     // who is to be controller
+	controller int32     // the broker that is to be controller
 	over       []int32   // brokers that serve and are to be fenced
 	back       []int32   // brokers that run fenced and are to join again
 	next       time.Time // when to judge again; zero: when something changes
@@ -54,8 +55,8 @@ func (v *verdict) due(controller int32) bool {
 	return v.controller != controller || len(v.over) > 0 || len(v.back) > 0
 }
 
-// judge decides. For given links and brokers it comes to rest: the controller changes only to who
-// has more links, and the links do not depend on who serves.
+// judge decides. For given links and brokers the decisions converge: the controller changes only to
+// a broker with more links, and the links do not depend on which brokers serve.
 func (r *reachability) judge() (v verdict) {
 	v.controller = r.controller
 	running := slices.Concat(r.serving, r.apart)
@@ -82,7 +83,7 @@ func (r *reachability) judge() (v verdict) {
 	return v
 }
 
-// sessionEnd returns when a broker's session with a controller is over, if they have no link.
+// sessionEnd returns when a broker's session with a controller expires, if they have no link.
 func (r *reachability) sessionEnd(controller, id int32) (end time.Time, ends bool) {
 	if id == controller {
 		return end, false
@@ -116,7 +117,7 @@ func (r *reachability) links(id int32, brokers []int32) (n int) {
 	return n
 }
 
-// hasMajority reports whether a broker has links to a majority of those that serve.
+// hasMajority reports whether a broker has links to a majority of the serving brokers.
 func (r *reachability) hasMajority(id int32) bool {
 	return 2*r.links(id, r.serving) > len(r.serving)
 }
@@ -150,21 +151,21 @@ func (c *Cluster) judgeSessions() (v verdict, controller int32) {
 	return r.judge(), r.controller
 }
 
-// noteBrokers has sessions judged anew when a change says that a broker has come or gone.
+// noteBrokers has sessions judged again when a change starts or ends a broker.
 func (c *Cluster) noteBrokers(recs []metarecord.Record) {
 	if slices.ContainsFunc(recs, isOfBroker) {
 		c.watchSessions()
 	}
 }
 
-// watchSessions has sessions judged anew, if anything is wrong with a path.
+// watchSessions has sessions judged again, if any path is impaired.
 func (c *Cluster) watchSessions() {
 	if c.network.Impaired() {
 		c.sessions.By(time.Now())
 	}
 }
 
-// isOfBroker reports whether a record says that a broker serves, or does not.
+// isOfBroker reports whether a record starts or ends the serving of a broker.
 func isOfBroker(rec metarecord.Record) bool {
 	switch rec.(type) {
 	case *metarecord.RegisterBroker, *metarecord.BrokerChange:
@@ -173,8 +174,9 @@ func isOfBroker(rec metarecord.Record) bool {
 	return false
 }
 
-// reviewSessions does what is due about sessions, and has itself called when the next one is over.
-// It waits for the change under way. What fails is tried again after another session.
+// reviewSessions performs the due actions for sessions, and schedules its next call for the end of
+// the next session. It waits for the change in progress. A failed action is retried after another
+// session.
 func (c *Cluster) reviewSessions() {
 	v, controller := c.judgeSessions()
 	if v.due(controller) || c.unsettled {
@@ -217,8 +219,8 @@ func (c *Cluster) settleSessions() error {
 	return errors.New("brokers come and go all the time")
 }
 
-// isolate fences brokers whose sessions are over, if the others may go on without them. They lead
-// nothing from the change on that says so, and run on.
+// isolate fences brokers whose sessions have expired, if the others may continue without them. From
+// that change on they lead nothing, and keep running.
 func (c *Cluster) isolate(ids []int32) error {
 	out := map[int32]error{}
 	for _, id := range ids {
@@ -258,11 +260,11 @@ func (c *Cluster) readmit(id int32) error {
 	return err
 }
 
-// standDown has a broker lead nothing that is fenced and runs on: appends that are not acknowledged
-// yet never are, and readers look for another leader. Partitions with several replicas do so by
-// what the metadata says of the broker; those with one have to be told.
+// standDown ends the leaderships of a broker that is fenced and keeps running: unacknowledged
+// appends never are acknowledged, and readers look for another leader. Partitions with several
+// replicas do so because of the metadata; those with one are changed here.
 func (n *node) standDown() {
-	n.isolated.Store(true) // before the look at what is open: see replica.opened
+	n.isolated.Store(true) // before open partitions are read: see replica.opened
 	for _, r := range n.all() {
 		if p := r.readable.Load(); p != nil && p.LeaderEpoch() >= 0 {
 			p.BecomeFollower()
@@ -271,8 +273,8 @@ func (n *node) standDown() {
 	}
 }
 
-// standUp ends standDown: the broker serves again. Partitions with one replica, which nobody has
-// led meanwhile, are led in another epoch from the change on that says so.
+// standUp undoes standDown: the broker serves again. Partitions with one replica, which had no
+// leader meanwhile, get a new epoch with the change that records it.
 func (n *node) standUp() {
 	n.isolated.Store(false)
 	n.beginNextEpoch()

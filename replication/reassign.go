@@ -14,41 +14,43 @@ import (
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
-// A Reassignment asks for other replicas of a partition: the brokers that are to have it, the
-// preferred leader first. nil Replicas cancel the one that is under way.
+// A Reassignment requests other replicas of a partition: the brokers that are to have it, the
+// preferred leader first. nil Replicas cancel the reassignment in progress.
 type Reassignment = image.Reassignment
 
-// An OngoingReassignment is a partition that is on its way to other replicas. It has all of
-// Replicas meanwhile, those that are wanted first; Adding have to catch up, and Removing go then.
+// An OngoingReassignment is a partition whose reassignment is in progress. Meanwhile the partition
+// has all of Replicas, the requested ones first. Adding are the replicas that have to catch up, and
+// Removing are the replicas that are deleted then.
 type OngoingReassignment = image.Ongoing
 
-// ErrNoReassignment refuses to cancel a reassignment that is not under way.
+// ErrNoReassignment rejects the cancellation of a reassignment that is not in progress.
 var ErrNoReassignment = image.ErrNoReassignment
 
-// AlterPartitionReassignments moves partitions to other brokers, changes how many replicas they
-// have, or cancels that, each partition by itself: errs[i] is why all[i] is refused. When it
-// returns the reassignments have begun: brokers that are added make their replicas and copy from
-// the leader. The change of the in-sync set that has all of them ends it: the replicas are those
-// that were asked for, another leader is elected if the one before is not among them, and the
-// brokers that are not any more delete what they had. WaitReassigned waits for that. What needs no
-// copying is done at once. Asking again replaces what is under way; the brokers that are to have a
-// partition need not serve at the time.
+// AlterPartitionReassignments moves partitions to other brokers, changes their number of replicas,
+// or cancels that, for each partition independently: errs[i] is why all[i] is rejected. When it
+// returns, the reassignments have begun: added brokers create their replicas and copy from the
+// leader. WaitReassigned waits for the end. A reassignment that needs no copying is done at once. A
+// new request replaces the reassignment in progress. The requested brokers need not be serving.
 //
-// Copies are made as fast as they can. To spare the brokers, limit them first, by a rate with
-// AlterBrokerConfig and the replicas that it is about with AlterTopicConfig (* for all), and unset
-// both afterwards:
+// A reassignment ends with the change of the ISR in which all added replicas are in sync. From then
+// on the partition has exactly the requested replicas. Another leader is elected if the present one
+// is not among them, and removed brokers delete their replicas.
+//
+// Copies are made as fast as possible. To limit them, set a rate with AlterBrokerConfig and the
+// affected replicas with AlterTopicConfig (* for all) first, and unset both afterwards:
 //
 //	leader.replication.throttled.rate=10000000      follower.replication.throttled.rate=10000000
 //	leader.replication.throttled.replicas=*         follower.replication.throttled.replicas=*
 //
-// The rates may be changed on the way.
+// The rates may be changed meanwhile.
 //
 // A cancelled partition has its old replicas again, in the order of the merged list, as in Kafka.
 //
-// Errors: ErrInvalidAssignment (no replicas, a broker twice or, with ErrUnknownBroker, that is no
-// member; a cancellation when nobody who can lead had the partition before), ErrNoReassignment,
-// ErrInvalidReplicationFactor with SameFactor, ErrUnknownTopic. An error of the change of the
-// metadata, ErrClosed and that of ctx are told for each; with ctx's it may still happen. Kafka:
+// Errors: ErrNoReassignment; ErrUnknownTopic; ErrInvalidReplicationFactor with SameFactor;
+// ErrInvalidAssignment for no replicas, for a broker or partition that occurs twice, for an unknown
+// broker (it matches ErrUnknownBroker too), and for a cancellation if no earlier replica can lead.
+// An error of the metadata change, ErrClosed and the context's error are returned for each
+// partition; after the context's error the change may still happen. Kafka:
 // AlterPartitionReassignments (KIP-455).
 func (c *Cluster) AlterPartitionReassignments(ctx context.Context, all ...Reassignment) (errs []error) {
 	var refused []error // read only when the change has been made
@@ -66,8 +68,8 @@ func (c *Cluster) AlterPartitionReassignments(ctx context.Context, all ...Reassi
 	return errs
 }
 
-// PartitionReassignments returns the reassignments that are under way, by topic and number. It does
-// not block. Kafka: ListPartitionReassignments.
+// PartitionReassignments returns the reassignments in progress, by topic and number. It does not
+// block. Kafka: ListPartitionReassignments.
 func (c *Cluster) PartitionReassignments() ([]OngoingReassignment, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -77,9 +79,9 @@ func (c *Cluster) PartitionReassignments() ([]OngoingReassignment, error) {
 	return c.image.Reassignments(), nil
 }
 
-// WaitReassigned waits until no reassignment is under way in any of the partitions, of all if none
-// is given: the brokers have done all of it when it returns. It does not poll. Partitions that are
-// not there are not waited for. Errors: ErrClosed, ctx's.
+// WaitReassigned waits until no reassignment is in progress in any of the partitions, of all if
+// none is given. When it returns, the brokers have completed all of it. It does not poll.
+// Partitions that do not exist are ignored. Errors: ErrClosed, and the context's error.
 func (c *Cluster) WaitReassigned(ctx context.Context, tps ...record.TopicPartition) error {
 	for {
 		version := c.MetadataVersion()
@@ -148,8 +150,8 @@ func (c *Cluster) depart(gone []departure) {
 	})
 }
 
-// giveUp ends a replica that the metadata has taken from the broker: it serves nobody any more. Its
-// files are left for putAway. ok is false if the broker has none. It does not block.
+// giveUp ends a replica that the metadata has removed from the broker: it serves no call any more.
+// Its files are left for putAway. ok is false if the broker has none. It does not block.
 func (n *node) giveUp(p placeOf) (e ending, ok bool) {
 	tp := p.tp()
 	n.mu.Lock()

@@ -19,14 +19,15 @@ type replica struct {
 	tp   record.TopicPartition
 	id   topic.ID
 
-	// part is set once, when it is open and nobody waits for that any more. It stays when it is
-	// closed.
+	// part is set once, when the partition is open and no caller waits for that any more. It stays
+	// when it is closed.
 	part atomic.Pointer[partition.Partition]
-	// readable is set before part: what the first ones in line append is acknowledged while others
-	// still wait.
+	// readable is set before part: appends of the first waiting callers are acknowledged while
+	// others still wait.
 	readable atomic.Pointer[partition.Partition]
 
 	compacted atomic.Bool // cleanup.policy contains compact
+	inOrder   atomic.Bool // part was closed without an error, when the broker ended
 
 	openings struggle.Watch // how the disk does that is to have the partition's files
 
@@ -41,10 +42,17 @@ type replica struct {
 	// watches are fetches that wait for the partition's first record.
 	watches map[*fetchWait]struct{}
 	// err is why it is offline, or gone, until the cluster is opened again.
-	err    error
-	fresh  *partition.Partition // open, and nobody finds it yet but settle
+	err error
+	// lost is why the directory, if it exists, does not have the replica's records: see cannotServe.
+	// Set while the broker loads; nil: it has, or they are being copied again.
+	lost   error
+	damage damage               // found by reads
+	fresh  *partition.Partition // open, and visible only to settle
 	shared *several             // nil: it was never one of several
 }
+
+// place names the replica on its broker.
+func (r *replica) place() place { return place{Topic: r.id, Partition: r.tp.Partition} }
 
 // with calls fn with the open partition: at once if it is open, else after it has been opened.
 // Calls of fn come in the order of the calls of with. fn must not block. It gets an error if the
@@ -77,7 +85,7 @@ func (r *replica) with(fn func(*partition.Partition, error)) {
 	}
 }
 
-// open opens the partition and lets those go who wait for it.
+// open opens the partition and wakes the callers that wait for it.
 func (r *replica) open() {
 	n := r.node
 	r.awaitDirectory()
@@ -92,10 +100,18 @@ func (r *replica) open() {
 		if ended := n.ended(); errors.Is(ended, ErrNotLeader) { // the disk was cut off; nothing was appended
 			err = fmt.Errorf("%w: %w", ended, err)
 		} else {
-			r.openings.Failed(err)
+			r.openFailed(err)
 			n.watchLag()
 		}
 		again = r.refuse(err)
+	}
+}
+
+// openFailed records that the disk failed to have the files open. Damaged bytes are no failure of
+// the disk, which has returned them.
+func (r *replica) openFailed(err error) {
+	if !errors.Is(err, partition.ErrCorrupt) {
+		r.openings.Failed(err)
 	}
 }
 
@@ -107,9 +123,9 @@ func (r *replica) awaitDirectory() {
 	}
 }
 
-// refuse tells the callers that waited for a failed opening, and reports whether others have come
-// meanwhile: they ask for another attempt, since what made this one fail may be over (a full disk
-// gets room). If none have, the opening ends.
+// refuse returns the error to the callers that waited for a failed opening, and reports whether
+// others have arrived meanwhile. They request another attempt, since the cause of the failure may
+// have ended (a full disk gets space). If there are none, the opening ends.
 func (r *replica) refuse(err error) (again bool) {
 	for {
 		r.mu.Lock()
@@ -154,14 +170,14 @@ func (r *replica) opened(p *partition.Partition) {
 	}
 	wake(watches) // they watch the partition itself from now on
 	if shared != nil {
-		shared.wake() // followers that were told that there is nothing, and are to say where they are
+		shared.wake() // followers that got an answer without records, and are to report their ends
 	}
 	for {
 		r.mu.Lock()
 		fns := r.waiting
 		r.waiting = nil
 		if len(fns) == 0 {
-			break // whoever comes from here on finds part set, after all who waited
+			break // later callers find part set, after all waiting ones
 		}
 		r.mu.Unlock()
 		for _, fn := range fns {
@@ -201,7 +217,7 @@ func (r *replica) takeWatchesLocked() map[*fetchWait]struct{} {
 	return watches
 }
 
-// wakeWatches has the fetches that wait for the first record look who leads.
+// wakeWatches makes fetches that wait for the first record look up the leader again.
 func (r *replica) wakeWatches() {
 	r.mu.Lock()
 	watches := r.takeWatchesLocked()
@@ -237,8 +253,8 @@ func (r *replica) awaitOpening() *partition.Partition {
 	return r.part.Load()
 }
 
-// dismiss makes every further use fail with err, wakes who waits for the first record, and returns
-// the partition if it is open. It does not block.
+// dismiss makes every further use fail with err, wakes fetches that wait for the first record, and
+// returns the partition if it is open. It does not block.
 func (r *replica) dismiss(err error) *partition.Partition {
 	r.mu.Lock()
 	r.err = err
@@ -266,6 +282,20 @@ func (r *replica) reason() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.err
+}
+
+// loss returns why the directory does not have the replica's records, nil if it has.
+func (r *replica) loss() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lost
+}
+
+// setLoss sets what loss returns.
+func (r *replica) setLoss(err error) {
+	r.mu.Lock()
+	r.lost = err
+	r.mu.Unlock()
 }
 
 // fail puts the partition offline.

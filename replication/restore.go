@@ -13,15 +13,17 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Restore copies the directory of a cluster that is not open, a backup say, to the directory to,
-// which must not exist or be empty. from is only read, and may be kept for the next time. As with
-// Cluster.Backup the copy has a mark until it is complete and on stable storage, and does not open
-// before. What is in the files is not looked at: strata verify does that.
+// Restore copies the directory of a cluster that is not open, such as a backup, to the directory
+// to, which must not exist or must be empty. from is only read, and can be restored again later. As
+// with Cluster.Backup, the copy carries a mark and cannot be opened until it is complete and on
+// stable storage. Restore does not verify the contents of files: strata verify does. A nil fsys
+// means the operating system's.
 //
-// Errors: a *DirectoryError if from is no cluster, an unfinished backup, or open, or was opened
-// meanwhile; one matching fs.ErrExist if to is not empty, or if a cluster is founded or another
-// copy is made there meanwhile, which is left as it is; ctx's and those of the file system, nil
-// being the operating system's.
+// Errors: the errors of CheckBackup, with nothing written; a *DirectoryError if from is not a
+// cluster, is an unfinished backup, is open or was opened meanwhile, or has anything but
+// directories and regular files, since links are not followed; an error matching fs.ErrExist if to
+// is not empty, or if a cluster or another copy is created there meanwhile, which is left as it is;
+// the context's error; and errors of the file system.
 func Restore(ctx context.Context, fsys vfs.FS, from, to string) (err error) {
 	if fsys == nil {
 		fsys = vfs.OS()
@@ -38,11 +40,14 @@ func Restore(ctx context.Context, fsys vfs.FS, from, to string) (err error) {
 	if clusterID == "" {
 		return directoryError(from, ErrForeign, errors.New("there is no cluster in it"))
 	}
+	if _, err := CheckBackup(fsys, from); err != nil {
+		return err
+	}
 	if within(fsys, to, from) {
 		return fmt.Errorf("restore to %s: %w: it is inside of %s", to, fs.ErrInvalid, from)
 	}
 	targets := copyTargets{}
-	var free []string // directories that nobody has opened, so that there is nothing to hold
+	var free []string // directories that were never opened, so that there is no lock to hold
 	for _, cl := range claims {
 		if cl.failed != nil { // a copy is of all of it
 			return cl.failed
@@ -89,12 +94,12 @@ func Restore(ctx context.Context, fsys vfs.FS, from, to string) (err error) {
 }
 
 // holdClosed makes sure that a broker's directory is not open, and is not opened before release.
-// That is nil for a directory without a lock, as a backup is: nothing is made in it, so whoever
-// opens it meanwhile is not kept from that, and stillFree finds out afterwards.
+// release is nil for a directory without a lock, such as a backup: holdClosed creates nothing in
+// it. So an open meanwhile is possible, and stillFree detects it afterwards.
 func holdClosed(fsys vfs.FS, root string) (release func(), err error) {
 	lock := filepath.Join(root, ".lock")
 	switch _, err := fsys.Stat(lock); {
-	case errors.Is(err, fs.ErrNotExist): // nobody has ever opened it
+	case errors.Is(err, fs.ErrNotExist): // it was never opened
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("restore %s: is it in use? %w", root, err)
@@ -108,8 +113,8 @@ func holdClosed(fsys vfs.FS, root string) (release func(), err error) {
 	return func() { _ = held.Close() }, nil
 }
 
-// stillFree returns nil if nobody has opened a broker's directory which had no lock: the lock is
-// made before anything else is changed, and never removed.
+// stillFree returns nil if a broker's directory that had no lock was not opened: an open creates
+// the lock before it changes anything else, and never removes it.
 func stillFree(fsys vfs.FS, root string) error {
 	switch _, err := fsys.Stat(filepath.Join(root, ".lock")); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -120,21 +125,25 @@ func stillFree(fsys vfs.FS, root string) error {
 	return directoryError(root, ErrLocked, errors.New("it was opened while it was copied"))
 }
 
-// copyTree copies what is in a broker's directory but for its lock and its identity, durably.
+// copyTree durably copies the content of a broker's directory except its lock and its identity.
 func copyTree(ctx context.Context, fsys vfs.FS, from, to string) error {
-	entries, err := fsys.ReadDir(from)
+	entries, err := vfs.ReadContent(fsys, from)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		source, target := filepath.Join(from, e.Name()), filepath.Join(to, e.Name())
 		switch {
-		case e.Name() == ".lock", e.Name() == metaPropertiesFile:
+		case e.Name() == ".lock", e.Name() == metaPropertiesFile, e.Name() == reserveFile:
 			continue
 		case e.IsDir():
-			if err = fsys.MkdirAll(target, 0o755); err == nil {
+			if err = fsys.MkdirAll(target, 0o700); err == nil {
 				err = copyTree(ctx, fsys, source, target)
 			}
+		case !e.Type().IsRegular():
+			// A symbolic link in a foreign backup can name any file that this process may read;
+			// opening a pipe waits for ever.
+			err = directoryError(from, ErrForeign, fmt.Errorf("%s is not a regular file: %v", e.Name(), e.Type()))
 		default:
 			err = copyFile(ctx, fsys, source, target)
 		}
@@ -145,6 +154,10 @@ func copyTree(ctx context.Context, fsys vfs.FS, from, to string) error {
 	return fsys.SyncDir(to)
 }
 
+// maxCopied is above the largest file that a broker writes: a segment of 2 GiB with reserved space
+// behind it.
+const maxCopied = 2<<30 + 64<<20
+
 // copyFile copies one file, a megabyte at a time, and syncs it.
 func copyFile(ctx context.Context, fsys vfs.FS, from, to string) (err error) {
 	in, err := fsys.OpenFile(from, os.O_RDONLY, 0)
@@ -152,7 +165,7 @@ func copyFile(ctx context.Context, fsys vfs.FS, from, to string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	out, err := fsys.OpenFile(to, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	out, err := fsys.OpenFile(to, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -160,6 +173,9 @@ func copyFile(ctx context.Context, fsys vfs.FS, from, to string) (err error) {
 	size, err := in.Size()
 	if err != nil {
 		return err
+	}
+	if size > maxCopied { // a sparse one, as a rule
+		return directoryError(filepath.Dir(from), ErrForeign, fmt.Errorf("%s has %d bytes, and no file of a broker has more than %d", filepath.Base(from), size, int64(maxCopied)))
 	}
 	buf := make([]byte, min(size, 1<<20))
 	for pos := int64(0); pos < size; {

@@ -89,7 +89,7 @@ func TestRestoreOfABackupThatIsOpenedMeanwhileLeavesNothing(t *testing.T) {
 	require.NoError(t, c.Backup(t.Context(), "saved"))
 	var opened *Cluster
 	stop := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
-		if opened == nil && e.Op == vfs.OpWrite && strings.HasSuffix(e.Name, ".log") && strings.Contains(e.Name, "copy") {
+		if e.Op == vfs.OpWrite && strings.HasSuffix(e.Name, ".log") && strings.Contains(e.Name, "copy") && opened == nil {
 			var err error
 			opened, err = Open(Config{FS: fsys, Dir: "saved"})
 			require.NoError(t, err)

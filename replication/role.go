@@ -12,17 +12,17 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A role is what the metadata says of a partition with several replicas to one of its brokers.
+// A role is the role of one broker in a partition with several replicas, from the metadata.
 type role struct {
 	state     image.Partition
-	followers []partition.Follower // but for the leader
-	unsynced  bool                 // Durable is to be told when it holds
-	fenced    bool                 // the broker is, and leads nothing, whatever the state says still
+	followers []partition.Follower // all except the leader
+	unsynced  bool                 // the leader must report when Durable holds
+	fenced    bool                 // the broker is fenced, and leads nothing, even if the state still has it as leader
 	leader    *replica             // to copy from; nil: there is none, or its broker does not serve yet
 }
 
-// role returns what the metadata says of a partition; ok is false if it is not there, or no longer,
-// or the broker has no replica of it.
+// role returns the role of the broker in a partition; ok is false if the partition does not exist,
+// or no longer does, or if the broker has no replica of it.
 func (m nodeMetadata) role(tp record.TopicPartition, id topic.ID) (r role, ok bool) {
 	m.c.mu.RLock()
 	defer m.c.mu.RUnlock()
@@ -65,9 +65,9 @@ func (m nodeMetadata) incarnationEpoch() int64 {
 // isSeveral reports whether a partition has several replicas.
 func isSeveral(p *image.Partition) bool { return len(p.Replicas) > 1 }
 
-// concerned returns the partitions with several replicas that a change of the metadata says
-// something of: of their own, or of a broker that has one of the replicas. While the cluster opens
-// there are none: the brokers have not loaded their directories yet.
+// concerned returns the partitions with several replicas that a change of the metadata affects,
+// directly or by a broker that has one of the replicas. While the cluster opens there are none: the
+// brokers have not loaded their directories yet.
 func (c *Cluster) concerned(recs []metarecord.Record) (tps []placeOf) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -86,7 +86,7 @@ func (c *Cluster) concerned(recs []metarecord.Record) (tps []placeOf) {
 		case *metarecord.Partition:
 			add(rec.TopicID, rec.Partition, false)
 		case *metarecord.PartitionChange:
-			add(rec.TopicID, rec.Partition, rec.Replicas != nil) // who is left alone has to know
+			add(rec.TopicID, rec.Partition, rec.Replicas != nil) // an only remaining replica has to be notified
 		case *metarecord.RegisterBroker:
 			brokers = append(brokers, rec.BrokerID)
 		case *metarecord.BrokerChange:
@@ -124,14 +124,14 @@ func (c *Cluster) hostedLocked(brokers []int32) (tps []placeOf) {
 	return tps
 }
 
-// settle makes all brokers that serve hold the replicas of partitions as the metadata says: as
-// leader, as follower or as neither.
+// settle gives the replicas of partitions on all serving brokers their roles from the metadata:
+// leader, follower or neither.
 func (c *Cluster) settle(tps []placeOf) {
 	if len(tps) == 0 {
 		return
 	}
 	serving := c.serving()
-	for _, leads := range []bool{true, false} { // who leads comes first: the others ask it
+	for _, leads := range []bool{true, false} { // the leader comes first: the others send it requests
 		of := map[*node][]*replica{}
 		for _, p := range tps {
 			for _, id := range p.replicas() {

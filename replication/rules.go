@@ -6,8 +6,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// rules returns the settings of a topic that elections go by: an image.Policy. A setting may have
-// another value on each broker, and any of them may lead: what counts is what the weakest promises.
+// rules returns the settings of a topic that elections depend on: an image.Policy. A setting may
+// have another value on each broker, and any of them may lead: the weakest promise counts.
 func (c *Cluster) rules(img *image.Image, config map[string]string) image.Rules {
 	s := parseOrDefaults(config, c.defaultsOf(img))
 	r := rulesOf(s)

@@ -10,16 +10,17 @@ import (
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
-// A ReplicaSelector says which replica of a partition a reader is served by. Kafka:
+// A ReplicaSelector selects the replica of a partition that serves a reader. Kafka:
 // replica.selector.class.
 type ReplicaSelector uint8
 
 const (
-	// LeaderSelector has every reader served by the leader.
+	// LeaderSelector selects the leader for every reader.
 	LeaderSelector ReplicaSelector = iota
-	// RackAwareSelector has a reader whose rack is known served by a replica in that rack, if there
-	// is one in sync that has the offset (KIP-392): the leader if it is in the rack, else the
-	// follower that is furthest. A follower shows records a little later than its leader.
+	// RackAwareSelector selects a replica in the reader's rack, if the reader has one and an
+	// in-sync replica in that rack has the offset (KIP-392). It is the leader if the leader is in
+	// the rack, else the follower with the largest log end offset. Records are visible at a
+	// follower a little later than at its leader.
 	RackAwareSelector
 )
 
@@ -29,10 +30,11 @@ var selectorClasses = map[ReplicaSelector]string{
 	RackAwareSelector: "org.apache.kafka.common.replica.RackAwareReplicaSelector",
 }
 
-// Class returns Kafka's name of the selector, "" if there is none.
+// Class returns Kafka's class name of the selector, or "" for an unknown selector.
 func (s ReplicaSelector) Class() string { return selectorClasses[s] }
 
-// ParseReplicaSelector returns the selector that has Kafka's name class.
+// ParseReplicaSelector returns the selector with Kafka's class name, or an error for an unknown
+// name.
 func ParseReplicaSelector(class string) (ReplicaSelector, error) {
 	for s, name := range selectorClasses {
 		if name == strings.TrimSpace(class) {
@@ -56,10 +58,10 @@ func inRack(img *image.Image, p *image.Partition, rack string) (followers []int3
 	return followers
 }
 
-// furthest returns the one of the brokers whose replica a reader at an offset is to be served by:
-// of those that hold the offset, by what the leader knows, the one whose log goes furthest, and
-// then the one that was caught up last. 0: none holds it. Kafka:
-// ReplicaManager.findPreferredReadReplica, ReplicaView.comparator.
+// furthest returns the best of the brokers to serve a reader at an offset. Of those that have the
+// offset, by the leader's state, it is the one with the longest log, and then the one that was
+// caught up last. 0 means that none has it. Kafka: ReplicaManager.findPreferredReadReplica,
+// ReplicaView.comparator.
 func furthest(brokers []int32, offset int64, known []partition.FollowerState) int32 {
 	var best *partition.FollowerState
 	for i := range known {

@@ -1,16 +1,19 @@
 package replication
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/replication/internal/byid"
 	"github.com/stratalog/strata/replication/internal/follow"
 )
 
-// settle makes a replica what the metadata says: leader, follower or neither. When it returns that
-// is done, for metadata that was in effect before. It blocks for the disk.
+// settle gives a replica its role from the metadata: leader, follower or neither. When it returns
+// the replica has the role of the metadata in effect before the call. It blocks for the disk.
 func (n *node) settle(r *replica) {
 	r.mu.Lock()
 	s := r.severalLocked()
@@ -24,17 +27,59 @@ func (n *node) settle(r *replica) {
 	for s.again {
 		s.again = false
 		r.mu.Unlock()
-		err := n.settleOnce(r, s)
+		unled, unfollowed := n.settleOnce(r, s)
 		r.mu.Lock()
-		s.failed = err
+		s.failed, s.unfollowed = unled, unfollowed
 	}
 	close(s.settling)
 	s.settling = nil
 	r.mu.Unlock()
 }
 
-// settleOnce returns why a replica does not lead, though the metadata says so.
-func (n *node) settleOnce(r *replica, s *several) (err error) {
+// settlePause is the pause before a replica is settled again whose disk failed.
+const settlePause = time.Second
+
+// settleLater has the replicas settled again that could not be.
+func (n *node) settleLater() { n.unsettled.After(settlePause) }
+
+// settleFailed settles the replicas again whose disk failed before. A leader that cannot begin its
+// epoch gives way, if others may lead: at once if its log accepts nothing until it is opened again,
+// otherwise when its disk has failed for two pauses while another replica's works.
+func (n *node) settleFailed() {
+	if n.ended() != nil {
+		return
+	}
+	var broken, trouble error
+	var struggles *replica
+	for _, r := range n.all() {
+		r.mu.Lock()
+		unsettled := r.shared != nil && (r.shared.failed != nil || r.shared.unfollowed != nil)
+		r.mu.Unlock()
+		if !unsettled {
+			continue
+		}
+		n.settle(r)
+		if r.why() == nil || !n.othersMayLead(r) {
+			continue
+		}
+		if err := r.openings.Look(); err != nil {
+			struggles, trouble = r, err
+		}
+		if p := r.readable.Load(); p != nil && p.Broken() != nil && !errors.Is(p.Broken(), partition.ErrCorrupt) {
+			broken = fmt.Errorf("%w: %w", errReadOnly, p.Broken())
+		}
+	}
+	switch {
+	case broken != nil:
+		n.metadata.c.fence(n.id, broken)
+	case struggles != nil:
+		n.compareDisks(struggles, trouble)
+	}
+}
+
+// settleOnce returns why a replica does not lead, or does not follow, though it is to by the
+// metadata.
+func (n *node) settleOnce(r *replica, s *several) (unled, unfollowed error) {
 	p := r.partition()
 	if s.held != p {
 		s.held, s.epoch = p, -1
@@ -45,9 +90,10 @@ func (n *node) settleOnce(r *replica, s *several) (err error) {
 		n.unfollow(r, s)
 	case leader == n.id && !role.fenced:
 		n.unfollow(r, s)
-		err = n.leadAs(r, s, &role)
-		s.wake()
-	case leader < 0 || leader == n.id:
+		if unled = n.leadAs(r, s, &role); unled == nil {
+			s.wake()
+		}
+	case leader < 0 || leader == n.id || p != nil && r.loss() != nil: // or it is about to be replaced
 		n.unfollow(r, s)
 		s.epoch = -1
 		if p != nil {
@@ -55,20 +101,23 @@ func (n *node) settleOnce(r *replica, s *several) (err error) {
 		}
 		r.wakeWatches()
 	default:
-		n.followAs(r, s, &role)
+		unfollowed = n.followAs(r, s, &role)
 		r.wakeWatches()
 	}
-	return err
+	return unled, unfollowed
 }
 
-// why returns why a replica does not lead, though the metadata says so.
+// why returns why a replica does not lead, although it is the leader in the metadata.
 func (r *replica) why() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.shared == nil { // it is the only one
+		return nil
+	}
 	return r.shared.failed
 }
 
-// leadAs makes a replica leader, or tells it what has changed if it leads already.
+// leadAs makes a replica leader, or passes the changes to it if it leads already.
 func (n *node) leadAs(r *replica, s *several, role *role) error {
 	s.epoch = -1
 	p := s.held
@@ -89,29 +138,33 @@ func (n *node) leadAs(r *replica, s *several, role *role) error {
 		return nil
 	}
 	if err := p.Lead(l); err != nil {
-		if n.ended() == nil {
+		if n.ended() == nil && s.failed == nil {
 			n.logger.Error("partition cannot be led", slog.String("topic", r.tp.Topic), slog.Int("partition", int(r.tp.Partition)),
 				slog.Int("broker", int(n.id)), slog.Any("err", err))
 		}
+		r.openFailed(err)
+		n.settleLater()
 		return err
 	}
+	r.openings.Worked()
 	n.startCleaner()
 	n.watchLag()
-	n.watchHighWatermarks()
+	n.watchEvidence()
 	return nil
 }
 
 // followAs makes a replica a follower.
-func (n *node) followAs(r *replica, s *several, role *role) {
+func (n *node) followAs(r *replica, s *several, role *role) error {
 	st := &role.state
 	if p := s.held; p != nil && s.epoch != st.LeaderEpoch {
 		if err := p.Follow(st.LeaderEpoch); err != nil {
-			if n.ended() == nil {
+			if n.ended() == nil && s.unfollowed == nil {
 				n.logger.Error("partition cannot be followed", slog.String("topic", r.tp.Topic), slog.Int("partition", int(r.tp.Partition)),
 					slog.Int("broker", int(n.id)), slog.Any("err", err))
 			}
 			n.unfollow(r, s)
-			return
+			n.settleLater()
+			return err
 		}
 		s.epoch = st.LeaderEpoch
 	}
@@ -120,25 +173,26 @@ func (n *node) followAs(r *replica, s *several, role *role) {
 	}
 	if role.leader == nil {
 		n.unfollow(r, s)
-		return
+		return nil
 	}
 	f := n.fetcher(st.Leader)
 	if f == nil {
-		return
+		return nil
 	}
 	s.source = st.Leader
 	source := leaderSide{role.leader, role.leader.several(), n}
 	f.Follow(follow.Following{Partition: r.tp, Epoch: st.LeaderEpoch, Source: source, Target: followerSide{r}})
 	if s.held != nil {
 		n.startCleaner()
-		n.watchHighWatermarks()
+		n.watchEvidence()
 		if !slices.Contains(st.ISR, n.id) {
-			s.held.WakeReaders() // the leader has what they wait for
+			s.held.WakeReaders() // the leader has the records that they wait for
 		}
 	}
+	return nil
 }
 
-// unfollow ends the copying of a replica from whoever it is copied from.
+// unfollow stops copying a replica from its present source.
 func (n *node) unfollow(r *replica, s *several) {
 	if s.source == 0 {
 		return
@@ -152,7 +206,7 @@ func (n *node) unfollow(r *replica, s *several) {
 	s.source = 0
 }
 
-// report has a replica tell its leader how far it is, if it follows one.
+// report makes a replica report its position to its leader, if it follows one.
 func (n *node) report(r *replica) {
 	n.mu.RLock()
 	fetchers := byid.Values(n.fetchers)
@@ -177,7 +231,7 @@ func (n *node) fetcher(leader int32) *follow.Fetcher {
 	return f
 }
 
-// forget ends the copying of a replica that is about to be removed.
+// forget stops copying a replica that is about to be removed.
 func (n *node) forget(r *replica) {
 	r.mu.Lock()
 	shared := r.shared

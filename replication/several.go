@@ -8,17 +8,19 @@ import (
 	"github.com/stratalog/strata/replication/internal/follow"
 )
 
-// several is what a replica has that is one of several.
+// several has the additional state of a replica that is one of several.
 type several struct {
 	// Guarded by replica.mu:
-	settling chan struct{} // closed when who settles is through; nil: nobody does
-	again    bool          // who settles looks at the metadata once more
-	failed   error         // why it does not lead, though the metadata says so
+	settling chan struct{} // closed when the settling goroutine finishes; nil if none is running
+	again    bool          // the settling goroutine reads the metadata once more
+	failed   error         // why it does not lead, although it is the leader in the metadata
 
-	// Of who settles:
+	unfollowed error // why it does not follow, likewise
+
+	// Owned by the settling goroutine:
 	held   *partition.Partition // that was settled last
 	epoch  int32                // leader epoch that it follows in; -1: it does not
-	source int32                // whom it is copied from; 0: nobody
+	source int32                // the broker that it is copied from; 0: none
 
 	// mu guards places: the followers to be woken. Replaced, never written to.
 	mu     sync.Mutex
@@ -37,7 +39,7 @@ func (s *several) unwatch(p *follow.Place) {
 	s.places = slices.DeleteFunc(slices.Clone(s.places), func(q *follow.Place) bool { return p == q })
 }
 
-// wake has the followers ask what is new.
+// wake makes the followers fetch.
 func (s *several) wake() {
 	s.mu.Lock()
 	places := s.places
@@ -61,14 +63,14 @@ func (r *replica) severalLocked() *several {
 	return r.shared
 }
 
-// hold makes p, which is open and that nobody finds yet, the partition that settle is about.
+// hold makes p, which is open and not visible yet, the partition for settle.
 func (r *replica) hold(p *partition.Partition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fresh = p
 }
 
-// partition returns the partition if it is open, also if nobody finds it yet.
+// partition returns the partition if it is open, visible or not.
 func (r *replica) partition() *partition.Partition {
 	if p := r.readable.Load(); p != nil {
 		return p

@@ -27,8 +27,9 @@ func (l leaderSide) Read(ask partition.ReplicaFetch) (partition.ReplicaRead, err
 	return l.read(ask)
 }
 
-// read answers a follower. A leader that was never written has nothing to say, unless the follower
-// has something that it has not, or is to join those in sync: only an open partition knows who may.
+// read serves the fetch of a follower. A leader without records has no response, unless the
+// follower has records that the leader lacks, or is to join the ISR: only an open partition
+// determines that.
 func (l leaderSide) read(ask partition.ReplicaFetch) (partition.ReplicaRead, error) {
 	p, err := l.r.state()
 	switch {
@@ -39,7 +40,7 @@ func (l leaderSide) read(ask partition.ReplicaFetch) (partition.ReplicaRead, err
 	case ask.Offset == 0 && l.r.node.metadata.isInSync(l.r, ask.Broker):
 		return partition.ReplicaRead{}, nil
 	}
-	l.r.with(func(*partition.Partition, error) {}) // which wakes who follows
+	l.r.with(func(*partition.Partition, error) {}) // which wakes the followers
 	return partition.ReplicaRead{}, follow.ErrNotReady
 }
 

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -9,42 +10,49 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Status is the state of one partition: what the metadata says of it, and what its replicas have.
+// Status is the state of one partition in the metadata, and the state of its replicas.
 type Status struct {
 	Leader         int32 // -1: none, or there is no such partition
 	LeaderEpoch    int32
 	PartitionEpoch int32 // grows with every change of the partition's metadata
 	Replicas, ISR  []int32
-	// Eligible may lead if nobody is in sync, and LastKnown is who led last then, if nobody else
-	// may (KIP-966: ELR). nil: nobody.
+	// Eligible has the replicas that may lead if the ISR is empty. LastKnown has the last leader,
+	// if no other replica may lead (KIP-966: ELR). nil if there are none.
 	Eligible, LastKnown []int32
-	// The leader's, 0 if nobody leads. Records below HighWatermark can be read.
+	// The offsets of the leader, 0 if there is none. Records below HighWatermark can be read.
 	LogStartOffset, HighWatermark, LogEndOffset int64
 
 	Copies []ReplicaStatus // in the order of Replicas
-	Ends   map[int32]int64 // log end offset by replica, of those whose broker serves
-	Err    error           // why the partition is offline, ErrNotLeader if its broker does not serve, ErrUnknownTopic or ErrClosed
+	Ends   map[int32]int64 // log end offset by replica; only replicas whose broker is running
+	Err    error           // why the partition is offline, ErrNotLeader if its broker is not running, ErrUnknownTopic or ErrClosed
+	// Impaired is why some calls fail or wait although the partition is not offline: damage that an
+	// operation of the leader's log has met (partition.ErrCorrupt), until it is mended;
+	// ErrNotEnoughReplicas, by which records are not acknowledged with acks=all and not shown to
+	// readers; ErrOffsetNotAvailable while a new leader does not know the high watermark. nil: no call
+	// does.
+	Impaired error
 }
 
-// A ReplicaStatus is the state of one replica as it is, not as its leader has heard it last.
+// A ReplicaStatus is the present state of one replica, not the state that its leader knows from the
+// last fetch.
 type ReplicaStatus struct {
 	Broker                       int32
 	InSync                       bool
 	LogStartOffset, LogEndOffset int64
-	HighWatermark                int64 // that the replica knows: a follower's is at most its leader's
+	HighWatermark                int64 // of this replica: a follower's is at most its leader's
 	DurableOffset                int64 // everything below is on stable storage
-	SizeBytes                    int64 // of all batches held
-	Lag                          int64 // offsets that it is behind its leader; -1: nobody leads, or Err
-	// CaughtUp is the latest instant known at which its leader had nothing that the replica has not
-	// got by now, on stable storage under SyncOnAck. Zero: none is known in this leader epoch, it
-	// is the leader, nobody leads, or nothing was ever written. A follower leaves the in-sync set
-	// when it is older than replica.lag.time.max.ms.
+	SizeBytes                    int64 // of all batches in the replica
+	Lag                          int64 // offsets behind the leader; -1 if there is no leader, or with Err
+	// CaughtUp is the latest known instant at which the leader had nothing that the replica lacks
+	// now. Under SyncOnAck only durable records count. It is zero if no such instant is known in
+	// this leader epoch, if the replica leads, if there is no leader, or if nothing was ever
+	// written. A follower leaves the ISR when CaughtUp is older than replica.lag.time.max.ms.
 	CaughtUp time.Time
-	Err      error // ErrBrokerDown, or why it is offline; the offsets are -1 then
+	Err      error // ErrBrokerDown, or why the replica is offline; the offsets are -1 then
 }
 
-// Status returns the state of a partition. Its parts are of about the same moment; offsets move on
-// while it is made. It does not block.
+// Status returns the state of a partition. Its fields are read at about the same time, while
+// offsets advance. It does not block.
 func (c *Cluster) Status(topic string, p int32) Status {
 	tp := record.TopicPartition{Topic: topic, Partition: p}
 	t, meta, err := c.find(tp)
@@ -57,6 +65,9 @@ func (c *Cluster) Status(topic string, p int32) Status {
 		Replicas: slices.Clone(meta.Replicas), ISR: slices.Clone(meta.ISR), Eligible: slices.Clone(st.Eligible), LastKnown: slices.Clone(st.LastKnown),
 		Copies: make([]ReplicaStatus, len(meta.Replicas)), Ends: map[int32]int64{},
 	}
+	if meta.Leader < 0 {
+		s.Err = c.leaderless(tp)
+	}
 	var known []partition.FollowerState
 	for i, id := range meta.Replicas {
 		r, err := c.replicaOf(tp, t.ID, id)
@@ -66,7 +77,7 @@ func (c *Cluster) Status(topic string, p int32) Status {
 		if copied.Err == nil {
 			s.Ends[id] = copied.LogEndOffset
 		}
-		if id == meta.Leader || meta.Leader < 0 {
+		if id == meta.Leader {
 			if s.Err = copied.Err; err != nil {
 				s.Err = err
 			}
@@ -75,6 +86,7 @@ func (c *Cluster) Status(topic string, p int32) Status {
 			s.LogStartOffset, s.HighWatermark, s.LogEndOffset = copied.LogStartOffset, copied.HighWatermark, copied.LogEndOffset
 			if part != nil {
 				known = part.Followers()
+				s.Impaired = cmp.Or(r.damaged(part), part.Impediment())
 			}
 		}
 	}
@@ -82,8 +94,8 @@ func (c *Cluster) Status(topic string, p int32) Status {
 	return s
 }
 
-// replicaStatus returns what a replica has, and the partition if it is open. err is why there is
-// none; a nil replica was never written.
+// replicaStatus returns the state of a replica, and the partition if it is open. err is why there
+// is none; a nil replica was never written.
 func replicaStatus(r *replica, err error) (ReplicaStatus, *partition.Partition) {
 	gone := ReplicaStatus{LogStartOffset: -1, LogEndOffset: -1, HighWatermark: -1, DurableOffset: -1, Lag: -1}
 	if err != nil {
@@ -107,7 +119,7 @@ func replicaStatus(r *replica, err error) (ReplicaStatus, *partition.Partition) 
 	}, part
 }
 
-// compare fills in how far replicas are behind their leader, of whom known is what it knows.
+// compare sets the lag of replicas behind their leader, whose state of its followers is known.
 func (s *Status) compare(known []partition.FollowerState) {
 	leads := s.Leader >= 0 && s.Ends[s.Leader] >= 0 && s.Err == nil
 	for i := range s.Copies {
@@ -133,19 +145,20 @@ type Stats struct {
 	MetadataVersion    int64
 	ControllerEpoch    int32
 	Topics, Partitions int
-	OpenPartitions     int   // those that have files
-	OfflinePartitions  int   // those that could not be opened
-	ProduceRequests    int64 // batches handed in
+	OpenPartitions     int   // partitions that have files
+	OfflinePartitions  int   // partitions that could not be opened
+	ProduceRequests    int64 // batches passed to Produce
 	FetchRequests      int64
-	// FollowerReads are partitions that were read at a follower, once for each fetch.
+	// FollowerReads is the number of partitions read at a follower, counted once for each fetch.
 	FollowerReads int64
 	MetadataWaits int // calls waiting in WaitMetadata
-	// UncleanElections are leaders that may lack records that were acknowledged: somebody asked for
-	// them, a topic allows them, or what was acknowledged was not on stable storage anywhere.
+	// UncleanElections is the number of elected leaders that may lack acknowledged records. Such an
+	// election was requested, or allowed by the topic, or necessary because the acknowledged
+	// records were not on stable storage on any replica.
 	UncleanElections int64
-	// RecordsLost are offsets below the high watermark that a replica knew, and that it has cut
-	// off, because an unclean leader did not have them. Those from before its broker was started
-	// count as far as the high watermark was saved (Config.HighWatermarkInterval).
+	// RecordsLost is the number of offsets below a replica's own high watermark that it truncated
+	// because an unclean leader lacked them. Losses before the replica's broker was started count
+	// as far as its high watermark was saved (Config.HighWatermarkInterval).
 	RecordsLost int64
 }
 

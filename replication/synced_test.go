@@ -3,10 +3,11 @@ package replication
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/synctest"
 )
 
 // isDurable reports whether the metadata says that replicas of a partition have what was

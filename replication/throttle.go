@@ -13,7 +13,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A meter measures what a broker has copied, at one end, of replicas that are throttled.
+// A meter measures the bytes that a broker has copied, at one end, of throttled replicas.
 type meter struct {
 	mu    sync.Mutex
 	quota quota.Quota
@@ -34,9 +34,9 @@ func (m *meter) record(now time.Time, bytes int) {
 // maxRead bounds the batches of one answer to a follower.
 const maxRead = 1 << 20
 
-// readThrottled is read within the quotas of both brokers. What replicas copy that are in sync, or
-// that the high watermark waits for, counts, and is never held back. Who is held back tells the
-// leader how far it is all the same, and hears everything but batches. Kafka:
+// readThrottled reads within the quotas of both brokers. Bytes of replicas that are in sync, or
+// that the high watermark waits for, count, and are never held back. A replica that is held back
+// reports its position to the leader all the same, and receives everything except batches. Kafka:
 // ReplicationQuotaManager, shouldLeaderThrottle, shouldFollowerThrottle.
 func (l leaderSide) readThrottled(ask partition.ReplicaFetch, rates *rates) (partition.ReplicaRead, error) {
 	now := time.Now()
@@ -99,8 +99,7 @@ func (m nodeMetadata) throttles(r *replica, follower int32, rates *rates) (of [e
 	return of, slices.Contains(t.Partitions[r.tp.Partition].ISR, follower)
 }
 
-// letGo has replicas that are held back look whether they still are, if recs change what is
-// configured.
+// letGo makes replicas that are held back check again, if recs change the configuration.
 func (c *Cluster) letGo(recs []metarecord.Record) {
 	if !slices.ContainsFunc(recs, func(rec metarecord.Record) bool {
 		_, ok := rec.(*metarecord.Config)

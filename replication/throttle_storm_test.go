@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/sample"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/topic"
 )
 

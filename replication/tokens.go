@@ -9,31 +9,31 @@ import (
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
-// A DelegationToken is what the cluster keeps of a token that stands for its owner (KIP-48). What
-// proves that somebody has it follows from its id and a secret, which the cluster does not know:
-// see kafka.DelegationTokens.
+// A DelegationToken is the cluster's state of a token that represents its owner (KIP-48). The
+// token's secret part is not in it: it is derived from the id and a secret that the cluster does
+// not have. See kafka.DelegationTokens.
 type DelegationToken = image.Token
 
-// DelegationTokens are all of them, as of some metadata. They do not change; nil has none.
+// DelegationTokens is the immutable set of the tokens in one version of the metadata; nil is empty.
 type DelegationTokens = image.Tokens
 
-// ErrDelegationTokenNotFound refuses to change a delegation token that there is not.
+// ErrDelegationTokenNotFound rejects a change of a delegation token that does not exist.
 var ErrDelegationTokenNotFound = image.ErrTokenNotFound
 
-// DelegationTokens returns the delegation tokens, as of the newest metadata; nil: there are none.
-// Tokens that have expired may be among them, until the next change of one takes them away. A
-// change makes another value.
+// DelegationTokens returns the delegation tokens of the newest metadata, or nil if there are none.
+// Expired tokens may be among them until the next change of a token removes them. A change creates
+// a new set.
 func (c *Cluster) DelegationTokens() *DelegationTokens {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.image.Tokens()
 }
 
-// CreateDelegationToken keeps a token, which counts from then on at every broker; times are cut to
-// milliseconds. When it returns nil that is on stable storage. Errors: ErrDuplicateResource for an
-// id that there is; ErrPolicyViolation for one without id, owner or requester, for more than 50,000
-// tokens, or names of more than 64 KiB; ErrMetadataReadOnly, ErrClosed, ctx's. Kafka:
-// DelegationTokenControlManager.
+// CreateDelegationToken stores a token, which is valid at every broker from then on. Times are
+// truncated to milliseconds. When it returns nil, the token is on stable storage. Errors:
+// ErrDuplicateResource for an existing id; ErrPolicyViolation for a token without id, owner or
+// requester, with more than 64 KiB of names, or beyond 50,000 tokens or 16 MiB of ids and names;
+// ErrMetadataReadOnly, ErrClosed, and the context's error. Kafka: DelegationTokenControlManager.
 func (c *Cluster) CreateDelegationToken(ctx context.Context, t DelegationToken) error {
 	err := c.change(ctx, func(img *image.Image) ([]metarecord.Record, error) { return img.CreateToken(t, time.Now()) })
 	if err != nil {
@@ -42,10 +42,11 @@ func (c *Cluster) CreateDelegationToken(ctx context.Context, t DelegationToken) 
 	return nil
 }
 
-// AlterDelegationToken has a token expire when decide says, not later than its Max; the zero time
-// takes it away. decide gets the token as it is then, is called once, at most, and must not wait:
-// no other change of the metadata happens meanwhile. Its error is handed on. Others:
-// ErrDelegationTokenNotFound, ErrMetadataReadOnly, ErrClosed, ctx's.
+// AlterDelegationToken sets the time at which a token expires to the result of decide, at most the
+// token's Max; the zero time removes the token. decide receives the present token, is called at
+// most once, and must not wait: no other change of the metadata happens meanwhile.
+// AlterDelegationToken returns the error of decide. Other errors: ErrDelegationTokenNotFound,
+// ErrMetadataReadOnly, ErrClosed, and the context's error.
 func (c *Cluster) AlterDelegationToken(ctx context.Context, id string, decide func(DelegationToken) (until time.Time, err error)) error {
 	err := c.change(ctx, func(img *image.Image) ([]metarecord.Record, error) {
 		t, ok := img.Tokens().Get(id)

@@ -12,14 +12,14 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// ConfigOp says what a ConfigChange does. Kafka: IncrementalAlterConfigs.
+// A ConfigOp is the operation of a ConfigChange. Kafka: IncrementalAlterConfigs.
 type ConfigOp uint8
 
 const (
-	SetConfig      ConfigOp = iota // gives the key a value
-	UnsetConfig                    // returns to the default; Value does not matter
-	AppendConfig                   // adds the elements of Value to a list that lacks them
-	SubtractConfig                 // takes the elements of Value out of a list
+	SetConfig      ConfigOp = iota // sets the key to Value
+	UnsetConfig                    // returns the key to its default; Value is ignored
+	AppendConfig                   // adds those elements of Value that the list lacks
+	SubtractConfig                 // removes the elements of Value from a list
 )
 
 // A ConfigChange changes one key of a topic's configuration.
@@ -29,8 +29,8 @@ type ConfigChange struct {
 	Value string
 }
 
-// AlterTopic sets configuration keys of a live topic; keys that props does not name stay as they
-// are. It is AlterTopicConfig with SetConfig for all.
+// AlterTopic sets configuration keys of a topic; keys that are not in props keep their values. It
+// is AlterTopicConfig with SetConfig for all of them.
 func (c *Cluster) AlterTopic(ctx context.Context, name string, props map[string]string) error {
 	changes := make([]ConfigChange, 0, len(props))
 	for _, k := range slices.Sorted(maps.Keys(props)) {
@@ -39,15 +39,15 @@ func (c *Cluster) AlterTopic(ctx context.Context, name string, props map[string]
 	return c.AlterTopicConfig(ctx, name, changes...)
 }
 
-// AlterTopicConfig changes a topic's configuration, all of it or nothing. When it returns nil the
-// change is on stable storage, and open partitions go by it. Errors: ErrUnknownTopic,
-// *topic.ConfigError, ErrClosed, ctx's.
+// AlterTopicConfig changes a topic's configuration, all keys or none. When it returns nil, the
+// change is on stable storage and applies to open partitions. Errors: ErrUnknownTopic,
+// *topic.ConfigError, ErrClosed, and the context's error.
 func (c *Cluster) AlterTopicConfig(ctx context.Context, name string, changes ...ConfigChange) error {
 	return c.alterTopic(ctx, name, applyChanges(changes))
 }
 
-// ReplaceTopicConfig makes props the whole of what is set on a topic: keys that it does not name
-// return to their defaults. Errors: those of AlterTopicConfig. Kafka: AlterConfigs.
+// ReplaceTopicConfig replaces a topic's configuration with props: keys that are not in props return
+// to their defaults. Errors: those of AlterTopicConfig. Kafka: AlterConfigs.
 func (c *Cluster) ReplaceTopicConfig(ctx context.Context, name string, props map[string]string) error {
 	return c.alterTopic(ctx, name, replaceConfig(props))
 }
@@ -83,7 +83,7 @@ func (c *Cluster) alterTopic(ctx context.Context, name string, e edit) error {
 	return nil
 }
 
-// topicAlteration is a change of a topic's configuration and, when decided, what it comes to.
+// topicAlteration is a change of a topic's configuration and, when decided, its result.
 type topicAlteration struct {
 	c        *Cluster
 	name     string

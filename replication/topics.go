@@ -13,12 +13,12 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// AddPartitions grows a topic to total partitions. Records already written stay where they are;
-// where keys go changes from now on. They have as many replicas as the topic's first partition, or
-// will have when it is reassigned. The controller places them, unless assignment says, for each of
-// them, which brokers have its replicas. Errors: ErrUnknownTopic,
-// ErrInvalidPartitions (not more than there are), ErrInvalidAssignment, ErrPolicyViolation,
-// ErrClosed, ctx's.
+// AddPartitions increases the number of a topic's partitions to total. Existing records are not
+// moved, but the partition of a key may change for later records. The new partitions have as many
+// replicas as the topic's first partition has, or will have after its reassignment. The controller
+// places them, unless assignment has the replicas' brokers for each of them. Errors:
+// ErrUnknownTopic, ErrInvalidPartitions (total is not above the present number),
+// ErrInvalidAssignment, ErrPolicyViolation, ErrClosed, and the context's error.
 func (c *Cluster) AddPartitions(ctx context.Context, name string, total int, assignment ...[]int32) error {
 	if err := c.change(ctx, c.addPartitions(name, total, assignment)); err != nil {
 		return fmt.Errorf("add partitions to %q: %w", name, err)
@@ -32,15 +32,16 @@ func (c *Cluster) addPartitions(name string, total int, assignment [][]int32) de
 	}
 }
 
-// limits are what the cluster was opened with.
+// limits returns the limits that the cluster was opened with.
 func (c *Cluster) limits() image.Limits {
 	return image.Limits{Partitions: c.cfg.MaxPartitions, Factor: c.cfg.Defaults.ReplicationFactor, Policy: c.rules}
 }
 
-// DeleteTopic deletes a topic with all its records, for good when it returns nil. Its directories
-// have another name then, and are deleted after the broker's log.segment.delete.delay.ms, or by the
-// next open. Whoever reads or writes it gets ErrUnknownTopic, or partition.ErrClosed if caught in
-// the middle. Errors: ErrUnknownTopic, ErrPolicyViolation for an internal topic, ErrClosed, ctx's.
+// DeleteTopic deletes a topic with all its records, permanently when it returns nil. Its
+// directories are renamed. They are deleted after the broker's log.segment.delete.delay.ms, or by
+// the next open. Readers and writers get ErrUnknownTopic, or partition.ErrClosed if their call was
+// in progress. Errors: ErrUnknownTopic, ErrPolicyViolation for an internal topic, ErrClosed, and
+// the context's error.
 func (c *Cluster) DeleteTopic(ctx context.Context, name string) error {
 	err := c.change(ctx, func(img *image.Image) ([]metarecord.Record, error) { return img.DeleteTopic(name) })
 	if err != nil {
@@ -69,7 +70,7 @@ func (c *Cluster) Topics(ctx context.Context) ([]topic.Info, error) {
 	return infos, nil
 }
 
-// Topic describes one topic. Errors: ErrUnknownTopic, ErrClosed, ctx's.
+// Topic describes one topic. Errors: ErrUnknownTopic, ErrClosed, and the context's error.
 func (c *Cluster) Topic(ctx context.Context, name string) (topic.Info, error) {
 	if err := ctx.Err(); err != nil {
 		return topic.Info{}, err
@@ -78,7 +79,7 @@ func (c *Cluster) Topic(ctx context.Context, name string) (topic.Info, error) {
 	t, closed := c.image.Topics[name], c.closed
 	var unknown error
 	if t == nil && !closed {
-		unknown = unknownTopic(c.image, name)
+		unknown = c.unknownTopic(c.image, name)
 	}
 	c.mu.RUnlock()
 	switch {
@@ -96,7 +97,9 @@ func (c *Cluster) info(t *image.Topic) topic.Info {
 	for i, p := range t.Partitions {
 		pi := topic.PartitionInfo{Partition: int32(i), Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, Replicas: slices.Clone(p.Replicas), ISR: slices.Clone(p.ISR)}
 		r, err := c.replicaOf(record.TopicPartition{Topic: t.Name, Partition: int32(i)}, t.ID, p.Leader)
-		pi.Err = err
+		if pi.Err = err; p.Leader < 0 {
+			pi.Err = c.leaderless(record.TopicPartition{Topic: t.Name, Partition: int32(i)})
+		}
 		if r != nil {
 			part, err := r.state()
 			pi.Err = err

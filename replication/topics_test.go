@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -82,9 +83,34 @@ func TestCreateTopicRefusesWhatKafkaRefuses(t *testing.T) {
 	require.ErrorAs(t, c.CreateTopic(t.Context(), "c", topic.Config{Properties: properties("retention.ms", "x")}), &bad)
 	require.Equal(t, "retention.ms", bad.Key)
 	require.Equal(t, []string{"a.b"}, names(t, c))
-	require.NoError(t, c.EnsureTopic(t.Context(), "a.b", topic.Config{Partitions: 7}))
+	require.ErrorIs(t, c.EnsureTopic(t.Context(), "a.b", topic.Config{Partitions: 7}), ErrTopicDiffers)
 	require.NoError(t, c.EnsureTopic(t.Context(), "d", topic.Config{Partitions: 7}))
 	require.Equal(t, []string{"a.b", "d"}, names(t, c))
+}
+
+// A service that asks for six partitions and has three learns of it.
+func TestEnsureTopicListsWhatDiffers(t *testing.T) {
+	c := open(t, vfs.Mem())
+	ctx := t.Context()
+	asked := topic.Config{Partitions: 3, ReplicationFactor: 1, Log: log.Config{RetentionAge: time.Hour}, Properties: properties("cleanup.policy", "compact")}
+	for range 2 { // once it creates the topic, once it compares it
+		require.NoError(t, c.EnsureTopic(ctx, "orders", asked))
+	}
+	for _, same := range []topic.Config{{}, {Partitions: 3}, {Assignment: [][]int32{{1}, {1}, {1}}}, {Properties: properties("min.insync.replicas", "1")}} {
+		require.NoError(t, c.EnsureTopic(ctx, "orders", same), "%+v", same)
+	}
+	err := c.EnsureTopic(ctx, "orders", topic.Config{Partitions: 6, ReplicationFactor: 2, Log: log.Config{RetentionAge: 2 * time.Hour}, Properties: properties("cleanup.policy", "delete")})
+	var differs *TopicDiffersError
+	require.ErrorAs(t, err, &differs)
+	require.Equal(t, []TopicDifference{{"partitions", "6", "3"}, {"replication factor", "2", "1"}, {"cleanup.policy", "delete", "compact"}, {"retention.ms", "7200000", "3600000"}}, differs.Differences)
+	require.EqualError(t, err, `topic "orders" exists and differs from the requested one: partitions is 3, not 6, replication factor is 1, not 2, cleanup.policy is compact, not delete, retention.ms is 3600000, not 7200000`)
+	require.ErrorIs(t, c.EnsureTopic(ctx, "orders", topic.Config{Assignment: [][]int32{{1}}}), ErrTopicDiffers)
+	require.ErrorIs(t, c.EnsureTopic(ctx, "orders", topic.Config{Properties: properties("min.insync.replicas", "2")}), ErrTopicDiffers, "the default counts")
+	var bad *topic.ConfigError
+	require.ErrorAs(t, c.EnsureTopic(ctx, "orders", topic.Config{Properties: properties("retention.ms", "x")}), &bad)
+	info, err := c.Topic(ctx, "orders")
+	require.NoError(t, err)
+	require.Len(t, info.Partitions, 3, "nothing is changed")
 }
 
 func TestPartitionsAreAddedToALiveTopic(t *testing.T) {

@@ -2,33 +2,107 @@ package replication
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
 )
 
-// compareDisks has the broker fenced if the disk of another one that could lead takes and gives
-// what its own does not. If none does, as when all are on one disk that is full, nobody is: all go
-// on when it does. The disks may hang, so it does not wait.
+// trials are the tests of a broker's disk, of which one runs at a time.
+type trials struct {
+	comparing atomic.Bool // compareDisks is running
+	mu        sync.Mutex
+	latest    *trial // nil before the first test
+}
+
+// trial is one test of a disk.
+type trial struct {
+	over  chan struct{} // closed when the test has ended
+	err   error         // set before over is closed, as ended is
+	ended time.Time
+}
+
+// trialAge is how long the result of a test stands for the disk, for tests that clients cause.
+const trialAge = time.Second
+
+// TryDisk writes 64 KiB to a broker's directory, syncs and reads them, and removes the file. It
+// returns the error of the file system, such as ENOSPC; ErrBrokerDown if the broker does not run;
+// the cause of ctx if the disk does not answer before ctx ends. Concurrent calls share one test,
+// and a result stands for a second. It is safe for concurrent use.
+func (c *Cluster) TryDisk(ctx context.Context, broker int32) error {
+	n := c.serving()[broker]
+	if n == nil {
+		return ErrBrokerDown
+	}
+	return n.diskError(ctx, trialAge)
+}
+
+// diskError returns the result of a test of the disk that is at most maxAge old.
+func (n *node) diskError(ctx context.Context, maxAge time.Duration) error {
+	t, err := n.startTrial(maxAge)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-t.over:
+		return t.err
+	case <-ctx.Done():
+		return fmt.Errorf("%s does not answer: %w", n.root, context.Cause(ctx))
+	}
+}
+
+// startTrial returns the test that is running or ended at most maxAge ago, or a new one.
+func (n *node) startTrial(maxAge time.Duration) (*trial, error) {
+	n.trials.mu.Lock()
+	defer n.trials.mu.Unlock()
+	if t := n.trials.latest; t != nil {
+		select {
+		case <-t.over:
+			if time.Since(t.ended) < maxAge {
+				return t, nil
+			}
+		default:
+			return t, nil
+		}
+	}
+	t := &trial{over: make(chan struct{})}
+	started := n.metadata.c.run(func() {
+		t.err = n.tryDisk()
+		t.ended = time.Now()
+		close(t.over)
+	})
+	if !started {
+		return nil, ErrClosed
+	}
+	n.trials.latest = t
+	return t, nil
+}
+
+// compareDisks fences the broker if the disk of another broker that could lead works. If no disk
+// works, as when all brokers share a full one, no broker is fenced. Disks may hang, so compareDisks
+// returns at once.
 func (n *node) compareDisks(r *replica, cause error) {
-	if !n.comparing.CompareAndSwap(false, true) {
+	if !n.trials.comparing.CompareAndSwap(false, true) {
 		return
 	}
 	c := n.metadata.c
 	started := c.run(func() {
-		defer n.comparing.Store(false)
+		defer n.trials.comparing.Store(false)
 		serving := c.serving()
 		for _, id := range n.mayLead(r) {
-			if other := serving[id]; other != nil && other.tryDisk() == nil {
+			if other := serving[id]; other != nil && other.diskError(context.Background(), 0) == nil {
 				c.fence(n.id, fmt.Errorf("%w: %w", errStruggles, cause))
 				return
 			}
 		}
 	})
 	if !started {
-		n.comparing.Store(false)
+		n.trials.comparing.Store(false)
 	}
 }
 
@@ -42,7 +116,7 @@ const (
 // tryDisk writes a file, reads it and removes it.
 func (n *node) tryDisk() (err error) {
 	name := filepath.Join(n.root, trialFile)
-	f, err := n.fs.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	f, err := n.fs.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

@@ -10,39 +10,40 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// ErrUnreachable says that a request to another broker, or its answer, was lost on the Network: it
-// may have been carried out.
+// ErrUnreachable is returned if a request to another broker, or its response, was lost on the
+// Network: the request may have been carried out.
 var ErrUnreachable = errors.New("replication: broker cannot be reached")
 
-// A TxnMarker is to be written into one partition.
+// A TxnMarker is a transaction marker to be written to one partition.
 type TxnMarker struct {
 	Partition record.TopicPartition
-	TopicID   topic.ID // the topic of that name that is meant
+	TopicID   topic.ID // of Partition.Topic
 	partition.TxnMarker
 }
 
-// A MarkerWriter writes a marker into a partition that broker leads, as WriteTxnMarkers does: it
-// must not block, and calls done once.
+// A MarkerWriter writes a marker to a partition that broker leads, as WriteTxnMarkers does. It must
+// not block, and calls done exactly once.
 type MarkerWriter func(broker int32, m TxnMarker, done func(error))
 
-// WriteMarkersWith has the markers for partitions of an internal topic written by w, who keeps the
-// state that is in them and must know its order, until stop is called. The last call for a topic
-// counts. It is safe for concurrent use.
+// WriteMarkersWith registers w to write the markers for the partitions of an internal topic, until
+// stop is called. It is for the coordinator whose state is in that topic, and which must process
+// the markers in order. A later call for the same topic replaces w. It is safe for concurrent use.
 func (c *Cluster) WriteMarkersWith(topic string, w MarkerWriter) (stop func()) {
 	c.markerWriters.Store(topic, &w)
 	return func() { c.markerWriters.CompareAndDelete(topic, &w) }
 }
 
-// HoldTransactionsWith has hold called by HoldTransactions, until stop is called: it calls its
-// argument, which does not wait, while no transaction is decided and none is completed. The
-// coordinator of transactions does so. The last call counts. It is safe for concurrent use.
+// HoldTransactionsWith registers hold as the implementation of HoldTransactions, until stop is
+// called. hold calls its argument, which does not wait, while no transaction is decided or
+// completed. The transaction coordinator registers it. A later call replaces hold. It is safe for
+// concurrent use.
 func (c *Cluster) HoldTransactionsWith(hold func(f func())) (stop func()) {
 	c.holdTransactions.Store(&hold)
 	return func() { c.holdTransactions.CompareAndSwap(&hold, nil) }
 }
 
 // HoldTransactions calls f while no transaction is decided, aborted for its timeout, or completed.
-// f must not wait, nor ask the coordinator of transactions for anything: its requests wait for f.
+// f must not wait, and must not call the transaction coordinator: its requests wait for f.
 func (c *Cluster) HoldTransactions(f func()) {
 	if hold := c.holdTransactions.Load(); hold != nil {
 		(*hold)(f)
@@ -51,15 +52,15 @@ func (c *Cluster) HoldTransactions(f func()) {
 	}
 }
 
-// WriteTxnMarkers has the broker path.To write markers into partitions that it leads, as the
-// transaction coordinator on path.From asks it to. It waits as long as the path takes, and no
-// longer than until stop is closed, but not until they are written: done is called exactly once
-// for each of markers, with its index, when all replicas in sync have it, or with why that is not
-// known. done may be called by WriteTxnMarkers itself, must not block, and is called without
-// locks. Kafka: WriteTxnMarkers.
+// WriteTxnMarkers sends markers from the transaction coordinator on path.From to the broker
+// path.To, which writes them to partitions that it leads. It waits as long as the path takes, at
+// most until stop is closed, but does not wait for the writes. done is called exactly once for each
+// marker, with its index in markers. Its error is nil when all in-sync replicas have the marker.
+// done must not block; it is called without locks, possibly by WriteTxnMarkers itself. Kafka:
+// WriteTxnMarkers.
 //
-// Errors: those of partition.EndTransaction, ErrUnknownTopic (also if the topic has another id),
-// ErrNotLeader, ErrUnreachable, ErrClosed.
+// Errors passed to done: those of partition.EndTransaction, ErrUnknownTopic (also if the topic has
+// another id), ErrNotLeader, ErrUnreachable and ErrClosed.
 func (c *Cluster) WriteTxnMarkers(path NetworkPath, markers []TxnMarker, stop <-chan struct{}, done func(i int, err error)) {
 	if path.From != path.To && c.network.Send(path, stop) != follow.Delivered {
 		for i := range markers {
@@ -76,8 +77,8 @@ func unreachable(path NetworkPath) error {
 	return fmt.Errorf("%w: from %d to %d", ErrUnreachable, path.From, path.To)
 }
 
-// answerTxnMarker sends an answer back on path. done is called by whoever has made it, unless the
-// network needs time for it.
+// answerTxnMarker sends a response back on path. done is called by the goroutine that made the
+// response, unless the network needs time for it.
 func (c *Cluster) answerTxnMarker(path NetworkPath, stop <-chan struct{}, err error, done func(error)) {
 	back := NetworkPath{From: path.To, To: path.From}
 	if path.From == path.To || !c.network.Impaired() {
@@ -117,7 +118,7 @@ func (c *Cluster) writeTxnMarker(broker int32, m TxnMarker, done func(error)) {
 	})
 }
 
-// LeaderOfTopic is LeaderOf for the topic of that name that has an id: without it, ErrUnknownTopic.
+// LeaderOfTopic is LeaderOf, but returns ErrUnknownTopic if the topic of that name has another id.
 func (c *Cluster) LeaderOfTopic(tp record.TopicPartition, id topic.ID) (broker, epoch int32, err error) {
 	t, p, err := c.find(tp)
 	switch {

@@ -12,28 +12,30 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A TxnVerifier is the coordinator of transactions, as the leaders of partitions ask it before they
-// take the first write of a transaction (KIP-890). Both methods are called for one transactional id
-// after the other, return when what they say is committed, and end with ctx.
+// A TxnVerifier is the transaction coordinator as the leaders of partitions call it, before they
+// accept the first write of a transaction (KIP-890). Calls for one transactional id do not overlap.
+// The methods return when their result is committed, and end when ctx does.
 //
-// Errors that end the write: partition.ErrInvalidProducerEpoch (a newer producer has the id),
-// ErrProducerIDMapping, ErrTxnAbortable, ErrInvalidTxnState, and ErrConcurrentTransactions while
-// the transaction before is being ended. After any other the coordinator cannot be asked just now:
-// the write is refused with ErrNotEnoughReplicas, which clients of every version send again.
+// Errors that reject the write: partition.ErrInvalidProducerEpoch (a newer producer has the id),
+// ErrProducerIDMapping, ErrTxnAbortable and ErrInvalidTxnState; and from Add
+// ErrConcurrentTransactions, while the previous transaction is being completed. Any other error
+// means that the coordinator is not available. Then the write is rejected with
+// ErrNotEnoughReplicas, which clients of every version retry.
 type TxnVerifier interface {
-	// Add puts partitions into the transaction under way, or begins it with them. A client of
-	// version 2 may send the first batch of a transaction when the one before is decided: while
-	// that is being ended Add waits a little, as a Kafka broker asks again.
+	// Add adds partitions to the transaction in progress, or begins one with them. A client of
+	// version 2 may send the first batch of a transaction when the previous one is decided but not
+	// completed. Then Add waits a little for the completion, as a Kafka broker retries.
 	Add(ctx context.Context, w partition.TxnWrite, partitions []record.TopicPartition) error
-	// Verify tells of each partition whether it is in the transaction: nil or an error as above.
+	// Verify returns an error for each partition: nil if it is in the transaction, or one of the
+	// errors above.
 	Verify(ctx context.Context, w partition.TxnWrite, partitions []record.TopicPartition) ([]error, error)
 }
 
 // txnAnswerTimeout bounds a question: then the client is to send its batch again.
 const txnAnswerTimeout = 30 * time.Second
 
-// txnQuestions are what leaders want to know of coordinators. Of each transactional id one question
-// is under way; what comes meanwhile is asked together, for all partitions at once.
+// txnQuestions sends the leaders' requests to transaction coordinators. For each transactional id
+// one request is in progress; later ones are sent together, for all partitions at once.
 type txnQuestions struct {
 	c      *Cluster
 	ctx    context.Context // done when the cluster closes
@@ -46,15 +48,16 @@ type txnQuestions struct {
 type txnQueue struct {
 	waiting []partition.TxnQuestion
 	held    int  // GatherWrites that have not ended
-	asking  bool // a goroutine takes what waits
+	asking  bool // a goroutine processes the waiting requests
 }
 
 // idle reports whether the queue is of no use any more.
 func (q *txnQueue) idle() bool { return len(q.waiting) == 0 && q.held == 0 && !q.asking }
 
-// GatherWrites has leaders wait with questions about a transactional id until the returned function
-// is called, once: it is called when all batches of a request are handed to Produce, so that the
-// coordinator is asked about all their partitions at once.
+// GatherWrites delays the requests of leaders to the transaction coordinator for a transactional id
+// until the returned function is called, exactly once. A server calls it when all batches of a
+// produce request have been passed to Produce. So one request to the coordinator covers all of the
+// request's partitions.
 func (c *Cluster) GatherWrites(transactionalID string) (ask func()) {
 	if c.cfg.Transactions == nil {
 		return func() {}
@@ -68,10 +71,10 @@ func (v View) GatherWrites(transactionalID string) (ask func()) {
 	return v.c.GatherWrites(transactionalID)
 }
 
-// GuardTransaction has the leader of tp find out whether a transaction that is to be written in is
-// open, see partition.Partition.GuardTransaction: it is for a coordinator that keeps its state
-// there. It does not block. done is called once, without locks, also by GuardTransaction itself.
-// Errors are those of Produce.
+// GuardTransaction checks with the leader of tp whether the transaction w is open, before a
+// coordinator writes in it to the partition that has its state. See
+// partition.Partition.GuardTransaction. It does not block. done is called once, without locks,
+// possibly by GuardTransaction itself. Errors passed to done are those of Produce.
 func (c *Cluster) GuardTransaction(tp record.TopicPartition, w partition.TxnWrite, done func(error)) {
 	r, err := c.leaderReplica(tp, anyBroker)
 	if err != nil {
@@ -87,12 +90,12 @@ func (c *Cluster) GuardTransaction(tp record.TopicPartition, w partition.TxnWrit
 	})
 }
 
-// ask takes a question of a partition.
+// ask accepts a request of a partition.
 func (t *txnQuestions) ask(question partition.TxnQuestion) {
 	t.change(question.TransactionalID, func(q *txnQueue) { q.waiting = append(q.waiting, question) })
 }
 
-// change changes the queue of an id, and starts to ask what waits if nobody does.
+// change changes the queue of an id, and starts to send the waiting requests if no goroutine does.
 func (t *txnQuestions) change(id string, change func(*txnQueue)) {
 	t.mu.Lock()
 	q := t.ids[id]
@@ -112,13 +115,13 @@ func (t *txnQuestions) change(id string, change func(*txnQueue)) {
 	}
 }
 
-// run puts what waits in the queue of an id until nothing does.
+// run sends the waiting requests of an id until there are none.
 func (t *txnQuestions) run(id string, put func(group []partition.TxnQuestion)) {
 	for {
 		t.mu.Lock()
 		q := t.ids[id]
 		waiting := q.waiting
-		if len(waiting) == 0 || q.held > 0 { // whoever holds it starts another
+		if len(waiting) == 0 || q.held > 0 { // the end of the hold starts another
 			q.asking = false
 			if q.idle() {
 				delete(t.ids, id)
@@ -145,7 +148,8 @@ func answerAll(group []partition.TxnQuestion, err error) {
 	}
 }
 
-// put asks the coordinator about the partitions of one producer, and answers.
+// put sends a request about the partitions of one producer to the coordinator, and returns the
+// results.
 func (t *txnQuestions) put(group []partition.TxnQuestion) {
 	ctx, cancel := context.WithTimeout(t.ctx, txnAnswerTimeout)
 	defer cancel()
@@ -170,7 +174,7 @@ func (t *txnQuestions) put(group []partition.TxnQuestion) {
 	}
 }
 
-// translate returns what a producer is told instead of a coordinator's error. Kafka:
+// translate returns a producer's error for a coordinator's error. Kafka:
 // ReplicaManager.handleProduceAppend.
 func (t *txnQuestions) translate(w partition.TxnWrite, err error) error {
 	switch {

@@ -4,17 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 )
 
-// An UnknownTopicError says that there is no topic of that name, and which one was perhaps meant.
+// An UnknownTopicError reports that there is no topic of that name, and suggests a similar one.
 // errors.Is(err, ErrUnknownTopic) is true for it.
 type UnknownTopicError struct {
 	Topic string
-	// Nearest is the existing topic whose name differs by the fewest typing errors, upper and lower
-	// case aside. It is empty if no name is near, and never that of an internal topic.
+	// Nearest is the existing topic whose name differs by the fewest typing errors, ignoring case.
+	// It is empty if no name is similar, and is never an internal topic.
 	Nearest string
 }
 
@@ -29,18 +30,42 @@ func (e *UnknownTopicError) Error() string {
 func (e *UnknownTopicError) Unwrap() error { return ErrUnknownTopic }
 
 // unknownTopic returns the error for a name that m has no topic of.
-func unknownTopic(m *image.Image, name string) error {
-	s := nearestSearch{budget: nearestBudget}
+func (c *Cluster) unknownTopic(m *image.Image, name string) error {
+	s := nearestSearch{cluster: c}
 	return &UnknownTopicError{Topic: name, Nearest: s.nearest(m, name)}
 }
 
+const (
+	// nearestPause is the mean time between two searches for similar names: they use a few percent
+	// of one processor, whatever names clients send.
+	nearestPause = 20 * time.Millisecond
+	// nearestBurst is how long unused time counts: that many pauses may be searches at once.
+	nearestBurst = 4 * time.Second
+)
+
+// maySearch reports whether a search for similar names may begin. It returns false after too many
+// recent searches.
+func (c *Cluster) maySearch() bool {
+	now := time.Now().UnixNano()
+	for {
+		last := c.nearestAt.Load()
+		next := max(last, now-int64(nearestBurst)) + int64(nearestPause)
+		switch {
+		case next > now:
+			return false
+		case c.nearestAt.CompareAndSwap(last, next):
+			return true
+		}
+	}
+}
+
 // refusal is an error of package image as this package's callers know it.
-func refusal(img *image.Image, err error) error {
+func (c *Cluster) refusal(img *image.Image, err error) error {
 	var unknown *image.UnknownTopicError
 	var policy *image.PolicyError
 	switch {
 	case errors.As(err, &unknown):
-		return unknownTopic(img, unknown.Topic)
+		return c.unknownTopic(img, unknown.Topic)
 	case errors.As(err, &policy):
 		return fmt.Errorf("%w: %s", ErrPolicyViolation, policy.Reason)
 	}
@@ -54,7 +79,8 @@ const nearestBudget = 1 << 19
 // nearestSearch looks for similar names. Several searches of one call share its budget, so that a
 // request that names many unknown topics costs no more than one of them.
 type nearestSearch struct {
-	budget int
+	cluster *Cluster // whose searches are paced; nil once the search has begun
+	budget  int
 	// rows of the table: the one before the previous one, the previous one, the current one.
 	rows [3][]int
 }
@@ -62,8 +88,14 @@ type nearestSearch struct {
 // nearest returns the topic of m whose name is nearest to name, the first by name of several; ""
 // for none.
 func (s *nearestSearch) nearest(m *image.Image, name string) string {
-	if topic.ValidateName(name) != nil {
+	if topic.IsInternal(name) || topic.ValidateName(name) != nil {
 		return ""
+	}
+	if s.cluster != nil {
+		if s.cluster.maySearch() {
+			s.budget = nearestBudget
+		}
+		s.cluster = nil
 	}
 	wanted := strings.ToLower(name)
 	limit, best := typingErrors(len(name)), ""

@@ -6,9 +6,11 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 )
@@ -122,4 +124,24 @@ func TestDistanceWithinABandIsThatOfTheWholeTable(t *testing.T) {
 		}
 		require.Equal(t, want, got, "%s %s %d", a, b, limit)
 	}
+}
+
+func TestSearchesForSimilarNamesArePaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c Cluster
+		searches := func() (n int) {
+			for range 1000 {
+				if c.maySearch() {
+					n++
+				}
+			}
+			return n
+		}
+		most := int(nearestBurst / nearestPause)
+		require.Equal(t, most, searches())
+		time.Sleep(2 * nearestPause)
+		require.Equal(t, 2, searches())
+		time.Sleep(time.Hour)
+		require.Equal(t, most, searches())
+	})
 }

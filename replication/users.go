@@ -10,7 +10,7 @@ import (
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
-// A ScramMechanism is one of ScramSHA256 and ScramSHA512. The values are Kafka's.
+// A ScramMechanism is ScramSHA256 or ScramSHA512. The values are Kafka's.
 type ScramMechanism = scram.Mechanism
 
 // The mechanisms of SCRAM (RFC 5802, RFC 7677).
@@ -19,36 +19,34 @@ const (
 	ScramSHA512 = scram.SHA512
 )
 
-// A ScramCredential is what the cluster keeps of a user's password. It is secret: who has it can
-// try passwords, and pass for the cluster towards the user. Its bytes must not be changed.
+// A ScramCredential is the stored form of a user's password. It is secret: its holder can try
+// passwords, and can impersonate the cluster to the user. Its bytes must not be changed.
 type ScramCredential = scram.Credential
 
-// A ScramShape is what everybody can see of a credential.
-type ScramShape = scram.Shape
-
-// A ScramChange sets a user's credential for one mechanism, or takes it away.
+// A ScramChange sets or deletes a user's credential for one mechanism.
 type ScramChange = image.ScramChange
 
-// A UserError refuses a change of one user, with Kafka's words. errors.Is finds the reason.
+// A UserError rejects a change of one user, with Kafka's message. errors.Is matches its reason.
 type UserError = image.UserError
 
 // Reasons of a UserError.
 var (
-	ErrUnacceptableCredential = image.ErrUnacceptableCredential // the user has no name, or iterations are not 4096 to 16384
+	ErrUnacceptableCredential = image.ErrUnacceptableCredential // the user's name is empty, or iterations are not 4096 to 16384
 	ErrUnsupportedMechanism   = image.ErrUnsupportedMechanism
-	ErrDuplicateResource      = image.ErrDuplicateResource // a user comes twice
-	ErrResourceNotFound       = image.ErrResourceNotFound  // what is to be deleted is not there
+	ErrDuplicateResource      = image.ErrDuplicateResource // the user occurs twice
+	ErrResourceNotFound       = image.ErrResourceNotFound  // the credential to delete does not exist
 )
 
-// ScramCredential returns the credential of a user for one mechanism, as of the newest metadata;
-// false: there is none.
+// ScramCredential returns the credential of a user for one mechanism, as of the newest metadata,
+// and whether there is one.
 func (c *Cluster) ScramCredential(m ScramMechanism, user string) (ScramCredential, bool) {
 	return c.users().Credential(image.ScramKey{User: user, Mechanism: m})
 }
 
-// ScramShape returns the shape of somebody's credential, chosen by a number that stands for chance.
-// It is for a user that does not exist, who is to be told from no other.
-func (c *Cluster) ScramShape(chance uint64) ScramShape { return c.users().Shape(chance) }
+// ScramShape returns the shape of an existing credential, the part that is visible to every client,
+// selected by the random number chance. A server sends it for a user that does not exist, so that
+// clients cannot detect that.
+func (c *Cluster) ScramShape(chance uint64) scram.Shape { return c.users().Shape(chance) }
 
 func (c *Cluster) users() *image.Users {
 	c.mu.RLock()
@@ -57,7 +55,7 @@ func (c *Cluster) users() *image.Users {
 }
 
 // ScramUsers returns the credentials of all users, by user, in the order of the mechanisms. The
-// caller owns the map and its slices, not the bytes of the credentials.
+// caller owns the map and its slices, but not the bytes of the credentials.
 func (c *Cluster) ScramUsers() map[string][]ScramCredential {
 	users, all := c.users(), map[string][]ScramCredential{}
 	for _, k := range users.All() {
@@ -67,11 +65,12 @@ func (c *Cluster) ScramUsers() map[string][]ScramCredential {
 	return all
 }
 
-// AlterScramCredentials makes changes of users, in one change of the metadata: refused has those
-// that are not made, by user, each a *UserError; a user that comes twice is refused. When err is
-// nil the others are on stable storage, and count for who authenticates from then on, at every
-// broker; connections that are there stay. Iterations are 4096 to 16384. Other errors:
-// ErrMetadataReadOnly, ErrClosed, ctx's. Kafka: ScramControlManager.
+// AlterScramCredentials changes the credentials of users in one change of the metadata. refused has
+// the errors of the rejected changes by user, each a *UserError; a user that occurs twice is
+// rejected. When err is nil, the other changes are on stable storage and apply to later
+// authentications at every broker. Existing connections continue. Iterations are 4096 to 16384.
+// Other errors: ErrMetadataReadOnly, ErrClosed, and the context's error. Kafka:
+// ScramControlManager.
 func (c *Cluster) AlterScramCredentials(ctx context.Context, changes ...ScramChange) (refused map[string]error, err error) {
 	err = c.change(ctx, func(img *image.Image) (recs []metarecord.Record, _ error) {
 		recs, refused = img.AlterScram(changes)
@@ -83,9 +82,9 @@ func (c *Cluster) AlterScramCredentials(ctx context.Context, changes ...ScramCha
 	return refused, nil
 }
 
-// SetPassword gives a user a password, for the given mechanisms or for both, as
-// AlterScramCredentials. The user needs no other entry anywhere. It takes some milliseconds of
-// work.
+// SetPassword sets a user's password for the given mechanisms, for both if none is given. It makes
+// one change of AlterScramCredentials for each mechanism. The user needs no other entry. It takes
+// some milliseconds of computation.
 func (c *Cluster) SetPassword(ctx context.Context, user, password string, mechanisms ...ScramMechanism) error {
 	if password == "" {
 		return fmt.Errorf("set the password of user %q: %w", user, &UserError{Reason: ErrUnacceptableCredential, Text: "Password must not be empty"})
@@ -109,7 +108,7 @@ func (c *Cluster) SetPassword(ctx context.Context, user, password string, mechan
 	return nil
 }
 
-// NewScramCredential makes a credential of a password, with 4096 iterations and a salt of chance.
+// NewScramCredential derives a credential from a password, with 4096 iterations and a random salt.
 func NewScramCredential(m ScramMechanism, password string) (ScramCredential, error) {
 	if !m.Valid() {
 		return ScramCredential{}, &UserError{Reason: ErrUnsupportedMechanism, Text: "Unknown SCRAM mechanism"}

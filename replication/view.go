@@ -8,33 +8,32 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// anyBroker is asked by those who do not care which broker leads.
+// anyBroker stands for whichever broker leads.
 const anyBroker int32 = -1
 
-// A View is a cluster as one of its brokers shows it: that broker serves the partitions that it
-// leads, all others are ErrNotLeader. A broker that does not serve leads none. Fetch reads its
-// followers as well.
+// A View is a cluster as one of its brokers serves it. That broker serves only the partitions that
+// it leads; for all others the methods return ErrNotLeader. A broker that does not serve leads
+// none. Fetch also reads partitions that the broker follows.
 //
-// It is what a server shows to clients that find the leaders themselves (package kafka); whoever
-// wants a partition served wherever its leader is asks the Cluster. Each method is that of the
-// Cluster but for this. A View is a value, may be kept, and sees the metadata as it is at each
-// call. All methods are safe for concurrent use.
+// A View is for servers whose clients find the leaders themselves (package kafka). Callers that do
+// not route requests use the Cluster. Otherwise the methods are the same as the Cluster's. A View
+// is a value, may be kept, and uses the present metadata at each call. All methods are safe for
+// concurrent use.
 type View struct {
 	c      *Cluster
 	broker int32
 }
 
-// View returns the view of a broker, also of one that does not serve or does not exist.
+// View returns the view of a broker, which need not be running or exist.
 func (c *Cluster) View(broker int32) View { return View{c, max(broker, 0)} }
 
 // Produce is Cluster.Produce.
 func (v View) Produce(req *partition.ProduceRequest) { v.c.produce(req, v.broker) }
 
-// Fetch is Cluster.Fetch, at the broker's replicas. One that it follows with is read up to the high
-// watermark that it knows, whoever asks, unless the request is LeaderOnly; an offset beyond its log
-// is partition.ErrOffsetOutOfRange there, though the leader may have it. For one that it leads, a
-// reader in another rack may be told whom to ask instead: FetchedPartition.PreferredReplica
-// (KIP-392).
+// Fetch is Cluster.Fetch at the broker's replicas. A follower is read up to the high watermark that
+// it knows, unless the request is LeaderOnly. An offset beyond the follower's log is
+// partition.ErrOffsetOutOfRange, even if the leader has it. For a partition that the broker leads,
+// FetchedPartition.PreferredReplica may redirect a reader in another rack to a follower (KIP-392).
 func (v View) Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error) {
 	return v.c.fetch(ctx, req, v.broker)
 }
@@ -54,13 +53,17 @@ func (v View) Producers(ctx context.Context, tp record.TopicPartition) ([]partit
 	return v.c.producers(ctx, tp, v.broker)
 }
 
-// EpochEnd is Cluster.EpochEnd. A broker without a replica knows no epochs. One that follows looks
-// at them before it refuses: the caller learns that it is behind (Kafka: Partition.getLocalLog).
+// EpochEnd is Cluster.EpochEnd. A broker without a replica has no epochs. A follower compares
+// currentEpoch before it returns ErrNotLeader, so that a caller with an old epoch gets
+// partition.ErrFencedLeaderEpoch (Kafka: Partition.getLocalLog).
 func (v View) EpochEnd(ctx context.Context, tp record.TopicPartition, currentEpoch, epoch int32) (int32, int64, error) {
 	return v.c.epochEnd(ctx, tp, epochs{currentEpoch, epoch}, v.broker)
 }
 
-// CheckLeaderEpoch is Cluster.CheckLeaderEpoch, in the order of EpochEnd.
+// CheckLeaderEpoch returns nil if epoch is the current leader epoch of a partition, or -1.
+// Otherwise it returns partition.ErrFencedLeaderEpoch, partition.ErrUnknownLeaderEpoch,
+// ErrNotLeader, ErrUnknownTopic or ErrClosed, with the checks in the order of EpochEnd. It does not
+// block.
 func (v View) CheckLeaderEpoch(tp record.TopicPartition, epoch int32) error {
 	return v.c.checkLeaderEpoch(tp, epoch, v.broker)
 }
@@ -70,9 +73,9 @@ func (v View) Partition(tp record.TopicPartition) (*partition.Partition, error) 
 	return v.c.openLeader(tp, v.broker)
 }
 
-// Replica returns the broker's replica of a partition, which leads or follows; nil if it was never
-// written. It does not block. Errors: ErrNotLeader if the broker has none, ErrUnknownTopic,
-// ErrClosed, and why it cannot be used.
+// Replica returns the broker's replica of a partition, leading or following, or nil if it has no
+// files. It does not block. Errors: ErrNotLeader if the broker has no replica, ErrUnknownTopic,
+// ErrClosed, and why the replica is offline.
 func (v View) Replica(tp record.TopicPartition) (*partition.Partition, error) {
 	f := fetch{c: v.c, asked: v.broker, req: &partition.FetchRequest{}}
 	s, err := f.source(tp)
@@ -85,15 +88,15 @@ func (v View) Replica(tp record.TopicPartition) (*partition.Partition, error) {
 // Written is Cluster.Written.
 func (v View) Written(tp record.TopicPartition) (bool, error) { return v.c.isWritten(tp, v.broker) }
 
-// TopicSettings returns the effective settings of a topic on the broker: a setting that a
-// topic does not make may have another value on each (AlterBrokerConfig). Errors:
-// ErrUnknownTopic, ErrClosed. It does not block.
+// TopicSettings returns the effective settings of a topic on the broker. Settings that the topic
+// inherits may differ between brokers (AlterBrokerConfig). Errors: ErrUnknownTopic, ErrClosed. It
+// does not block.
 func (v View) TopicSettings(name string) (topic.Settings, error) {
 	v.c.mu.RLock()
 	t, closed := v.c.image.Topics[name], v.c.closed
 	var unknown error
 	if t == nil {
-		unknown = unknownTopic(v.c.image, name)
+		unknown = v.c.unknownTopic(v.c.image, name)
 	}
 	v.c.mu.RUnlock()
 	switch {

@@ -9,14 +9,13 @@ import (
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
-// WaitISR waits until a partition has a leader and its in-sync set is what is asked for: these
-// brokers and no others, in any order; with none given all replicas of the partition. So it waits
-// for followers that leave as well as for those that return, and for a broker that has no replica
-// until it gets one. It does not poll. When it returns the
-// change is in effect on all brokers, and the set may be another one again.
+// WaitISR waits until a partition has a leader and its ISR consists of exactly the given brokers,
+// in any order; no brokers means all replicas of the partition. So it waits for followers to leave
+// as well as to return, and for a broker without a replica until it gets one. It does not poll.
+// When it returns, the change is in effect on all brokers, but the ISR may have changed again.
 //
 // Errors: ErrUnknownTopic if there is no such partition, also if the topic is deleted meanwhile;
-// ErrClosed; ctx's, with the set as it was then.
+// ErrClosed; and the context's error, whose text has the ISR at that time.
 func (c *Cluster) WaitISR(ctx context.Context, tp record.TopicPartition, brokers ...int32) error {
 	for {
 		version := c.MetadataVersion()
@@ -33,12 +32,12 @@ func (c *Cluster) WaitISR(ctx context.Context, tp record.TopicPartition, brokers
 	}
 }
 
-// inEffect waits until the brokers have done what the metadata says that can be seen now.
+// inEffect waits until the brokers have followed the present metadata.
 func (c *Cluster) inEffect(ctx context.Context) error {
 	if err := c.enter(ctx, c.changing); err != nil {
 		return err
 	}
-	<-c.changing // whoever had it is through
+	<-c.changing // the earlier holder has ended
 	return nil
 }
 

@@ -21,30 +21,30 @@ type wish struct {
 	proposal partition.InSyncProposal
 }
 
-// asks are those of a broker's partitions. One question to the controller is under way at a time,
-// with all that have come up before it. Kafka: AlterPartitionManager.
+// asks has the requests of a broker's partitions. One request to the controller is in progress at a
+// time, with all that arrived before it. Kafka: AlterPartitionManager.
 type asks struct {
 	mu      sync.Mutex // guards the fields below
 	waiting []wish
-	asking  bool // somebody asks, and looks again
-	// unheard counts the questions in a row that the controller did not hear, or that nobody knows
-	// the outcome of. They are in waiting, and asked again at retryAt.
+	asking  bool // a goroutine sends requests, and checks for more
+	// unheard counts the consecutive requests that did not reach the controller, or whose outcome
+	// is unknown. They are in waiting, and are sent again at retryAt.
 	unheard int
 	retryAt time.Time
-	// declined are the partitions that look again what to ask for, and when.
+	// declined has the partitions whose requests were rejected, and when they request again.
 	declined map[*replica]time.Time
 
 	again alarm.Alarm // askAgain, at the earliest of these times
 }
 
-// A question that was not heard is repeated after a pause, which doubles each time.
+// A request that was not received is repeated after a pause, which doubles each time.
 const (
 	firstRepeat = 10 * time.Millisecond
 	maxRepeat   = time.Second
 )
 
-// wish asks the controller for another in-sync set. It does not block. The partition is told by the
-// change that the controller makes, or that there is none.
+// wish requests another ISR from the controller. It does not block. The partition receives the
+// change that the controller makes, or the rejection.
 func (n *node) wish(a wish) {
 	n.asks.mu.Lock()
 	defer n.asks.mu.Unlock()
@@ -58,7 +58,7 @@ func (n *node) startAskingLocked() {
 	}
 }
 
-// askAll asks until there is nothing to be asked for, or the controller has not heard it.
+// askAll sends requests until there are none, or the controller has not received one.
 func (n *node) askAll() {
 	for heard := true; ; {
 		n.asks.mu.Lock()
@@ -76,8 +76,8 @@ func (n *node) askAll() {
 	}
 }
 
-// repeat has wishes asked for once more, as they are. What the controller may have made of them
-// tells the epoch of the partition.
+// repeat sends requests again, unchanged. The epoch of the partition shows whether the controller
+// has accepted them.
 func (n *node) repeat(all []wish) {
 	n.asks.mu.Lock()
 	defer n.asks.mu.Unlock()
@@ -87,7 +87,8 @@ func (n *node) repeat(all []wish) {
 	n.asks.again.By(n.asks.retryAt)
 }
 
-// askAgain asks for what was not heard, and has leaders look again whose wish was declined.
+// askAgain sends the unreceived requests again, and makes leaders check again whose request was
+// rejected.
 func (n *node) askAgain() {
 	var due []*replica
 	now := time.Now()
@@ -113,14 +114,14 @@ func (n *node) askAgain() {
 	}
 }
 
-// decline tells a leader that what it has asked for is not made, and has it look again.
+// decline passes a rejection to a leader, and makes it check again.
 func (n *node) decline(a wish) {
 	p := a.r.partition()
 	if p == nil {
 		return
 	}
 	pause := p.Declined(a.proposal)
-	if pause == 0 { // it was told of the change
+	if pause == 0 { // it has received the change
 		return
 	}
 	n.asks.mu.Lock()
@@ -133,8 +134,8 @@ func (n *node) decline(a wish) {
 	n.asks.again.By(at)
 }
 
-// askFor asks for all of them at once. False: the controller has not heard it, or nobody knows what
-// became of it.
+// askFor sends all of them at once. It returns false if the controller has not received them, or
+// the outcome is unknown.
 func (n *node) askFor(all []wish) bool {
 	c := n.metadata.c
 	controller := c.Controller()

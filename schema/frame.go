@@ -10,7 +10,7 @@ import (
 var (
 	// ErrNoFrame is matched by the error for bytes that do not begin with the magic byte and an id.
 	ErrNoFrame = errors.New("schema: no schema id")
-	// ErrIndexes is matched by errors about message indexes that cannot be.
+	// ErrIndexes is matched by errors for invalid message indexes.
 	ErrIndexes = errors.New("schema: invalid message indexes")
 )
 
@@ -28,8 +28,8 @@ func AppendFrame(dst []byte, id int32) []byte {
 	return binary.BigEndian.AppendUint32(append(dst, magic), uint32(id))
 }
 
-// ParseFrame returns the id that p begins with, and what follows, which aliases p. The error
-// matches ErrNoFrame.
+// ParseFrame returns the schema id at the start of p and the remaining bytes, which alias p. The
+// error matches ErrNoFrame.
 func ParseFrame(p []byte) (id int32, rest []byte, err error) {
 	switch {
 	case len(p) < frameBytes:
@@ -40,9 +40,10 @@ func ParseFrame(p []byte) (id int32, rest []byte, err error) {
 	return int32(binary.BigEndian.Uint32(p[1:])), p[frameBytes:], nil
 }
 
-// AppendIndexes appends the indexes that lead to a Protobuf message: its number among the messages
-// of the file, then its number among those nested in that one, and so on. None means the first
-// message, [0], which is a single 0 byte; others are their count and themselves as zigzag varints.
+// AppendIndexes appends the path of a Protobuf message: its index among the messages of the file,
+// then its index among the messages nested in that one, and so on. No indexes mean the first
+// message, [0], encoded as a single 0 byte. Others are encoded as their count and then the indexes,
+// all as zigzag varints.
 func AppendIndexes(dst []byte, indexes ...int) []byte {
 	if len(indexes) == 0 || len(indexes) == 1 && indexes[0] == 0 {
 		return append(dst, 0)
@@ -54,8 +55,8 @@ func AppendIndexes(dst []byte, indexes ...int) []byte {
 	return dst
 }
 
-// ParseIndexes is the inverse of AppendIndexes: it returns what p begins with and what follows,
-// which aliases p. The error matches ErrIndexes.
+// ParseIndexes is the inverse of AppendIndexes. It returns the indexes at the start of p and the
+// remaining bytes, which alias p. The error matches ErrIndexes.
 func ParseIndexes(p []byte) (indexes []int, rest []byte, err error) {
 	count, n := binary.Varint(p)
 	if n <= 0 || count < 0 || count > maxDepth {

@@ -10,41 +10,40 @@ import (
 // ErrUnknown is matched by the error for an id that the registry does not have.
 var ErrUnknown = errors.New("schema: unknown id")
 
-// Type names the language of a schema as Confluent's registry does.
+// Type is the language of a schema, by its name in Confluent's registry.
 type Type string
 
-// The types that Confluent's registry knows. A Registry may have others.
+// The types of Confluent's registry. A Registry may have others.
 const (
 	Avro     Type = "AVRO"
 	Protobuf Type = "PROTOBUF"
 	JSON     Type = "JSON"
 )
 
-// A Schema says how values are written.
+// A Schema describes the format of values.
 type Schema struct {
 	Type Type
 	Text string // in the language of Type
 }
 
-// A Registry gives schemas ids and finds them again. Ids are never given to another schema. The
-// calls may take long and must be safe for concurrent use; Serializer and Decoder remember what
-// succeeded. Memory is one; one that asks a server needs Confluent's two requests POST
-// /subjects/SUBJECT/versions and GET /schemas/ids/ID.
+// A Registry assigns ids to schemas and returns the schema of an id. An id never changes its
+// schema. Calls may be slow and must be safe for concurrent use; Serializer and Decoder cache
+// successful results. Memory is an implementation. A client of a registry server needs two of
+// Confluent's requests: POST /subjects/SUBJECT/versions and GET /schemas/ids/ID.
 type Registry interface {
-	// Register returns the id of s, giving it one if the subject does not have it. It may refuse a
-	// schema that readers of the subject could not cope with.
+	// Register returns the id of s, and assigns one if the subject does not have s. It may reject a
+	// schema that readers of the subject could not handle.
 	Register(subject string, s Schema) (id int32, err error)
 
-	// Schema returns the schema with an id. The error for an id that there is not matches
-	// ErrUnknown.
+	// Schema returns the schema with this id. The error for an unknown id matches ErrUnknown.
 	Schema(id int32) (Schema, error)
 }
 
 // Memory is a Registry in memory, for tests and for a single process. The zero Memory is empty.
 // Safe for concurrent use.
 type Memory struct {
-	// Compatible, if set, is asked before a subject gets another schema than its newest; an error
-	// refuses it. Set it before the first use.
+	// Compatible, if not nil, is called before a subject gets a new schema. An error rejects the
+	// schema. Set it before the first use.
 	Compatible func(subject string, newest, next Schema) error
 
 	mu       sync.Mutex // guards the fields below

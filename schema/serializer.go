@@ -5,31 +5,30 @@ import (
 	"sync"
 )
 
-// Config says what a Serializer writes.
+// Config describes a Serializer.
 type Config struct {
 	Registry Registry
 	Schema   Schema
 
-	// Subject names what the schema is registered under, from the topic; nil: the topic with
-	// "-value" behind it. Use TopicKey for keys.
+	// Subject returns the subject under which the schema is registered for a topic; nil: the topic
+	// with the suffix "-value". Use TopicKey for keys.
 	Subject func(topic string) string
 
-	// Indexes lead to the message in a Protobuf schema, see AppendIndexes; nil: the first one.
-	// Other schemas have none.
+	// Indexes are the path of the message in a Protobuf schema, see AppendIndexes; nil: the first
+	// message. Other schemas have none.
 	Indexes []int
 }
 
-// TopicValue and TopicKey are the usual subjects of a topic's values and keys. Confluent:
-// TopicNameStrategy.
+// TopicValue is the usual subject of a topic's values. Confluent: TopicNameStrategy.
 func TopicValue(topic string) string { return topic + "-value" }
 
-// TopicKey is the subject of a topic's keys.
+// TopicKey is the usual subject of a topic's keys. Confluent: TopicNameStrategy.
 func TopicKey(topic string) string { return topic + "-key" }
 
-// Serializer returns a record.Serializer that writes values with the id of cfg.Schema, which it
-// registers when it first writes to a topic. A registration that fails fails the record, and is
-// tried again with the next one. encode returns the value in its own format; nil, for a tombstone,
-// stays nil. The result is safe for concurrent use if encode is.
+// Serializer returns a record.Serializer that adds the id of cfg.Schema to values. It registers the
+// schema at the first write to each topic. If that fails, the record fails, and the next record
+// tries again. encode returns the value in its own format; nil, for a tombstone, stays nil. The
+// result is safe for concurrent use if encode is.
 func Serializer[T any](cfg Config, encode func(T) ([]byte, error)) func(topic string, v T) ([]byte, error) {
 	subject := cfg.Subject
 	if subject == nil {
@@ -56,19 +55,18 @@ func Serializer[T any](cfg Config, encode func(T) ([]byte, error)) func(topic st
 	}
 }
 
-// Written is a value as it was written.
+// Written is a serialised value with its schema.
 type Written struct {
 	ID      int32
-	Schema  Schema // it was written with
-	Indexes []int  // of its message, if the schema is Protobuf
+	Schema  Schema // schema the value was written with
+	Indexes []int  // path of its message if the schema is Protobuf
 	Bytes   []byte // the value in its own format; aliases the record's
 }
 
-// Decoder returns the inverse of Serializer, for record.Decode: it looks up the schema that a value
-// was written with, once for each id, and leaves the rest to decode. nil bytes, a tombstone, are
-// the zero T. Errors match ErrNoFrame, ErrIndexes or ErrUnknown, or are those of the registry or
-// decode, with the id; a lookup that failed is tried again with the next value. The result is safe
-// for concurrent use if decode is.
+// Decoder returns the inverse of Serializer, for record.Decode. It looks up the schema of a value,
+// once for each id, and calls decode. nil bytes, a tombstone, become the zero T. Errors match
+// ErrNoFrame, ErrIndexes or ErrUnknown, or come from the registry or decode, with the id added. A
+// failed lookup is retried with the next value. The result is safe for concurrent use if decode is.
 func Decoder[T any](r Registry, decode func(Written) (T, error)) func([]byte) (T, error) {
 	var schemas sync.Map // by id
 	return func(p []byte) (v T, err error) {

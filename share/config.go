@@ -13,33 +13,33 @@ import (
 
 // Config describes a Coordinator. The zero Config is valid.
 type Config struct {
-	// UpdatesPerSnapshot is after how many updates of a share-partition all of it is written. 0:
-	// 500. Kafka: share.coordinator.snapshot.update.records.per.snapshot.
+	// UpdatesPerSnapshot is the number of updates of a share-partition after which its whole state
+	// is written. 0 means 500. Kafka: share.coordinator.snapshot.update.records.per.snapshot.
 	UpdatesPerSnapshot int
 
-	// PruneInterval is how often the topic of the states is looked through for records that are not
-	// needed any more. 0: 5 min. Kafka: share.coordinator.state.topic.prune.interval.ms.
+	// PruneInterval is the interval at which records that are no longer needed are deleted from the
+	// state topic. 0 means 5 min. Kafka: share.coordinator.state.topic.prune.interval.ms.
 	PruneInterval time.Duration
 
-	// LockDuration is how long a record is a member's that was handed it. 0: 30 s. Kafka:
-	// group.share.record.lock.duration.ms.
+	// LockDuration is the time for which a delivered record is locked for its member. 0 means 30 s.
+	// Kafka: group.share.record.lock.duration.ms.
 	LockDuration time.Duration
 
-	// MaxDeliveryCount is how often a record is handed out. 0: 5; at most 32767. Kafka:
-	// group.share.delivery.count.limit.
+	// MaxDeliveryCount is the maximum number of deliveries of a record. 0 means 5; at most 32767.
+	// Kafka: group.share.delivery.count.limit.
 	MaxDeliveryCount int
 
-	// MaxInFlight is how far behind the first record that is not done with others are handed out.
-	// 0: 2000. Kafka: group.share.partition.max.record.locks.
+	// MaxInFlight bounds the distance of delivered records from the first record that is not done.
+	// 0 means 2000. Kafka: group.share.partition.max.record.locks.
 	MaxInFlight int
 
-	// NoRenewal says that a member may not lock records that it has for longer:
-	// ErrInvalidRecordState. Kafka: share.renew.acknowledge.enable=false, of a group.
+	// NoRenewal forbids members to extend the locks of their records: the error is
+	// ErrRenewalDisabled. Kafka: share.renew.acknowledge.enable=false, for a group.
 	NoRenewal bool
 
-	// OfGroup returns what of these a single group goes by at present. It is called with locks
-	// held: it only computes, and does not call the Coordinator. nil: all groups go by the fields
-	// above. strata.Open sets it to what is configured for groups.
+	// OfGroup returns the limits of a single group, instead of the fields above. It is called with
+	// locks held: it may only compute, and must not call the Coordinator. nil: the fields above
+	// apply to all groups. strata.Open sets it to the configurations of groups.
 	OfGroup func(group string) Limits
 
 	Topic TopicConfig
@@ -47,7 +47,8 @@ type Config struct {
 	Logger *slog.Logger // nil discards everything
 }
 
-// Limits say how records are handed out to a group. The fields are those of Config, and none is 0.
+// Limits are the settings of one group for handing out records. The fields are those of Config, and
+// none is 0.
 type Limits struct {
 	LockDuration     time.Duration
 	MaxDeliveryCount int
@@ -55,7 +56,7 @@ type Limits struct {
 	NoRenewal        bool
 }
 
-// limits returns what a group goes by at present.
+// limits returns a group's limits in effect.
 func (c *Config) limits(group string) Limits {
 	if c.OfGroup != nil {
 		return c.OfGroup(group)
@@ -63,32 +64,33 @@ func (c *Config) limits(group string) Limits {
 	return Limits{c.LockDuration, c.MaxDeliveryCount, c.MaxInFlight, c.NoRenewal}
 }
 
-// TopicConfig says how the topic of the states is created.
+// TopicConfig describes the state topic that is created.
 type TopicConfig struct {
-	// Partitions is their number. 0: 50. Kafka: share.coordinator.state.topic.num.partitions.
+	// Partitions is the number of partitions. 0 means 50. Kafka:
+	// share.coordinator.state.topic.num.partitions.
 	Partitions int32
 
-	// Replicas is how many replicas each has. 0: 3, or as many as there are brokers. Kafka:
-	// share.coordinator.state.topic.replication.factor.
+	// Replicas is the replication factor. 0 means 3, or the number of brokers if that is less.
+	// Kafka: share.coordinator.state.topic.replication.factor.
 	Replicas int
 
-	// MinInSync is how many of them must be in sync for a change. 0: 2, or as many as there are
-	// replicas. Kafka: share.coordinator.state.topic.min.isr.
+	// MinInSync is the number of replicas that must be in sync for a change. 0 means 2, or the
+	// number of replicas if that is less. Kafka: share.coordinator.state.topic.min.isr.
 	MinInSync int
 
-	// MaxBatchBytes bounds one batch, and so the state of a share-partition: ErrTooLarge beyond it.
-	// 0: 1 MiB.
+	// MaxBatchBytes bounds one batch in bytes, and thus the state of a share-partition: larger ones
+	// fail with ErrTooLarge. 0 means 1 MiB.
 	MaxBatchBytes int
 }
 
-// Validate returns nil if NewCoordinator takes c, as far as the brokers do not matter, else a
-// *topic.ConfigError for each field that makes no sense, joined.
+// Validate returns nil if NewCoordinator accepts c, apart from conditions on the brokers. Otherwise
+// it returns a *topic.ConfigError for each invalid field, joined.
 func (c Config) Validate() error {
 	_, err := c.withDefaults()
 	return err
 }
 
-// withDefaults returns c with every 0 replaced, or what is wrong with it.
+// withDefaults returns c with every 0 replaced, or an error for its invalid fields.
 func (c Config) withDefaults() (Config, error) {
 	var errs []error
 	notNegative := func(field string, v int64) {

@@ -10,16 +10,16 @@ import (
 
 	"github.com/stratalog/strata/internal/coordinator"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/sharelog"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/share/internal/groupstate"
-	"github.com/stratalog/strata/share/sharelog"
 )
 
-// A Coordinator keeps the states of share-partitions: a request goes to the broker that leads the
-// partition of the topic that a state is in, wherever that is.
+// A Coordinator stores the states of share-partitions and hands out their records. Each request
+// goes to the broker that leads the partition of the state topic.
 //
-// Every blocking method ends when its ctx does; what was accepted before stays accepted. A
-// Coordinator has two goroutines, and one more for each partition of the topic that is just being
+// Every blocking method returns when its ctx is done; work accepted earlier stays accepted. A
+// Coordinator has two goroutines, and one for each partition of the topic that is currently being
 // written or loaded. It is safe for concurrent use.
 type Coordinator struct {
 	cfg     Config
@@ -34,7 +34,7 @@ type Coordinator struct {
 	mu      sync.Mutex // guards the fields below
 	leaders map[Key]*leader
 	loading map[Key]chan struct{} // closed when a leader is loaded, or is not
-	resets  int64                 // how often a share-partition was deleted, or begun anew
+	resets  int64                 // number of deletions and resets of share-partitions
 }
 
 type (
@@ -43,11 +43,10 @@ type (
 	request = coordinator.Request[*groupstate.Machine, groupstate.Event, sharelog.Record]
 )
 
-// NewCoordinator returns a running Coordinator over the brokers of c, which must outlive it. What
-// the topic holds is loaded in the background; requests wait for the part they need. It returns an
-// error only for a cfg that makes no sense: *topic.ConfigError, or
-// replication.ErrInvalidReplicationFactor if there are fewer brokers than Topic.Replicas and no
-// topic yet.
+// NewCoordinator returns a running Coordinator over the brokers of c, which must outlive it. The
+// state topic is loaded in the background; requests wait for the part they need. It returns an
+// error only for an invalid cfg: *topic.ConfigError, or replication.ErrInvalidReplicationFactor if
+// there are fewer brokers than Topic.Replicas and no topic yet.
 func NewCoordinator(c *replication.Cluster, cfg Config) (*Coordinator, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -67,10 +66,14 @@ func NewCoordinator(c *replication.Cluster, cfg Config) (*Coordinator, error) {
 	return s, nil
 }
 
-// kind tells the runtime of share-partitions.
+// kind returns the runtime's description of share-partitions.
 func (c *Coordinator) kind() coordinator.Kind[*groupstate.Machine, groupstate.Event, sharelog.Record] {
 	return coordinator.Kind[*groupstate.Machine, groupstate.Event, sharelog.Record]{
-		New:       func(id string) *groupstate.Machine { return groupstate.New(id, &c.core) },
+		New: func(id string) *groupstate.Machine {
+			m := groupstate.New(id, &c.core)
+			m.ChargeTo(c.cluster.CoordinatorMemory().NewCharge())
+			return m
+		},
 		ID:        func(r sharelog.Record) string { return r.Key.ID() },
 		Partition: sharelog.PartitionFor,
 		Encode: func(r sharelog.Record) (key, value []byte) {
@@ -85,8 +88,8 @@ func (c *Coordinator) kind() coordinator.Kind[*groupstate.Machine, groupstate.Ev
 	}
 }
 
-// Close ends every waiting call with ErrClosed and returns when the last goroutine has ended. What
-// was under way may or may not be stored. It is idempotent and safe to call concurrently; the
+// Close ends every waiting call with ErrClosed and returns when the last goroutine has ended.
+// Changes in progress may or may not be stored. It is idempotent and safe to call concurrently; the
 // cluster is not closed.
 func (c *Coordinator) Close() error {
 	c.cancel()
@@ -96,14 +99,14 @@ func (c *Coordinator) Close() error {
 	return nil
 }
 
-// LockDuration returns how long a record is a member's of a group that was handed it.
+// LockDuration returns the time for which a delivered record is locked for a member of group.
 func (c *Coordinator) LockDuration(group string) time.Duration {
 	return c.cfg.limits(group).LockDuration
 }
 
-// FindCoordinator returns the broker that keeps the state of a share-partition, whether or not
-// there is one. The topic is made if there is none. It returns ErrCoordinatorNotAvailable while
-// nobody does. Kafka: FindCoordinator.
+// FindCoordinator returns the broker that stores the state of a share-partition, whether or not
+// there is a state. It creates the topic if there is none. It returns ErrCoordinatorNotAvailable
+// while no broker leads that partition of the topic. Kafka: FindCoordinator.
 func (c *Coordinator) FindCoordinator(ctx context.Context, key Key) (broker int32, err error) {
 	p, err := c.route.Partition(ctx, key.ID(), true)
 	if err != nil {
@@ -116,11 +119,11 @@ func (c *Coordinator) FindCoordinator(ctx context.Context, key Key) (broker int3
 	return led.Broker, err
 }
 
-// watch follows who leads the partitions of the topic, which are loaded and unloaded accordingly.
+// watch follows the leaders of the topic's partitions, which are loaded and unloaded accordingly.
 func (c *Coordinator) watch() {
 	for version := int64(-1); c.ctx.Err() == nil; {
 		if _, err := c.route.Runtime.Partitions(c.ctx, false); err != nil {
-			c.cfg.Logger.Debug("topic was not found", "topic", sharelog.Topic, "err", err) // a request looks again, and tells
+			c.cfg.Logger.Debug("topic was not found", "topic", sharelog.Topic, "err", err) // a request looks again, and returns the error
 		}
 		c.route.Runtime.Follow()
 		c.endLeaders(c.isOver)
@@ -145,7 +148,7 @@ func (c *Coordinator) endLeaders(f func(*leader) error) {
 	}
 }
 
-// isOver says why a leader's epoch is.
+// isOver returns the error for the end of a leader's epoch.
 func (c *Coordinator) isOver(l *leader) error {
 	_, epoch, err := c.cluster.LeaderOfTopic(l.tp, l.key.TopicID)
 	switch {

@@ -7,19 +7,19 @@ import (
 	"github.com/stratalog/strata/partition"
 )
 
-// A Result is what FetchEach has acquired of a partition, or why that cannot be fetched from.
+// A Result holds the records that FetchEach acquired of a partition, or the partition's error.
 type Result struct {
 	Fetched
 	Err error
 }
 
 // FetchEach acquires records of all partitions that have some, in their order, until MaxRecords or
-// MaxBytes is reached. If there are none at all it waits for some, without polling. The results are
-// those of the partitions, in their order. Partitions that cannot be fetched from do not hold up
-// the others.
+// MaxBytes is reached. If there are none at all it waits for some, without polling. There is one
+// result per partition, in the order of the partitions. Partitions with errors do not delay the
+// others.
 //
-// When MaxWait has passed, or no partition can be fetched from, the results tell of no records. It
-// returns an error if ctx is done, ErrClosed, or what Reserve returned.
+// When MaxWait has passed, or all partitions have errors, the results have no records. It returns
+// an error if ctx is done, ErrClosed, or the error of Reserve.
 func (c *Coordinator) FetchEach(ctx context.Context, req FetchRequest) ([]Result, error) {
 	req, err := req.withDefaults()
 	if err != nil {
@@ -50,7 +50,7 @@ func (c *Coordinator) FetchEach(ctx context.Context, req FetchRequest) ([]Result
 	}
 }
 
-// tryEach acquires what there is.
+// tryEach acquires the records available now.
 func (c *Coordinator) tryEach(ctx context.Context, req FetchRequest, told chan struct{}) (results []Result, a attempt, acquired bool, err error) {
 	left := req
 	if req.Reserve != nil {
@@ -87,8 +87,8 @@ func (c *Coordinator) tryEach(ctx context.Context, req FetchRequest, told chan s
 	return results, a, acquired, nil
 }
 
-// beginning says what becomes of a share-partition that is new to its group.
+// beginning selects the start of a share-partition that is new to its group.
 type beginning struct {
 	reset    partition.OffsetSpec
-	existing bool // there is none: ErrNotInitialized
+	existing bool // do not create it: ErrNotInitialized
 }

@@ -14,65 +14,71 @@ import (
 	"github.com/stratalog/strata/share/internal/inflight"
 )
 
-// A FetchRequest asks for records that nobody else has.
+// A FetchRequest is a request to acquire records that no other member holds.
 type FetchRequest struct {
 	Group string
 
-	// Member is who holds what is acquired: who acknowledges it and gives it back says the same
-	// name. Whoever takes records in several places, and gives back what it has in one of them,
-	// has a name for each.
+	// Member is the holder of the acquired records; acknowledgements and releases use the same
+	// name. A caller that acquires records in several places, and releases those of one of them,
+	// needs a name for each.
 	Member string
 
-	Partitions []TopicPartition // to be looked at in this order, until one has something
+	Partitions []TopicPartition // partitions in the order of the search
 
-	MaxRecords int // at least 1: no more are acquired
-	MaxBytes   int // are read of the log; 0: 1 MiB. One batch is read in any case
+	MaxRecords int // maximum number of acquired records, at least 1
+	MaxBytes   int // bytes read from the log; 0: 1 MiB. One batch may exceed it
 
-	// MaxWait is how long FetchEach waits for records; 0: not at all. Fetch waits until its ctx
-	// ends.
+	// MaxWait is the time that FetchEach waits for records; 0 means no wait. Fetch waits until its
+	// ctx ends.
 	MaxWait time.Duration
 
-	// WholeBatches says that a batch of the log is acquired as a whole, though that may be more
-	// than MaxRecords. Kafka: share.acquire.mode batch_optimized.
+	// WholeBatches acquires batches of the log as a whole, even if that is more than MaxRecords.
+	// Kafka: share.acquire.mode batch_optimized.
 	WholeBatches bool
 
-	// Reset is where a share-partition begins that is new to the group. Kafka:
+	// BeginLater locks records without counting a delivery: Begin counts it. A record that is
+	// released, or whose lock times out, before Begin does not count as delivered.
+	BeginLater bool
+
+	// Reset is the starting point of a share-partition that is new to the group. Kafka:
 	// share.auto.offset.reset.
 	Reset partition.OffsetSpec
 
-	// Isolation says whether records of open and of aborted transactions are handed out. The zero
-	// value is partition.ReadCommitted: they are not. The members of a group are to agree: what one
-	// passes over is done with. Kafka: share.isolation.level, whose default is read_uncommitted.
+	// Isolation selects whether records of open and aborted transactions are handed out. The zero
+	// value is partition.ReadCommitted: they are not. All members of a group should have the same,
+	// since records skipped by one member are done. Kafka: share.isolation.level, whose default is
+	// read_uncommitted.
 	Isolation partition.Isolation
 
-	// Existing says that a share-partition that has no state is not begun: ErrNotInitialized.
+	// Existing returns ErrNotInitialized for a share-partition without a state, instead of creating
+	// one.
 	Existing bool
 
-	// Reserve returns how many bytes may be read, in the place of MaxBytes, before each attempt of
-	// FetchEach; Release is told how many of them were not. They may be nil. One batch may be more,
-	// also if they are none.
+	// Reserve returns the number of bytes that may be read, instead of MaxBytes, before each
+	// attempt of FetchEach. Release is called with the number of them that were not used. Both may
+	// be nil. One batch may exceed the number, even if it is 0.
 	Reserve func(context.Context) (int, error)
 	Release func(int)
 }
 
-// A Delivery is a range of offsets that was acquired; Count is how often, this time included.
+// A Delivery is a range of acquired offsets; Count is the number of deliveries, including this one.
 type Delivery = inflight.Delivery
 
-// Fetched is what a member has acquired of one partition: it is locked for the member for
-// Config.LockDuration.
+// Fetched are the records that a member has acquired of one partition. They are locked for the
+// member for Config.LockDuration.
 type Fetched struct {
 	TopicPartition
 
-	// Bytes are whole batches, which have more records than those acquired. An offset in a Delivery
-	// that has none in Bytes is to be acknowledged as Gap. They belong to the caller.
+	// Bytes are whole batches, which may contain more records than were acquired. An offset of a
+	// Delivery without a record in Bytes is to be acknowledged as Gap. The caller owns Bytes.
 	Bytes      []byte
-	Deliveries []Delivery // by offset
+	Deliveries []Delivery // sorted by offset
 }
 
 // defaultMaxBytes is the MaxBytes that 0 means.
 const defaultMaxBytes = 1 << 20
 
-// withDefaults returns r with its defaults, or what is wrong with it.
+// withDefaults returns r with its defaults, or an error for its invalid fields.
 func (r FetchRequest) withDefaults() (FetchRequest, error) {
 	if r.MaxRecords < 1 {
 		return r, fmt.Errorf("%w: %d records of %d partitions", ErrInvalidRequest, r.MaxRecords, len(r.Partitions))
@@ -83,13 +89,12 @@ func (r FetchRequest) withDefaults() (FetchRequest, error) {
 	return r, nil
 }
 
-// Fetch acquires records of the first of the partitions that has some for the member, and waits for
-// them without polling. It begins with the partition that Partitions begin with. A partition that
-// cannot be fetched from does not hold up the others, and is looked at again every few seconds.
+// Fetch acquires records for the member, from the first partition that has some, and waits for them
+// without polling. It searches in the order of Partitions. Partitions with errors do not delay the
+// others, and are tried again every few seconds.
 //
-// It returns the error of a partition only if none of them can be fetched from:
-// partition.ErrNotLeader, replication.ErrUnknownTopic, those of the coordinator, or those of
-// Cluster.Fetch that do not pass by themselves.
+// It returns the error of a partition only if all partitions have errors: partition.ErrNotLeader,
+// replication.ErrUnknownTopic, errors of the coordinator, or permanent errors of Cluster.Fetch.
 func (c *Coordinator) Fetch(ctx context.Context, req FetchRequest) (Fetched, error) {
 	req, err := req.withDefaults()
 	if err != nil {
@@ -126,7 +131,7 @@ func (c *Coordinator) ended(ctx context.Context, err error) error {
 	return errors.Join(ctx.Err(), err)
 }
 
-// tryFetch acquires what there is of the first partition that has something.
+// tryFetch acquires records available now from the first partition that has some.
 func (c *Coordinator) tryFetch(ctx context.Context, req FetchRequest, told chan struct{}) (got Fetched, a attempt) {
 	for _, tp := range req.Partitions {
 		l, err := c.leader(ctx, req.Group, tp, beginning{req.Reset, req.Existing})
@@ -146,7 +151,7 @@ func (c *Coordinator) tryFetch(ctx context.Context, req FetchRequest, told chan 
 
 // An attempt is what became of looking at partitions.
 type attempt struct {
-	leaders []*leader // of those that could be read: they tell when there may be something
+	leaders []*leader // of the readable partitions: they notify when there may be records
 	errs    []error   // of the others
 	passing bool      // some of errs pass by themselves
 }
@@ -160,8 +165,8 @@ func (a *attempt) unwatch(told chan struct{}) {
 	}
 }
 
-// fetch acquires what l has. From then on l tells told when there may be something, unless it
-// cannot be read: what it says of that is no news to who has found it out.
+// fetch acquires records from l and registers told, which l notifies when more may be available.
+// After a read error it does not: the caller has the error already.
 func (a *attempt) fetch(ctx context.Context, l *leader, req FetchRequest, told chan struct{}) (got Fetched, err error) {
 	l.watch(told)
 	if got, err = l.fetch(ctx, req, told); err != nil {
@@ -172,8 +177,8 @@ func (a *attempt) fetch(ctx context.Context, l *leader, req FetchRequest, told c
 	return got, nil
 }
 
-// passingErrors are those of a read that pass by themselves: the leader has just changed, or the
-// log does not reach as far as the state says.
+// passingErrors are errors of a read that end by themselves: the leader has just changed, or the
+// state is ahead of the log.
 var passingErrors = []error{
 	partition.ErrNotLeader, partition.ErrFencedLeaderEpoch, partition.ErrUnknownLeaderEpoch, partition.ErrOffsetNotAvailable,
 	partition.ErrOffsetOutOfRange, partition.ErrInconsistentTopicID, replication.ErrUnknownTopic,
@@ -183,8 +188,8 @@ func passes(err error) bool {
 	return slices.ContainsFunc(passingErrors, func(e error) bool { return errors.Is(err, e) })
 }
 
-// fetch acquires what there is for a member, unless another one is just about to. With an error
-// told is no waiter any more, and the others look themselves.
+// fetch acquires records for a member, unless another fetch is reading. After an error told is
+// unregistered, and other waiters look themselves.
 func (l *leader) fetch(ctx context.Context, req FetchRequest, told chan struct{}) (got Fetched, err error) {
 	l.mu.Lock()
 	l.lookLocked()
@@ -218,13 +223,13 @@ func (l *leader) fetch(ctx context.Context, req FetchRequest, told chan struct{}
 	}
 	l.p.LogStart(read.LogStartOffset)
 	if len(batches) > 0 {
-		got.Deliveries = l.p.Acquire(time.Now(), req.Member, inflight.Fetched{From: from, Batches: batches}, inflight.Limit{Records: req.MaxRecords, Exact: !req.WholeBatches})
+		got.Deliveries = l.p.Acquire(time.Now(), req.Member, inflight.Fetched{From: from, Batches: batches}, inflight.Limit{Records: req.MaxRecords, Exact: !req.WholeBatches, BeginLater: req.BeginLater})
 	}
 	if len(got.Deliveries) > 0 {
 		got.Bytes = trimTo(read.Bytes, got.Deliveries[0].First, got.Deliveries[len(got.Deliveries)-1].Last)
 	}
 	if len(batches) > 0 || l.p.Start() > from {
-		l.changedLocked() // others may acquire what is left
+		l.changedLocked() // others may acquire the rest
 	}
 	return got, nil
 }
@@ -250,7 +255,7 @@ func (l *leader) read(ctx context.Context, from int64, req FetchRequest) (partit
 	return p, p.Err
 }
 
-// offsetsOf returns the batches of what was read from an offset on.
+// offsetsOf returns the batches that were read, from an offset on.
 func offsetsOf(from int64, read partition.FetchedPartition) (all []inflight.Offsets, err error) {
 	hidden := partition.NewAbortedFilter(read.Aborted)
 	for p := read.Bytes; len(p) > 0; {
@@ -266,8 +271,8 @@ func offsetsOf(from int64, read partition.FetchedPartition) (all []inflight.Offs
 	return all, nil
 }
 
-// trimTo returns the batches that have offsets from first to last, of batches that are valid: a
-// member is not sent what others will acquire. Kafka: ShareFetchUtils.maybeSliceFetchRecords.
+// trimTo returns the batches with offsets from first to last, of valid batches: a member does not
+// receive records that others will acquire. Kafka: ShareFetchUtils.maybeSliceFetchRecords.
 func trimTo(batches []byte, first, last int64) []byte {
 	from, to := 0, 0
 	for to < len(batches) {
@@ -295,8 +300,8 @@ func (l *leader) unwatch(told chan struct{}) {
 	delete(l.waiters, told)
 }
 
-// While there is nothing a fetch waits for longestWait at most before it looks again who leads the
-// partitions. If one of them could not be fetched from it looks again after a pause, which doubles.
+// A fetch without records waits for longestWait at most before it looks up the leaders again. If a
+// partition failed it does so after a pause, which doubles.
 const (
 	longestWait = 5 * time.Second
 	firstPause  = 10 * time.Millisecond
@@ -310,8 +315,8 @@ type wait struct {
 	pause     time.Duration // the last one; 0: the last attempt had no error
 }
 
-// forRecords returns when a leader has told, when the log of one has grown that may hand out what
-// is new, or after a while. What a leader tells from here on is looked at by the next attempt.
+// forRecords returns when a leader notifies, when the log of a partition with room has grown, or
+// after a while. Later notifications are seen by the next attempt.
 func (w *wait) forRecords(ctx context.Context, a attempt) error {
 	longest := longestWait
 	if len(a.errs) == 0 {
@@ -325,7 +330,7 @@ func (w *wait) forRecords(ctx context.Context, a attempt) error {
 	req := partition.FetchRequest{MaxBytes: 1, MinBytes: 1, MaxWait: longestWait, Isolation: w.isolation}
 	for _, l := range a.leaders {
 		l.mu.Lock()
-		if from, ok := l.p.Next(); ok && (from == l.p.End() || !l.fetching) { // else it tells, see changedLocked
+		if from, ok := l.p.Next(); ok && (from == l.p.End() || !l.fetching) { // else l notifies, see changedLocked
 			req.Partitions = append(req.Partitions, partition.FetchPartition{TopicPartition: l.tp, Offset: from, MaxBytes: 1, CurrentLeaderEpoch: l.epoch, TopicID: l.key.TopicID})
 		}
 		l.mu.Unlock()
@@ -336,7 +341,7 @@ func (w *wait) forRecords(ctx context.Context, a attempt) error {
 		var reader sync.WaitGroup
 		defer func() { stop(); reader.Wait() }()
 		reader.Go(func() {
-			_, _ = w.c.cluster.Fetch(waiting, &req) // what it finds is read again, and its errors
+			_, _ = w.c.cluster.Fetch(waiting, &req) // the next attempt reads its records again, and its errors
 			close(grown)
 		})
 	}

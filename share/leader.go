@@ -4,25 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/stratalog/strata/internal/alarm"
+	"github.com/stratalog/strata/internal/sharelog"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/share/internal/inflight"
-	"github.com/stratalog/strata/share/sharelog"
 	"github.com/stratalog/strata/topic"
 )
 
-// A leader is a share-partition as who leads the partition has it, in one leader epoch: what is
-// with which member. It is loaded from the coordinator and ends with the epoch, or with a reset;
-// the next one begins with what is stored.
+// A leader is a share-partition at its partition's leader in one leader epoch: its state, and the
+// members' acquired records. It is loaded from the coordinator and ends with the epoch, or with a
+// reset. The next one starts from the stored state.
 //
-// Changes count at once. A goroutine, which lives as long as there is something to store, stores
-// them in order, all that there are at a time; who acknowledges is answered when his are. What
-// cannot be stored is told to who has said it, and stored again: others keep what they have.
+// Changes take effect at once. A goroutine, which exists while there are changes, stores all
+// present ones at a time, in order. An acknowledgement is answered when it is stored. After a
+// failed write its caller gets the error, and the change is stored again: other members are not
+// affected.
 type leader struct {
 	c     *Coordinator
 	key   Key
@@ -36,13 +38,15 @@ type leader struct {
 	stateEpoch int32
 	over       error // why it has ended; nil: it has not
 	open       bool  // there was something to acquire, or room for it, when it was looked at last
-	fetching   bool  // a member reads the log for what it is to acquire
+	fetching   bool  // a member's fetch is reading the log
 	writing    bool  // the goroutine is there
+	left       bool  // a member has given its records back since the goroutine ended last
 	parked     []parked
-	waiters    map[chan struct{}]struct{} // of capacity 1; told when there may be something to acquire
+	waiters    map[chan struct{}]struct{} // of capacity 1; notified when there may be records to acquire
 }
 
-// TopicPartition names a partition of a topic that may be deleted and created again.
+// TopicPartition names a partition of one incarnation of a topic, which may be deleted and created
+// again.
 type TopicPartition struct {
 	record.TopicPartition
 	TopicID topic.ID
@@ -71,7 +75,7 @@ func (c *Coordinator) leader(ctx context.Context, group string, tp TopicPartitio
 			c.loading[key] = done
 			c.mu.Unlock()
 			if l != nil {
-				l.end(fmt.Errorf("%w: leader epoch %d is over", ErrFencedLeaderEpoch, l.epoch))
+				l.end(fmt.Errorf("%w: leader epoch %d has ended", ErrFencedLeaderEpoch, l.epoch))
 			}
 			l, err := c.load(ctx, key, tp.TopicPartition, epoch, begin)
 			c.mu.Lock()
@@ -86,7 +90,7 @@ func (c *Coordinator) leader(ctx context.Context, group string, tp TopicPartitio
 				return nil, ErrClosed
 			}
 			if stale {
-				continue // it may have read what was before
+				continue // it may have read the state before the reset
 			}
 			return l, err
 		}
@@ -99,7 +103,7 @@ func (c *Coordinator) leader(ctx context.Context, group string, tp TopicPartitio
 	}
 }
 
-// load reads what is stored. A share-partition that is new begins as begin says.
+// load reads the stored state. begin selects the start of a new share-partition.
 func (c *Coordinator) load(ctx context.Context, key Key, tp record.TopicPartition, epoch int32, begin beginning) (*leader, error) {
 	s, err := c.ReadState(ctx, key, epoch)
 	if errors.Is(err, ErrNotInitialized) && !begin.existing {
@@ -118,7 +122,7 @@ func (c *Coordinator) load(ctx context.Context, key Key, tp record.TopicPartitio
 		return nil, err
 	}
 	snapshot := inflight.Snapshot{Start: s.Start}
-	if s.Start < 0 { // initialised by who did not know
+	if s.Start < 0 { // initialised without a start offset
 		if snapshot.Start, err = c.startOffset(ctx, tp, begin.reset); err != nil {
 			return nil, err
 		}
@@ -148,13 +152,48 @@ func (c *Coordinator) startOffset(ctx context.Context, tp record.TopicPartition,
 	return found[tp].Offset, err
 }
 
-// end ends the leader for good. It does not wait.
-func (l *leader) end(err error) {
+// errUnused ends a leader of which no member holds or awaits records. All of its state is stored, so
+// that the next request loads it.
+var errUnused = fmt.Errorf("%w: no member holds records", ErrInvalidRecordState)
+
+// endUnusedLocked ends the leader if it is unused, and reports whether it was. The caller calls
+// remove without the lock.
+func (l *leader) endUnusedLocked() bool {
+	if l.over != nil || l.fetching || l.writing || len(l.parked)+len(l.waiters) > 0 || !l.p.Stored() {
+		return false
+	}
+	l.over = errUnused
+	l.alarm.Stop()
+	return true
+}
+
+// endUnused ends all leaders that are unused, also those whose last locks have expired.
+func (c *Coordinator) endUnused() {
+	c.mu.Lock()
+	all := slices.Collect(maps.Values(c.leaders))
+	c.mu.Unlock()
+	for _, l := range all {
+		l.mu.Lock()
+		unused := l.endUnusedLocked()
+		l.mu.Unlock()
+		if unused {
+			l.remove()
+		}
+	}
+}
+
+// remove takes the leader out, so that the next request loads another one.
+func (l *leader) remove() {
 	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
 	if l.c.leaders[l.key] == l {
 		delete(l.c.leaders, l.key)
 	}
-	l.c.mu.Unlock()
+}
+
+// end ends the leader for good. It does not wait.
+func (l *leader) end(err error) {
+	l.remove()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over != nil {
@@ -167,18 +206,18 @@ func (l *leader) end(err error) {
 	l.tellLocked()
 }
 
-// tellLocked tells those who wait for something to acquire to look again.
+// tellLocked notifies the waiters for records.
 func (l *leader) tellLocked() {
 	for ch := range l.waiters {
 		select {
 		case ch <- struct{}{}:
-		default: // it has not looked since the last time
+		default: // the last notification is still there
 		}
 	}
 }
 
-// changedLocked is called when the state may have changed: somebody else may have something to
-// acquire, something may be to be stored, and the next lock may pass earlier.
+// changedLocked is called when the state may have changed: other members may have records to
+// acquire, there may be changes to store, and the next lock may expire earlier.
 func (l *leader) changedLocked() {
 	if at := l.p.Deadline(); !at.IsZero() {
 		l.alarm.By(at)
@@ -194,7 +233,7 @@ func (l *leader) changedLocked() {
 	}
 }
 
-// lookLocked has the share-partition go by what is configured for the group now.
+// lookLocked applies the group's present configuration to the share-partition.
 func (l *leader) lookLocked() {
 	of := l.c.cfg.limits(l.key.Group)
 	l.limits = inflight.Config{LockDuration: of.LockDuration, MaxDeliveryCount: of.MaxDeliveryCount, MaxInFlight: int64(of.MaxInFlight)}
@@ -211,7 +250,7 @@ func (l *leader) tick() {
 	}
 }
 
-// Between attempts to store what could not be stored there is a pause, which doubles.
+// The pause between attempts to store a change doubles.
 const (
 	firstStorePause   = 10 * time.Millisecond
 	longestStorePause = time.Second
@@ -227,7 +266,12 @@ func (l *leader) store() {
 		if l.over != nil || !ok {
 			l.writing = false
 			answer(parked, l.over)
+			unused := l.left && l.endUnusedLocked()
+			l.left = false
 			l.mu.Unlock()
+			if unused {
+				l.remove()
+			}
 			return
 		}
 		change := StateChange{LeaderEpoch: l.epoch, StateEpoch: l.stateEpoch, Start: d.Start, Complete: d.Complete}
@@ -268,8 +312,8 @@ func endsLeader(err error) bool {
 	return slices.ContainsFunc([]error{ErrFencedLeaderEpoch, ErrFencedStateEpoch, ErrNotInitialized, ErrClosed}, func(e error) bool { return errors.Is(err, e) })
 }
 
-// notStored has what could not be stored stored again. Who waits for it is told, and may say it
-// again.
+// notStored puts d back, so that the next write includes it, and fails the parked calls with err.
+// Their callers may retry.
 func (l *leader) notStored(d inflight.Delta, parked []parked, err error) {
 	l.mu.Lock()
 	l.p.NotStored(d)
@@ -283,7 +327,7 @@ func (l *leader) notStored(d inflight.Delta, parked []parked, err error) {
 // A parked is a call that waits until its change is stored.
 type parked struct {
 	done    chan error          // of capacity 1
-	doubted func(now time.Time) // under leader.mu, if the call is not told that it is
+	doubted func(now time.Time) // under leader.mu, if the call fails
 }
 
 func answer(all []parked, err error) {
@@ -295,23 +339,20 @@ func answer(all []parked, err error) {
 // A changing is a change of a share-partition. Both functions are called under leader.mu.
 type changing struct {
 	do      func(now time.Time) error
-	doubted func(now time.Time) // if the caller is not told that it is stored; nil: nothing
+	doubted func(now time.Time) // if the call fails; nil if there is nothing to do
 }
 
-// change carries out a change and waits until it is stored.
-func (l *leader) change(ctx context.Context, ch changing) error { return l.begin(ch)(ctx) }
-
-// begin carries out a change. The function returned waits until it is stored.
-func (l *leader) begin(ch changing) (wait func(context.Context) error) {
+// begin carries out a change, or returns why it is refused. The function returned waits until it is
+// stored.
+func (l *leader) begin(ch changing) (wait func(context.Context) error, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err := l.over
-	if err == nil {
-		l.lookLocked()
-		err = ch.do(time.Now())
+	if l.over != nil {
+		return nil, l.over
 	}
-	if err != nil {
-		return func(context.Context) error { return err }
+	l.lookLocked()
+	if err := ch.do(time.Now()); err != nil {
+		return nil, err
 	}
 	if ch.doubted == nil {
 		ch.doubted = func(time.Time) {}
@@ -331,5 +372,5 @@ func (l *leader) begin(ch changing) (wait func(context.Context) error) {
 		case <-l.c.ctx.Done():
 			return ErrClosed
 		}
-	}
+	}, nil
 }

@@ -7,14 +7,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/stratalog/strata/internal/sharelog"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/share/internal/groupstate"
-	"github.com/stratalog/strata/share/sharelog"
 )
 
 // A partition of the topic is pruned when it has more than pruneFrom records, and more than
-// prunePer for each share-partition: writing these once more is then a small part of what was
-// written.
+// prunePer for each share-partition. Writing these once more is then a small part of all writes.
 const (
 	pruneFrom = 1000
 	prunePer  = 4
@@ -23,14 +22,15 @@ const (
 // snapshotsAtOnce is how many share-partitions are written once more at the same time.
 const snapshotsAtOnce = 64
 
-// pruneAgain forgets what is about deleted topics, and prunes the partitions of the topic, every
-// Config.PruneInterval.
+// pruneAgain drops the state of deleted topics, prunes the partitions of the topic, and ends unused
+// leaders, every Config.PruneInterval.
 func (c *Coordinator) pruneAgain() {
 	every := time.NewTicker(c.cfg.PruneInterval)
 	defer every.Stop()
 	for {
 		select {
 		case <-every.C:
+			c.endUnused()
 			if err := errors.Join(c.forgetDeleted(c.ctx), c.prune(c.ctx, pruneFrom)); err != nil && c.ctx.Err() == nil {
 				c.cfg.Logger.Warn("pruning failed", "topic", sharelog.Topic, "err", err)
 			}
@@ -40,8 +40,7 @@ func (c *Coordinator) pruneAgain() {
 	}
 }
 
-// forgetDeleted forgets the share-partitions of topics that are not there any more: their ids do
-// not come back.
+// forgetDeleted deletes the share-partitions of deleted topics, whose ids are never used again.
 func (c *Coordinator) forgetDeleted(ctx context.Context) error {
 	return c.route.Each(ctx, func(s *shard) error {
 		var ids []string
@@ -69,9 +68,9 @@ func (c *Coordinator) prune(ctx context.Context, from int64) error {
 	return c.route.Each(ctx, func(s *shard) error { return c.pruneShard(ctx, s, from) })
 }
 
-// pruneShard has every share-partition written once more behind the present end, and deletes what
-// is before that: whoever is loaded then begins with a snapshot, or with updates that a snapshot
-// follows, which are passed over.
+// pruneShard writes a snapshot of every share-partition at the end, and deletes the records before
+// the former end. A load then begins with a snapshot, or with updates before one, which are
+// skipped.
 func (c *Coordinator) pruneShard(ctx context.Context, s *shard, from int64) error {
 	start, end, err := c.states.topic.Log(s.Partition(), s.Leadership().Epoch).Bounds()
 	if err != nil {

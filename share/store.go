@@ -7,8 +7,8 @@ import (
 
 	"github.com/stratalog/strata/internal/coordinator"
 	"github.com/stratalog/strata/internal/shardtopic"
+	"github.com/stratalog/strata/internal/sharelog"
 	"github.com/stratalog/strata/replication"
-	"github.com/stratalog/strata/share/sharelog"
 )
 
 // states is the topic __share_group_state, as the runtime needs it.
@@ -29,9 +29,9 @@ func newStates(c *replication.Cluster, shape TopicConfig) (*states, error) {
 	return s, nil
 }
 
-// stateTopicProperties are Kafka's for this topic: nothing in it is too old, and compaction would
-// keep one of the updates behind a snapshot. What is not needed is deleted from its beginning. A
-// change is durable when it is confirmed, whatever the cluster's defaults say.
+// stateTopicProperties are Kafka's for this topic. No record expires, and compaction would keep
+// only one of the updates after a snapshot. Old records are deleted from the start. A change is
+// durable when it is confirmed, independent of the cluster's defaults.
 var stateTopicProperties = map[string]string{
 	"cleanup.policy":                 "delete",
 	"retention.ms":                   "-1",

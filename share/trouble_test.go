@@ -6,14 +6,14 @@ import (
 	"path"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/sharelog"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/share/sharelog"
 	"github.com/stratalog/strata/vfs"
 )
 

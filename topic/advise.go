@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// ErrInvalidLoad is matched by errors about a Load that no topic can have.
+// ErrInvalidLoad is matched by errors for an impossible Load.
 var ErrInvalidLoad = errors.New("topic: invalid load")
 
-// Load is what a topic has to bear. The size of its segments follows from it.
+// Load describes the expected traffic of a topic. It determines the size of its segments.
 type Load struct {
-	RecordBytes      float64 // mean, in the log: compressed, with its share of the header
+	RecordBytes      float64 // mean size in the log: compressed, with its share of the batch header
 	RecordsPerSecond float64 // of the whole topic
-	Partitions       int     // that share them evenly; 0 means 1
+	Partitions       int     // number of partitions with equal shares; 0 means 1
 }
 
-// Advice is how large segments should be under a Load.
+// Advice holds recommended segment settings for a Load.
 type Advice struct {
 	SegmentBytes int64         // segment.bytes
 	SegmentAge   time.Duration // segment.ms
-	Closes       time.Duration // how long a segment takes until one of the two closes it
-	Late         time.Duration // that a record may outlive its retention; 0: kept for ever
-	Segments     int           // that a partition comes to hold; 0: ever more, nothing expires
+	Closes       time.Duration // time until one of the two settings closes a segment
+	Late         time.Duration // longest time that a record stays after its retention; 0: kept for ever
+	Segments     int           // segments of a partition in the long run; 0: growing, since nothing expires
 }
 
-// Properties returns the advice by Kafka's keys.
+// Properties returns the recommended settings by their Kafka keys.
 func (a Advice) Properties() map[string]string {
 	return map[string]string{
 		"segment.bytes": strconv.FormatInt(a.SegmentBytes, 10),
@@ -36,22 +36,22 @@ func (a Advice) Properties() map[string]string {
 }
 
 const (
-	// retentionSteps is in how many steps records should expire: a record is kept a twentieth
-	// longer than asked for, at most.
+	// retentionSteps is the number of steps in which records should expire: a record is kept a
+	// twentieth longer than its retention, at most.
 	retentionSteps = 20
 
 	maxAdvisedBytes = 1 << 30 // Kafka's default; more only against too many segments
 	maxSegmentBytes = math.MaxInt32
 )
 
-// Advise returns segment settings for a topic with settings s that bears l.
+// Advise returns segment settings for a topic with settings s and load l.
 //
-// Records expire by whole closed segments, so a partition should close about twenty of them in the
-// time, or the bytes, that it keeps: segment.bytes is what comes in during that twentieth, rounded
-// up to a MiB, from 1 MiB (or the largest batch) to 1 GiB, and segment.ms closes the segments of a
-// partition that gets less. Where a GiB is so little that a partition would hold more than 1000
-// segments they may be up to 2 GiB. A topic that keeps everything, or is compacted only, is advised
-// Kafka's defaults. It only computes. Errors match ErrInvalidLoad.
+// Records expire in whole closed segments, so a partition should have about twenty of them within
+// its retention. segment.bytes is the volume of that twentieth, rounded up to a MiB, from 1 MiB (or
+// the largest batch) to 1 GiB. segment.ms closes the segments of a partition with less traffic.
+// Segments may be up to 2 GiB if a partition would otherwise have more than 1000. For a topic that
+// keeps all records, or is only compacted, the result is Kafka's defaults. Advise only computes.
+// Errors match ErrInvalidLoad.
 func (s Settings) Advise(l Load) (Advice, error) {
 	rate, err := l.rate()
 	if err != nil {
@@ -75,8 +75,8 @@ func (s Settings) Advise(l Load) (Advice, error) {
 	return a, nil
 }
 
-// WarningsUnder returns advice on the segment settings for a topic that bears l: what Warnings
-// cannot see without knowing the load. Errors match ErrInvalidLoad.
+// WarningsUnder returns warnings about the segment settings for a topic with load l, which Warnings
+// does not know. Errors match ErrInvalidLoad.
 func (s Settings) WarningsUnder(l Load) ([]Warning, error) {
 	rate, err := l.rate()
 	if err != nil {
@@ -146,7 +146,7 @@ func closesAfter(bytes int64, age time.Duration, rate float64) time.Duration {
 	return min(age, fills(bytes, rate))
 }
 
-// segmentsOf is how many segments cover what is kept, with the active one.
+// segmentsOf returns the number of segments for the kept records, with the active one.
 func segmentsOf(kept, closes time.Duration) int {
 	return int(min(int64(kept/max(closes, 1)), math.MaxInt32)) + 1
 }

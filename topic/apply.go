@@ -9,15 +9,15 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Partition returns base, which brings what belongs to the broker (file system, directory, logger,
-// hooks), with the topic's settings filled in.
+// Partition returns base with the topic's settings filled in. base holds the settings of the
+// broker: file system, directory, logger, hooks.
 //
-// Zero means the default in base's fields; where Kafka's 0 means zero, the smallest value that has
-// the same effect is filled in.
+// A zero field of base means the default. Where Kafka's 0 means zero, the smallest value with the
+// same effect is filled in.
 func (s Settings) Partition(base partition.Config) partition.Config {
 	c := base
-	c.Log.Segment.IndexBytes = int(s.num("segment.index.bytes"))
-	c.Log.Segment.IndexIntervalBytes = int(max(s.num("index.interval.bytes"), 1))
+	c.Log.IndexBytes = int(s.num("segment.index.bytes"))
+	c.Log.IndexIntervalBytes = int(max(s.num("index.interval.bytes"), 1))
 	c.Log.SegmentBytes = s.segmentBytes()
 	c.Log.SegmentAge = s.duration("segment.ms")
 	c.Log.SegmentJitter = s.duration("segment.jitter.ms")
@@ -54,9 +54,9 @@ var compressions = map[string]partition.Compression{
 	"zstd":         partition.CompressWith(record.Zstd),
 }
 
-// SyncPolicy is what flush.messages and flush.ms come to: SyncOnAck unless one of them is set, and
-// then Kafka's meaning of both. A number of messages below Kafka's default is SyncOnAck, which is
-// at least as strict.
+// SyncPolicy returns the policy that results from flush.messages and flush.ms: SyncOnAck if neither
+// is set, else Kafka's meaning of both. A flush.messages below Kafka's default becomes SyncOnAck,
+// which is at least as strict.
 func (s Settings) SyncPolicy() log.SyncPolicy {
 	ms := s.num("flush.ms")
 	switch {

@@ -14,7 +14,7 @@ import (
 )
 
 // Config describes a topic to be created, or the defaults of all topics of a cluster. The zero
-// Config means the defaults.
+// Config stands for the defaults.
 type Config struct {
 	// Partitions is the number of partitions; 0 means the cluster's default, which is 1 unless set.
 	// Kafka: num.partitions.
@@ -24,34 +24,34 @@ type Config struct {
 	// which is 1 unless set. Kafka: default.replication.factor.
 	ReplicationFactor int
 
-	// Assignment says which brokers have the replicas of each partition, the preferred leader
-	// first; Partitions and ReplicationFactor may be left 0 then. nil: the cluster places them. It
-	// is for the creation of a topic only, not for defaults.
+	// Assignment lists the brokers with replicas of each partition, the preferred leader first.
+	// With an Assignment, Partitions and ReplicationFactor may be 0. nil: the cluster places the
+	// replicas. It is only for the creation of a topic, not for defaults.
 	Assignment [][]int32
 
-	// ID is the id that the topic gets; zero: the cluster draws one. A caller that draws it, with
-	// NewID, may repeat a creation of which it does not know the outcome: a topic of that id
-	// with the same name, partitions and settings is its own, and no error. It is for the
-	// creation of a topic only, not for defaults.
+	// ID is the id of the new topic; zero: the cluster chooses one. A caller that sets it, with
+	// NewID, may retry a creation whose outcome is unknown: if a topic with this id has the same
+	// name, partitions and settings, the creation succeeds. It is only for the creation of a topic,
+	// not for defaults.
 	ID ID
 
-	// MinInSyncReplicas; 0 means the cluster's default, which is 1 unless set. Kafka:
-	// min.insync.replicas.
+	// MinInSyncReplicas is the number of in-sync replicas that an acks=all write needs; 0 means the
+	// cluster's default, which is 1 unless set. Kafka: min.insync.replicas.
 	MinInSyncReplicas int
 
-	// Log holds those settings that have a key, under Go names; a zero field is not set. What
-	// belongs to a broker rather than to a topic (file system, logger, hooks and the like) must be
-	// left zero.
+	// Log holds the settings that have a Kafka key, under Go names; a zero field is not set.
+	// Settings of a broker rather than a topic (file system, logger, hooks and the like) must be
+	// zero.
 	Log log.Config
 
-	// Properties are settings by Kafka's keys. One that is set here and in a field above must have
-	// the same value in both.
+	// Properties are settings by their Kafka keys. A setting that is also set in a field above must
+	// have the same value.
 	Properties map[string]string
 }
 
-// Explicit returns the canonical form of the configuration: the map of all keys that are set, be it
-// by a field or in Properties. The caller owns it; it is not nil. The error joins a *ConfigError
-// for each field or key that is not accepted.
+// Explicit returns the canonical form of the configuration: a map of all keys that are set, in a
+// field or in Properties. The caller owns it; it is not nil. The error joins a *ConfigError for
+// each rejected field or key.
 func (c Config) Explicit() (map[string]string, error) {
 	fields, err := c.fields()
 	if err != nil {
@@ -100,8 +100,8 @@ func (c Config) fields() (map[string]string, error) {
 	}
 	f.millis("segment.ms", l.SegmentAge)
 	f.millis("segment.jitter.ms", l.SegmentJitter)
-	f.num("segment.index.bytes", int64(l.Segment.IndexBytes))
-	f.num("index.interval.bytes", int64(l.Segment.IndexIntervalBytes))
+	f.num("segment.index.bytes", int64(l.IndexBytes))
+	f.num("index.interval.bytes", int64(l.IndexIntervalBytes))
 	f.num("retention.bytes", l.RetentionBytes)
 	f.millis("retention.ms", l.RetentionAge)
 	f.num("max.message.bytes", int64(l.MaxBatchBytes))
@@ -117,10 +117,10 @@ func (c Config) fields() (map[string]string, error) {
 	return f.keys, errors.Join(append(f.errs, brokerFields(l))...)
 }
 
-// brokerFields refuses what a topic cannot say.
+// brokerFields rejects fields that are settings of a broker and not of a topic.
 func brokerFields(l log.Config) error {
 	l.SegmentBytes, l.SegmentAge, l.SegmentJitter = 0, 0, 0
-	l.Segment.IndexBytes, l.Segment.IndexIntervalBytes = 0, 0
+	l.IndexBytes, l.IndexIntervalBytes = 0, 0
 	l.RetentionBytes, l.RetentionAge, l.MaxBatchBytes = 0, 0, 0
 	l.MinCompactionLag, l.MaxCompactionLag, l.DeleteRetention, l.DeleteDelay, l.MinDirtyRatio = 0, 0, 0, 0, 0
 	l.Cleanup, l.Sync = 0, log.SyncOnAck // the zero values

@@ -11,7 +11,6 @@ import (
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -19,7 +18,7 @@ import (
 var full = Config{
 	MinInSyncReplicas: 2,
 	Log: log.Config{
-		Segment:      segment.Config{IndexIntervalBytes: 1000, IndexBytes: 2000},
+		IndexIntervalBytes: 1000, IndexBytes: 2000,
 		SegmentBytes: 2 << 20, SegmentAge: time.Hour, SegmentJitter: time.Second, RetentionBytes: 5 << 20, RetentionAge: 2 * time.Hour,
 		Cleanup: log.CleanupCompact | log.CleanupDelete, MinDirtyRatio: 0.25, MinCompactionLag: time.Second, MaxCompactionLag: time.Minute,
 		DeleteRetention: time.Millisecond, DeleteDelay: 5 * time.Second, Sync: log.SyncInterval(50 * time.Millisecond), MaxBatchBytes: 99,
@@ -109,10 +108,9 @@ func TestFieldsOutOfBoundsAreReportedByKey(t *testing.T) {
 
 func TestFieldsOfABrokerAreRefused(t *testing.T) {
 	for name, l := range map[string]log.Config{
-		"Log.FS":      {FS: vfs.Mem()},
-		"Log.Logger":  {Logger: slog.New(slog.DiscardHandler)},
-		"Log.Segment": {Segment: segment.Config{ReadOnly: true}},
-		"Log.Dir":     {Dir: new(log.Directory)},
+		"Log.FS":     {FS: vfs.Mem()},
+		"Log.Logger": {Logger: slog.New(slog.DiscardHandler)},
+		"Log.Dir":    {Dir: new(log.Directory)},
 	} {
 		_, err := Config{Log: l}.Explicit()
 		var bad *ConfigError
@@ -126,7 +124,7 @@ func TestDefaultsAreKafkasButForTheSync(t *testing.T) {
 	require.Equal(t, partition.Config{
 		TimestampBeforeMax: log.Unlimited, TimestampAfterMax: time.Hour, MinInSync: 1,
 		Log: log.Config{
-			Segment:      segment.Config{IndexIntervalBytes: 4096, IndexBytes: 10485760},
+			IndexIntervalBytes: 4096, IndexBytes: 10485760,
 			SegmentBytes: 1 << 30, SegmentAge: 168 * time.Hour, RetentionBytes: log.Unlimited, RetentionAge: 168 * time.Hour, Cleanup: log.CleanupDelete,
 			MinDirtyRatio: 0.5, MaxCompactionLag: math.MaxInt64, DeleteRetention: 24 * time.Hour, MaxBatchBytes: 1048588, Sync: log.SyncOnAck,
 			DeleteDelay: time.Minute,
@@ -182,7 +180,7 @@ func TestZeroInAKeyIsNotTheDefault(t *testing.T) {
 	require.Positive(t, c.Log.MinDirtyRatio)
 	require.Less(t, c.Log.MinDirtyRatio, 1e-9)
 	require.Equal(t, 1, c.Log.MaxBatchBytes)
-	require.Equal(t, 1, c.Log.Segment.IndexIntervalBytes)
+	require.Equal(t, 1, c.Log.IndexIntervalBytes)
 	require.Equal(t, time.Nanosecond, c.TimestampAfterMax)
 	require.Equal(t, time.Nanosecond, c.TimestampBeforeMax)
 }

@@ -11,7 +11,7 @@ import (
 // same name has another ID. The zero ID means none. It is a random (version 4) UUID.
 type ID [16]byte
 
-// ErrInvalidID is matched by the errors of ParseID.
+// ErrInvalidID is matched by errors of ParseID.
 var ErrInvalidID = errors.New("topic: invalid topic id")
 
 // NewID returns a random ID. Like Kafka it avoids the reserved values and those whose text begins
@@ -34,7 +34,7 @@ func (id ID) IsZero() bool { return id == ID{} }
 // String returns Kafka's text form: base64url without padding, 22 characters.
 func (id ID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
-// ParseID reads what String writes. The error matches ErrInvalidID.
+// ParseID parses the text form of String. The error matches ErrInvalidID.
 func ParseID(s string) (ID, error) {
 	var id ID
 	b, err := base64.RawURLEncoding.DecodeString(s)

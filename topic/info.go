@@ -1,6 +1,6 @@
 package topic
 
-// Info describes a topic that exists. The caller owns it.
+// Info describes an existing topic. The caller owns it.
 type Info struct {
 	Name       string
 	ID         ID
@@ -10,17 +10,17 @@ type Info struct {
 }
 
 // PartitionInfo describes a partition of an existing topic, as its leader sees it. The offsets and
-// the size of one that was never written are 0.
+// the size are 0 in a partition that was never written.
 type PartitionInfo struct {
 	Partition      int32
 	Leader         int32 // -1: none
 	LeaderEpoch    int32
 	Replicas, ISR  []int32
 	LogStartOffset int64 // first readable offset
-	HighWatermark  int64 // exclusive end of what can be read
+	HighWatermark  int64 // exclusive end of the readable records
 	LogEndOffset   int64 // offset of the next record
-	SizeBytes      int64 // of all segments' batches
-	Err            error // why it is offline
+	SizeBytes      int64 // size of all segments' batches
+	Err            error // cause if the partition is offline
 }
 
 // SizeBytes returns the size of all partitions' batches.

@@ -14,12 +14,12 @@ type Key struct {
 	Name    string
 	Type    ValueType
 	Default string // as text; Kafka's, except for flush.messages
-	// Valid tells the accepted values in words or as an interval, in Kafka's spelling where there
-	// is one.
+	// Valid describes the accepted values in words or as an interval, in Kafka's spelling where
+	// there is one.
 	Valid    string
-	Synonyms []string // the broker's names for the default in Apache Kafka, the nearest first
+	Synonyms []string // Apache Kafka's broker settings for the default, the most specific first
 	Doc      string
-	Internal bool // not listed by Describe unless it is set
+	Internal bool // listed by Describe only if it is set
 
 	check  func(value) string // why a well-typed value is not accepted; "": it is
 	preset value              // Default, parsed
@@ -28,7 +28,7 @@ type Key struct {
 // Keys returns every configuration key, sorted by name. The caller owns the slice.
 func Keys() []Key { return slices.Clone(keys) }
 
-// LookupKey returns the key of that name.
+// LookupKey returns the key with this name.
 func LookupKey(name string) (Key, bool) {
 	k := lookup(name)
 	if k == nil {
@@ -47,9 +47,9 @@ func lookup(name string) *Key {
 	return &keys[i]
 }
 
-// LookupBrokerKey returns the key that is the default of all topics under a broker's name, as
-// log.retention.ms. Only the name that Kafka lets change while a broker runs is known, not
-// log.retention.hours and the like.
+// LookupBrokerKey returns the key for which the broker setting name is the default of all topics,
+// for example log.retention.ms. It accepts only names that Kafka can change while a broker runs,
+// not log.retention.hours and the like.
 func LookupBrokerKey(name string) (Key, bool) {
 	for _, k := range keys {
 		if len(k.Synonyms) > 0 && k.Synonyms[0] == name {
@@ -154,9 +154,9 @@ func isNumber(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
 }
 
-// ListsReplica reports whether the value of leader.replication.throttled.replicas or of
-// follower.replication.throttled.replicas names a replica of its topic: as partition:broker, or
-// because it is * and names all.
+// ListsReplica reports whether list contains a replica of its topic: as partition:broker, or
+// because it is "*". list is a value of leader.replication.throttled.replicas or
+// follower.replication.throttled.replicas.
 func ListsReplica(list string, partition, broker int32) bool {
 	for item := range strings.SplitSeq(list, ",") {
 		item = strings.TrimSpace(item)

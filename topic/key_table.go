@@ -5,7 +5,7 @@ package topic
 var keys = []Key{
 	key("cleanup.policy", TypeList, "delete", "log.cleanup.policy",
 		func() (string, func(value) string) { return anyOf("compact", "delete") },
-		"What happens to old segments. delete: they go when they are older than retention.ms or the partition exceeds retention.bytes. compact: the newest record of each key stays, tombstones go after delete.retention.ms. Both may be given; an empty list keeps everything for ever."),
+		"How old segments are removed. delete: segments are deleted when they are older than retention.ms or the partition exceeds retention.bytes. compact: the newest record of each key stays, tombstones go after delete.retention.ms. Both may be given; an empty list keeps everything for ever."),
 	key("compression.gzip.level", TypeInt, "-1", "compression.gzip.level",
 		func() (string, func(value) string) { return only(TypeInt, "-1", noLevels) },
 		"The level that compression.type gzip compresses with."),
@@ -27,7 +27,7 @@ var keys = []Key{
 	key("flush.messages", TypeLong, "1", "log.flush.interval.messages", min1,
 		"How many records may be written before they are forced to disk. 1, the default here, acknowledges a record only when it is on stable storage; numbers up to "+maxLong+" do the same, which is stricter than asked for. "+maxLong+" (Kafka's default) never forces by count; it is also the default as soon as flush.ms is set."),
 	key("flush.ms", TypeLong, maxLong, "log.flush.interval.ms log.flush.scheduler.interval.ms", min0,
-		"How long a written record may wait until it is forced to disk; a power cut can lose what was acknowledged within that time. 0 forces before acknowledging, "+maxLong+" never forces by time."),
+		"How long a written record may wait until it is forced to disk; a power cut can lose records acknowledged within that time. 0 forces before acknowledging, "+maxLong+" never forces by time."),
 	key("follower.replication.throttled.replicas", TypeList, "", "", replicas,
 		"Replicas, as partition:broker, that are copied no faster than the follower.replication.throttled.rate of their broker while they are not in sync; * are all. A reassignment lists those that come."),
 	key("index.interval.bytes", TypeInt, "4096", "log.index.interval.bytes", min0,
@@ -43,7 +43,7 @@ var keys = []Key{
 		func() (string, func(value) string) { return only(TypeLong, "-2", noTiering) },
 		"How long segments stay on local disk under tiered storage."),
 	key("max.compaction.lag.ms", TypeLong, maxLong, "log.cleaner.max.compaction.lag.ms", min1,
-		"After how long a record is compacted at the latest, whatever min.cleanable.dirty.ratio says."),
+		"After how long a record is compacted at the latest, for any min.cleanable.dirty.ratio."),
 	key("max.message.bytes", TypeInt, "1048588", "message.max.bytes", min0,
 		"The largest batch that is accepted, compressed as it comes, header included."),
 	key("message.timestamp.after.max.ms", TypeLong, "3600000", "log.message.timestamp.after.max.ms", min0,
@@ -88,7 +88,7 @@ var keys = []Key{
 	key("segment.ms", TypeLong, "604800000", "log.roll.ms log.roll.hours", min1,
 		"The age at which a segment is closed even if it is not full."),
 	key("unclean.leader.election.enable", TypeBoolean, "false", "unclean.leader.election.enable", boolean,
-		"Whether a replica that is not in sync may become leader if no other is left, losing what it does not have."),
+		"Whether a replica that is not in sync may become leader if no other is left, losing the records that it lacks."),
 }
 
 // MinSegmentBytes is the smallest segment.bytes. Kafka: 1 MiB since 4.1.

@@ -9,20 +9,20 @@ import (
 // MaxNameLength is the greatest length of a topic name in bytes.
 const MaxNameLength = 249
 
-// MetadataTopic is the name of the controller's log. It is no topic: it cannot be created, listed
-// or read through the topic API.
+// MetadataTopic is the name of the controller's log. It is not a topic: it cannot be created,
+// listed or read through the topic API.
 const MetadataTopic = "__cluster_metadata"
 
-// TransactionTopic is the name of the internal topic in which the coordinator of transactions keeps
-// what became of them.
+// TransactionTopic is the name of the internal topic in which the transaction coordinator stores
+// the states of transactions.
 const TransactionTopic = "__transaction_state"
 
-// ErrInvalidName is matched by every error of ValidateName.
+// ErrInvalidName is matched by errors of ValidateName.
 var ErrInvalidName = errors.New("topic: invalid name")
 
-// ValidateName reports whether name can name a topic: 1 to 249 of [a-zA-Z0-9._-], and neither "."
-// nor "..". A valid name is safe as a part of a file name. The error matches ErrInvalidName. Kafka:
-// Topic.validate.
+// ValidateName returns an error unless name is a valid topic name: 1 to 249 of [a-zA-Z0-9._-], and
+// neither "." nor "..". A valid name is safe as a part of a file name. The error matches
+// ErrInvalidName. Kafka: Topic.validate.
 func ValidateName(name string) error {
 	switch {
 	case name == "":
@@ -45,11 +45,11 @@ func nameByte(c byte) bool {
 }
 
 // CollisionKey returns the name with every '.' replaced by '_'. Two topics with the same key
-// collide in metric names; like Kafka, a cluster refuses to create the second.
+// collide in metric names; like Kafka, a cluster rejects the second one.
 func CollisionKey(name string) string { return strings.ReplaceAll(name, ".", "_") }
 
-// IsInternal reports whether name is one of the topics the coordinators keep their state in.
-// Clients may read but not write them.
+// IsInternal reports whether name is an internal topic with the state of a coordinator. Clients may
+// read internal topics but not write them.
 func IsInternal(name string) bool {
 	return name == "__consumer_offsets" || name == TransactionTopic || name == "__share_group_state"
 }

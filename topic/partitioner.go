@@ -10,88 +10,89 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Refuse is what a Partitioner returns for a record it has no partition for; the producer fails
-// that record.
+// Refuse is returned by a Partitioner that has no partition for a record; the producer fails that
+// record.
 const Refuse = -1
 
-// A Partitioner chooses the partition of a record on the producer's side. It is not asked for a
-// record with an explicit partition (Record.To).
+// A Partitioner chooses the partition of a record in the producer. It is not called for a record
+// with an explicit partition (Record.To).
 //
 // Partition is called with n, the number of partitions of r.Topic (at least 1), and returns a
-// partition in [0, n). Any other result, Refuse by custom, refuses the record. It must not keep r's
-// slices, must not block, and must be safe for concurrent use. Package partitionertest checks an
-// implementation.
+// partition in [0, n). Any other result, by convention Refuse, rejects the record. It must not keep
+// r's slices, must not block, and must be safe for concurrent use. Package partitionertest checks
+// an implementation.
 type Partitioner interface {
 	Partition(r record.Record, n int) int
 }
 
-// A PartitionerFunc is a function as Partitioner.
+// A PartitionerFunc is a function that implements Partitioner.
 type PartitionerFunc func(r record.Record, n int) int
 
 // Partition calls f.
 func (f PartitionerFunc) Partition(r record.Record, n int) int { return f(r, n) }
 
-// BatchAware is implemented by partitioners that go by the batches which the records end up in. The
-// producer calls Appended after it has appended a record whose partition this Partitioner chose, if
-// that began or filled a batch or an eighth of one has come together, and tells what has grown
-// since the call before for that partition; the calls for one topic may come from several
-// goroutines at once.
+// BatchAware is implemented by partitioners that depend on how full batches are. The producer calls
+// Appended after it has appended a record whose partition this Partitioner chose: when that record
+// began or filled a batch, or when an eighth of a batch has accumulated. The argument covers the
+// growth of that partition's batches since the previous call. Calls for one topic may come from
+// several goroutines at once.
 type BatchAware interface {
 	Partitioner
 	Appended(a Appended)
 }
 
-// Appended tells a BatchAware partitioner what became of its records.
+// Appended describes how the batches of a partition have grown.
 type Appended struct {
 	Topic      string
-	Partition  int32 // where they went
-	Partitions int   // of the topic
-	Bytes      int   // by how much the partition's batches grew
+	Partition  int32 // partition the records went to
+	Partitions int   // number of partitions of the topic
+	Bytes      int   // growth of the partition's batches
 	BatchBytes int   // the producer's batch size. Kafka: batch.size
-	BatchFull  bool  // no half-filled batch is left open for the partition
+	BatchFull  bool  // the partition has no partially filled open batch
 }
 
-// ByKey is implemented by partitioners that look at a record's topic and key only: they are asked
-// without a copy of the record. PartitionKey is Partition in everything else.
+// ByKey is implemented by partitioners that depend only on a record's topic and key. They are
+// called without a copy of the record. PartitionKey otherwise behaves as Partition.
 type ByKey interface {
 	Partitioner
 	PartitionKey(topic string, key []byte, n int) int
 }
 
-// Default hashes the key as Hash does and gives records without a key (nil; an empty key is a key)
-// to the partitions in turn, as RoundRobin.
+// Default hashes the key as Hash does, and distributes records without a key as RoundRobin does.
+// Only a nil key counts as none; an empty key is hashed.
 func Default() Partitioner { return keyedOr{&roundRobin{}} }
 
-// Sticky hashes the key as Hash does and keeps records without a key on one randomly chosen
-// partition until about a batch of bytes has gone there, then chooses anew: fewer, fuller batches
-// than RoundRobin at the same even spread over time. It is a BatchAware; a producer that does not
-// report batches would stay on one partition. Kafka: the built-in partitioner, KIP-794 (uniform,
-// without the adaptive part).
+// Sticky hashes the key as Hash does. Records without a key go to one randomly chosen partition
+// until it has received about a batch of bytes, then to another one. Batches are fewer and fuller
+// than with RoundRobin, and over time equally distributed. It is a BatchAware; with a producer that
+// does not report batches it would stay on one partition. Kafka: the built-in partitioner, KIP-794
+// (uniform, without the adaptive part).
 func Sticky() Partitioner { return stickyKeyed{keyedOr{newSticky()}} }
 
-// Manual takes Record.Partition as it is.
+// Manual uses Record.Partition unchanged.
 func Manual() Partitioner {
 	return PartitionerFunc(func(r record.Record, n int) int { return int(r.Partition) })
 }
 
-// Hash places a record by the murmur2 hash of its key, as the Java client does: the same partition,
-// whichever of the two produces it. A record without a key counts as one with an empty key, so all
-// of them share a partition; Default spreads them.
+// Hash chooses the partition by the murmur2 hash of the key, as the Java client does: both
+// producers choose the same partition. A record without a key counts as one with an empty key, so
+// all of them share a partition; Default distributes them.
 func Hash() Partitioner {
 	return PartitionerFunc(func(r record.Record, n int) int { return murmur2.Partition(r.Key, n) })
 }
 
-// XXHash places a record by the 64-bit xxHash of its key: faster than Hash on long keys, but no
-// Kafka client agrees with it. Records without a key share the partition of the empty key.
+// XXHash chooses the partition by the 64-bit xxHash of the key. It is faster than Hash on long
+// keys, but no Kafka client chooses the same partitions. Records without a key share the partition
+// of the empty key.
 func XXHash() Partitioner {
 	return PartitionerFunc(func(r record.Record, n int) int { return int(xxhash.Sum64(r.Key) % uint64(n)) })
 }
 
-// Range places a record by comparing its key with the bounds as bytes: keys below the lowest bound
-// go to partition 0, keys from there up to below the next to partition 1, and so on; keys at or
-// above the highest to partition len(bounds). No key sorts lowest. A key whose range has no
-// partition is refused: n must be greater than len(bounds). The bounds may come in any order; they
-// are copied.
+// Range chooses the partition by comparing the key with the bounds as bytes. Keys below the lowest
+// bound go to partition 0, keys from there up to below the next bound to partition 1, and so on;
+// keys at or above the highest go to partition len(bounds). A missing key sorts lowest. A key whose
+// partition does not exist is rejected, so n must be greater than len(bounds). The bounds may be in
+// any order; they are copied.
 func Range(bounds ...[]byte) Partitioner {
 	sorted := make([][]byte, len(bounds))
 	for i, b := range bounds {
@@ -114,9 +115,8 @@ func (bounds rangePartitioner) Partition(r record.Record, n int) int {
 	return i
 }
 
-// List places a record by looking its key up in a table of partitions. Keys that are not listed go
-// to fallback; nil refuses them. The table is copied. A listed partition that the topic does not
-// have is refused.
+// List chooses the partition from a table of keys. Keys that are not in the table go to fallback;
+// nil rejects them. The table is copied. A partition that the topic does not have is rejected.
 func List(values map[string]int, fallback Partitioner) Partitioner {
 	l := listPartitioner{values: make(map[string]int, len(values)), fallback: fallback}
 	for k, p := range values {

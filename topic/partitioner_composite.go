@@ -2,11 +2,12 @@ package topic
 
 import "github.com/stratalog/strata/record"
 
-// Composite partitions in two steps: first picks a block of spread neighbouring partitions, second
-// a place in that block. For example, List by tenant and then Hash within the tenant's block. The
-// last block is smaller if spread does not divide the number of partitions; a spread below 1 counts
-// as 1. If first or second refuses the record, so does Composite. Each block has its own turn in
-// RoundRobin, Default and Sticky. The result is a BatchAware if one of the two is.
+// Composite chooses the partition in two steps: first chooses a block of spread adjacent
+// partitions, second a partition in that block. For example, List by tenant and then Hash within
+// the tenant's block. The last block is smaller if spread does not divide the number of partitions;
+// a spread below 1 counts as 1. If first or second rejects the record, so does Composite.
+// RoundRobin, Default and Sticky keep a separate position for each block. The result is a
+// BatchAware if first or second is.
 func Composite(first Partitioner, spread int, second Partitioner) Partitioner {
 	c := composite{first: first, second: second, spread: max(spread, 1)}
 	_, firstAware := first.(BatchAware)
@@ -38,8 +39,8 @@ func (c composite) Partition(r record.Record, n int) int {
 
 func (c composite) size(block, n int) int { return min(c.spread, n-block*c.spread) }
 
-// compositeAware tells each step what it would have seen on its own: the first in blocks, the
-// second in places of the block.
+// compositeAware reports an append to each step in that step's own terms: to the first as a block,
+// to the second as a place in the block.
 type compositeAware struct{ composite }
 
 func (c compositeAware) Appended(a Appended) {
@@ -63,7 +64,8 @@ func (c compositeAware) Appended(a Appended) {
 	}
 }
 
-// partitionIn asks p for a place in a block; partitioners that go in turn keep one turn per block.
+// partitionIn returns p's choice of a place in a block. Partitioners that choose in turn have one
+// turn per block.
 func partitionIn(p Partitioner, r *record.Record, block, n int) int {
 	if b, ok := p.(inTurn); ok {
 		return b.partitionIn(r.Topic, r.Key, block, n)

@@ -6,8 +6,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// RoundRobin gives a topic's records to its partitions in turn, with or without key, starting
-// anywhere. Each topic has its own turn. Kafka: RoundRobinPartitioner.
+// RoundRobin distributes a topic's records over its partitions in turn, with or without a key, from
+// a random start. Each topic has its own position. Kafka: RoundRobinPartitioner.
 func RoundRobin() Partitioner { return &roundRobin{} }
 
 // roundRobin counts the records of each turn.

@@ -67,9 +67,9 @@ func (p *sticky) at(t turn, n int) *turnState {
 	return p.turns.add(t, pack(rand.IntN(n), 0))
 }
 
-// stickyKeyed is keyedOr over sticky, passing on what the producer reports. Keyed records are
-// reported too; they count only if they went to the partition that is in turn, where they fill the
-// batch like any other.
+// stickyKeyed is keyedOr over sticky, and passes on the producer's reports. Keyed records are
+// reported too. They count only in the partition whose turn it is, where they fill the batch like
+// any other record.
 type stickyKeyed struct{ keyedOr }
 
 func (p stickyKeyed) Appended(a Appended) { p.appendedIn(a, 0) }

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// A ConfigError reports a configuration that is not accepted. Config.Properties and the fields of
-// Config alike are reported by Kafka's key; fields of the configurations of brokers and groups by
-// their names.
+// A ConfigError reports a rejected setting. Config.Properties and the fields of Config are both
+// reported by Kafka's key; fields of broker and group configurations by their names.
 type ConfigError struct {
 	Key    string
 	Value  string
@@ -21,12 +20,12 @@ func (e *ConfigError) Error() string {
 	return "topic: invalid configuration " + e.Key + "=" + strconv.Quote(e.Value) + ": " + e.Reason
 }
 
-// Source says where an effective value comes from.
+// Source is the origin of an effective value.
 type Source uint8
 
 const (
-	SourceDefault Source = iota // nobody set it
-	SourceCluster               // set for all topics by the cluster's defaults
+	SourceDefault Source = iota // not set
+	SourceCluster               // set in the cluster's defaults for all topics
 	SourceTopic                 // set on the topic itself
 )
 
@@ -41,31 +40,31 @@ func (s Source) String() string {
 	return "DEFAULT_CONFIG"
 }
 
-// Settings are the effective settings of a topic: what was set on it, over the cluster's defaults,
-// over the built-in ones. The zero Settings are the built-in defaults. Settings are read-only and
-// safe for concurrent use.
+// Settings are the effective settings of a topic. A topic's own settings take precedence over the
+// cluster's defaults, and these over the built-in ones. The zero Settings are the built-in
+// defaults. Settings are read-only and safe for concurrent use.
 type Settings struct{ topic, cluster map[string]string }
 
-// A Setting is one effective value with all there is to know about it.
+// A Setting is one effective value with its key and its source.
 type Setting struct {
 	Key    Key
 	Value  string
 	Source Source
 
-	// Layers are the values of every source that has one, the effective one first; the last is the
-	// built-in default.
+	// Layers are the values of every source that sets the key, the effective one first; the last is
+	// the built-in default.
 	Layers []Layer
 }
 
-// A Layer is a value that one source gives to a key.
+// A Layer is the value of one source for a key.
 type Layer struct {
 	Source Source
 	Value  string
 }
 
-// Parse checks the keys set on a topic and lays them over the cluster's defaults (either may be
-// nil; both are copied). The error joins a *ConfigError for every key that is unknown, ill-typed,
-// out of bounds or at odds with another.
+// Parse checks the keys set on a topic and combines them with the cluster's defaults. Either may be
+// nil; both are copied. The error joins a *ConfigError for every key that is unknown, ill-typed,
+// out of bounds or in conflict with another one.
 func Parse(topic, cluster map[string]string) (Settings, error) {
 	s := Settings{topic: copied(topic), cluster: copied(cluster)}
 	var errs []error
@@ -100,14 +99,14 @@ func copied(m map[string]string) map[string]string {
 	return maps.Clone(m)
 }
 
-// Explicit returns a copy of what was set on the topic itself; it is not nil.
+// Explicit returns a copy of the settings of the topic itself; it is not nil.
 func (s Settings) Explicit() map[string]string {
 	m := make(map[string]string, len(s.topic))
 	maps.Copy(m, s.topic)
 	return m
 }
 
-// Value returns the effective value of a key and its source. An unknown key has the empty value.
+// Value returns the effective value of a key and its source. An unknown key has an empty value.
 func (s Settings) Value(name string) (string, Source) {
 	if v, ok := s.topic[name]; ok {
 		return v, SourceTopic
@@ -118,8 +117,8 @@ func (s Settings) Value(name string) (string, Source) {
 	return s.fallback(name), SourceDefault
 }
 
-// fallback is the built-in default. That of flush.messages depends on whether flush.ms says how
-// often to flush.
+// fallback returns the built-in default. The default of flush.messages depends on whether flush.ms
+// is set.
 func (s Settings) fallback(name string) string {
 	if name == "flush.messages" && s.isSet("flush.ms") {
 		return maxLong
@@ -177,7 +176,7 @@ func (s Settings) parsed(name string) value {
 
 func (s Settings) num(name string) int64 { return s.parsed(name).n }
 
-// duration returns a key in milliseconds; what does not fit is the longest Duration (292 years).
+// duration returns a key in milliseconds, at most the longest Duration (292 years).
 func (s Settings) duration(name string) time.Duration { return millis(s.num(name)) }
 
 func millis(ms int64) time.Duration {
@@ -188,8 +187,8 @@ func millis(ms int64) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// MinInSyncReplicas returns min.insync.replicas as far as it can bind a partition of so many
-// replicas. Kafka: effectiveMinIsr.
+// MinInSyncReplicas returns min.insync.replicas, at most the given number of replicas of the
+// partition. Kafka: effectiveMinIsr.
 func (s Settings) MinInSyncReplicas(replicas int) int {
 	return int(min(s.num("min.insync.replicas"), int64(max(replicas, 1))))
 }
@@ -197,8 +196,7 @@ func (s Settings) MinInSyncReplicas(replicas int) int {
 // UncleanLeaderElection returns unclean.leader.election.enable.
 func (s Settings) UncleanLeaderElection() bool { return s.parsed("unclean.leader.election.enable").b }
 
-// Compacted reports whether cleanup.policy contains compact, and Deleted whether it contains
-// delete.
+// Compacted reports whether cleanup.policy contains compact.
 func (s Settings) Compacted() bool { return slices.Contains(s.parsed("cleanup.policy").l, "compact") }
 
 // Deleted reports whether cleanup.policy contains delete.

@@ -14,7 +14,7 @@ type turn struct {
 // turns holds one word of state for each turn, for ever. The zero value has none. Safe for
 // concurrent use.
 type turns struct {
-	last atomic.Pointer[turnState] // the one asked for last: mostly the one that is asked for next
+	last atomic.Pointer[turnState] // the turn used last, which is mostly also the next
 
 	mu     sync.RWMutex // guards states
 	states map[turn]*turnState

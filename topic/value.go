@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A ValueType says how the text of a value is read. The names are Kafka's.
+// A ValueType is the type of a setting's value. The names are Kafka's.
 type ValueType string
 
 const (
@@ -66,8 +66,8 @@ func (v value) equal(w value) bool {
 	return v.b == w.b && v.n == w.n && v.f == w.f && v.s == w.s && slices.Equal(v.l, w.l)
 }
 
-// SplitList splits the text of a TypeList value at commas; blanks around the parts do not count,
-// and an empty text has no parts.
+// SplitList splits the text of a TypeList value at commas. Blanks around the parts are removed, and
+// an empty text has no parts.
 func SplitList(text string) []string {
 	text = strings.TrimSpace(text)
 	if text == "" {

@@ -6,17 +6,18 @@ import (
 	"strconv"
 )
 
-// A Warning names a setting that is accepted but rarely what was meant.
+// A Warning names a setting that is accepted but usually a mistake.
 type Warning struct {
 	Key    string
 	Value  string
 	Advice string
 }
 
-// Bounds of what goes without a warning.
-const manySegments = 1000 // per partition, as far as retention and segment settings can tell
+// manySegments is the greatest number of segments of a partition without a warning, as computed
+// from the settings of retention and segments.
+const manySegments = 1000
 
-// Warnings returns advice on the settings for a topic with so many replicas.
+// Warnings returns warnings about the settings of a topic with the given number of replicas.
 func (s Settings) Warnings(replicas int) []Warning {
 	var ws []Warning
 	add := func(key, advice string) {
@@ -32,10 +33,12 @@ func (s Settings) Warnings(replicas int) []Warning {
 	// Retention removes whole closed segments: large segments make it coarse, small ones make many
 	// files.
 	segmentMs, retentionMs := s.num("segment.ms"), s.num("retention.ms")
+	longest := max(millis(retentionMs), millis(segmentMs)+millis(retentionMs)) // the sum may overflow
 	switch {
 	case retentionMs < 0:
-	case segmentMs > retentionMs:
-		add("segment.ms", "records expire by whole closed segments, so they may live much longer than retention.ms; smaller segments expire in finer steps")
+	case segmentMs > retentionMs || segmentMs > retentionMs/2 && s.isSet("retention.ms"):
+		add("segment.ms", "retention removes whole closed segments, so a record may be kept for up to "+
+			longest.String()+"; with a smaller segment.ms it is removed closer to retention.ms")
 	case retentionMs/segmentMs > manySegments:
 		add("segment.ms", "each partition may come to hold over "+strconv.Itoa(manySegments)+" segments; larger segments make fewer files")
 	}
@@ -43,7 +46,7 @@ func (s Settings) Warnings(replicas int) []Warning {
 	switch {
 	case retention < 0:
 	case segment > retention:
-		add("segment.bytes", "space is freed by whole closed segments, so a partition may grow well beyond retention.bytes; smaller segments are freed in finer steps")
+		add("segment.bytes", "retention removes whole closed segments, so a partition may grow well beyond retention.bytes; with a smaller segment.bytes it stays closer to it")
 	case retention/segment > manySegments:
 		add("segment.bytes", "each partition may come to hold over "+strconv.Itoa(manySegments)+" segments; larger segments make fewer files")
 	}

@@ -29,6 +29,10 @@ func TestWarnsWhenOneBrokersLossWouldStopWrites(t *testing.T) {
 
 func TestWarnsWhenSegmentsAreTooLargeForTheRetention(t *testing.T) {
 	require.Contains(t, warned(t, map[string]string{"retention.ms": "3600000"}, 1), "key=segment.ms")
+	week := warned(t, map[string]string{"retention.ms": "604800000"}, 1)
+	require.Contains(t, week, "key=segment.ms value=604800000")
+	require.Contains(t, week, "kept for up to 336h0m0s")
+	require.Contains(t, warned(t, map[string]string{"retention.ms": "9223372036854775807", "segment.ms": "9223372036854775807"}, 1), "kept for up to 2562047h47m16.854775807s")
 	require.Contains(t, warned(t, map[string]string{"retention.bytes": "104857600"}, 1), "key=segment.bytes")
 	require.Empty(t, warned(t, map[string]string{"retention.ms": "3600000", "segment.ms": "600000"}, 1))
 	require.Empty(t, warned(t, map[string]string{"retention.ms": "3600000", "cleanup.policy": "compact"}, 1), "nothing expires")

@@ -13,71 +13,73 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Unlimited switches a limit off where 0 means a default.
+// Unlimited disables a limit where 0 means a default.
 const Unlimited = -1
 
-// LevelZero is level 0 of the feature transaction.version, since 0 means a default.
+// LevelZero selects level 0 of the feature transaction.version, since 0 means a default.
 const LevelZero = -1
 
 // Config describes a Coordinator. The zero Config is valid.
 type Config struct {
-	// Version is the level of the feature transaction.version: LevelZero, 1 or 2. It says how
-	// records are written, and from 2 on the coordinator gives a producer another epoch when it
-	// ends a transaction by itself. The cluster keeps it from the first transactional id on; 0 is
-	// what it has, 2 if there is none yet. Kafka: transaction.version of kafka-features.
+	// Version is the level of the feature transaction.version: LevelZero, 1 or 2. It determines the
+	// format of records. From 2 on, the coordinator gives a producer a new epoch when it ends a
+	// transaction on its own. The cluster stores the level from the first transactional id on; 0
+	// means the stored level, or 2 if there is none. Kafka: transaction.version of kafka-features.
 	Version int16
 
-	// MaxTimeout is the longest timeout that a producer may ask for. 0: 15 min. Kafka:
+	// MaxTimeout is the longest timeout of a producer's transactions. 0 means 15 min. Kafka:
 	// transaction.max.timeout.ms.
 	MaxTimeout time.Duration
 
-	// Expiration is how long an id is remembered that has no transaction. 0: 7 days; Unlimited: for
-	// ever. Kafka: transactional.id.expiration.ms.
+	// Expiration is the time after which an id without a transaction is removed. 0 means 7 days,
+	// Unlimited never. Kafka: transactional.id.expiration.ms.
 	Expiration time.Duration
 
-	// ExpiryInterval is how often expired ids are looked for. 0: 1 h. Kafka:
+	// ExpiryInterval is the interval between searches for expired ids. 0 means 1 h. Kafka:
 	// transaction.remove.expired.transaction.cleanup.interval.ms.
 	ExpiryInterval time.Duration
 
 	Topic TopicConfig
 
-	// OffsetsPartition returns the partition that the offsets of a group are kept in; nil:
-	// AddOffsets is not possible.
+	// OffsetsPartition returns the partition that stores the offsets of a group; nil: AddOffsets
+	// returns an error.
 	OffsetsPartition func(ctx context.Context, group string) (record.TopicPartition, error)
 
 	Logger *slog.Logger // nil discards everything
 }
 
-// TopicConfig says how the topic of the states is created.
+// TopicConfig describes the state topic that is created.
 type TopicConfig struct {
-	// Partitions is their number. 0: 50. Kafka: transaction.state.log.num.partitions.
+	// Partitions is the number of partitions. 0 means 50. Kafka:
+	// transaction.state.log.num.partitions.
 	Partitions int32
 
-	// Replicas is how many replicas each has. 0: 3, or as many as there are brokers. Kafka:
-	// transaction.state.log.replication.factor.
+	// Replicas is the replication factor. 0 means 3, or the number of brokers if that is less.
+	// Kafka: transaction.state.log.replication.factor.
 	Replicas int
 
-	// MinInSync is how many of them must be in sync for a change. 0: 2, or as many as there are
-	// replicas. Kafka: transaction.state.log.min.isr.
+	// MinInSync is the number of replicas that must be in sync for a change. 0 means 2, or the
+	// number of replicas if that is less. Kafka: transaction.state.log.min.isr.
 	MinInSync int
 
-	// MaxBatchBytes bounds one batch, and so one id's state: ErrTooLarge beyond it. 0: 1 MiB.
+	// MaxBatchBytes bounds one batch in bytes, and thus the state of one id: larger ones fail with
+	// ErrTooLarge. 0 means 1 MiB.
 	MaxBatchBytes int
 }
 
-// Validate returns nil if NewCoordinator takes c, as far as the brokers do not matter, else a
-// *topic.ConfigError for each field that makes no sense, joined.
+// Validate returns nil if NewCoordinator accepts c, apart from conditions on the brokers. Otherwise
+// it returns a *topic.ConfigError for each invalid field, joined.
 func (c Config) Validate() error {
 	_, err := c.withDefaults()
 	return err
 }
 
-// refused says why a field is.
+// refused returns the error for an invalid field.
 func refused(field string, v any, reason string) error {
 	return &topic.ConfigError{Key: field, Value: fmt.Sprint(v), Reason: reason}
 }
 
-// withDefaults returns c with every 0 replaced, or what is wrong with it.
+// withDefaults returns c with every 0 replaced, or an error for its invalid fields.
 func (c Config) withDefaults() (Config, error) {
 	var errs []error
 	notNegative := func(name string, v int64) {

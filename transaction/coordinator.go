@@ -7,25 +7,26 @@ import (
 
 	"github.com/stratalog/strata/internal/coordinator"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/memory"
+	"github.com/stratalog/strata/internal/txnlog"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/transaction/internal/lifecycle"
-	"github.com/stratalog/strata/transaction/txnlog"
 )
 
-// A Coordinator runs the transactional ids whose partitions of the topic are led by the brokers of
-// a cluster: a request goes to the broker that coordinates its id, wherever that is. On returns the
-// coordinator of one broker.
+// A Coordinator coordinates the transactional ids of a cluster. It runs those whose partitions of
+// the state topic are led by the cluster's brokers, and sends each request to the broker that
+// coordinates its id. On returns the coordinator of one broker.
 //
-// Every blocking method ends when its ctx does; what was accepted before stays accepted. A
-// Coordinator has one goroutine that watches the metadata, one more for each partition of the topic
-// that is just being written or loaded, and one for each broker that is owed markers by another. It
+// Every blocking method returns when its ctx is done; work accepted earlier stays accepted. A
+// Coordinator has one goroutine that watches the metadata, one for each partition of the topic that
+// is currently being written or loaded, and one for each pair of brokers with pending markers. It
 // is safe for concurrent use.
 type Coordinator struct {
 	*service
 	route coordinator.Route[*lifecycle.Machine, lifecycle.Event, txnlog.Record]
 }
 
-// service is what the Coordinators of a process share.
+// service is the shared state of the Coordinators of a process.
 type service struct {
 	cfg     Config
 	core    lifecycle.Config
@@ -35,6 +36,7 @@ type service struct {
 	ctx     context.Context // done when closing
 	cancel  context.CancelFunc
 	closing sync.Once
+	memory  *memory.Budget // of all coordinators of the cluster
 	unhold  func()         // ends HoldTransactionsWith; nil: there is none
 	wg      sync.WaitGroup // the watcher, and who fetches producer ids
 }
@@ -45,12 +47,12 @@ type (
 	request = coordinator.Request[*lifecycle.Machine, lifecycle.Event, txnlog.Record]
 )
 
-// NewCoordinator returns a running Coordinator over the brokers of c, which must outlive it. What
-// the topic holds is loaded in the background, and transactions whose outcome was decided are
-// finished; requests wait for the part they need. It returns an error only for a cfg that makes no
-// sense: *topic.ConfigError, or replication.ErrInvalidReplicationFactor if there are fewer brokers
-// than Topic.Replicas and no topic yet; or if a Version that the cluster does not have cannot be
-// stored, for which it waits.
+// NewCoordinator returns a running Coordinator over the brokers of c, which must outlive it. The
+// state topic is loaded in the background, and transactions with a decided outcome are completed;
+// requests wait for the part they need. It returns an error only for an invalid cfg:
+// *topic.ConfigError, or replication.ErrInvalidReplicationFactor if there are fewer brokers than
+// Topic.Replicas and no topic yet. It stores a new Version in the cluster, waits for that, and
+// returns an error if it fails.
 func NewCoordinator(c *replication.Cluster, cfg Config) (*Coordinator, error) {
 	wanted := cfg.Version
 	cfg, err := cfg.withDefaults()
@@ -64,14 +66,14 @@ func NewCoordinator(c *replication.Cluster, cfg Config) (*Coordinator, error) {
 	if cfg.Version, err = states.agree(wanted, cfg.Version); err != nil {
 		return nil, err
 	}
-	made := newCoordinator(states, c, cfg)
+	made := newCoordinator(states, c, c.CoordinatorMemory(), cfg)
 	made.unhold = c.HoldTransactionsWith(made.runtime.Hold)
 	return made, nil
 }
 
 // newCoordinator takes a cfg with its defaults.
-func newCoordinator(states coordinator.Store, b brokers, cfg Config) *Coordinator {
-	s := &service{cfg: cfg, brokers: b}
+func newCoordinator(states coordinator.Store, b brokers, budget *memory.Budget, cfg Config) *Coordinator {
+	s := &service{cfg: cfg, brokers: b, memory: budget}
 	s.core = lifecycle.Config{Version: cfg.Version, MaxTimeout: cfg.MaxTimeout, Expiration: cfg.Expiration}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.runtime = coordinator.New(s.kind(), states, coordinator.Config{Topic: txnlog.Topic, ExpiryInterval: cfg.ExpiryInterval,
@@ -86,10 +88,14 @@ func (s *service) at(broker int32) *Coordinator {
 	return &Coordinator{s, coordinator.Route[*lifecycle.Machine, lifecycle.Event, txnlog.Record]{Runtime: s.runtime, Broker: broker}}
 }
 
-// kind tells the runtime of transactional ids.
+// kind returns the runtime's description of transactional ids.
 func (s *service) kind() coordinator.Kind[*lifecycle.Machine, lifecycle.Event, txnlog.Record] {
 	return coordinator.Kind[*lifecycle.Machine, lifecycle.Event, txnlog.Record]{
-		New:       func(id string) *lifecycle.Machine { return lifecycle.New(id, &s.core) },
+		New: func(id string) *lifecycle.Machine {
+			m := lifecycle.New(id, &s.core)
+			m.ChargeTo(s.memory.NewCharge())
+			return m
+		},
 		ID:        func(r txnlog.Record) string { return r.ID },
 		Partition: txnlog.PartitionFor,
 		Encode: func(r txnlog.Record) (key, value []byte) {
@@ -104,25 +110,24 @@ func (s *service) kind() coordinator.Kind[*lifecycle.Machine, lifecycle.Event, t
 	}
 }
 
-// Close has the markers written of transactions whose end was confirmed, then ends every waiting
-// call with ErrClosed and returns when the last goroutine has ended. What was under way may or may
-// not be stored. Markers of partitions that cannot be written to, or not within a second, are left
-// to the next Coordinator. It is idempotent and safe to call concurrently; the cluster is not
-// closed.
+// Close has the markers written of transactions whose end was confirmed. It then ends every waiting
+// call with ErrClosed and returns when the last goroutine has ended. Pending changes may or may not
+// be stored. Markers of partitions that are not writable, or not within a second, are left to the
+// next Coordinator. It is idempotent and safe to call concurrently; the cluster is not closed.
 func (s *service) Close() error {
 	s.closing.Do(func() {
 		s.sender.close(s.cancel)
 		s.runtime.Close()
 		s.wg.Wait()
 	})
-	if s.unhold != nil { // last: what was accepted may be written until then
+	if s.unhold != nil { // last: accepted records may be written until then
 		s.unhold()
 	}
 	return nil
 }
 
-// told is what the runtime tells: markers to be written, now that it is committed that they are, or
-// that the end of a transaction needs a producer id.
+// told receives the runtime's notices: markers to write, whose transaction's outcome is committed,
+// or an id that needs a producer id to end its transaction.
 func (s *service) told(from coordinator.ShardID, what any) {
 	switch what := what.(type) {
 	case *lifecycle.Markers:
@@ -132,8 +137,8 @@ func (s *service) told(from coordinator.ShardID, what any) {
 	}
 }
 
-// tickWithID gives a transaction that has taken too long the producer id that its end needs. If
-// there is none to be had, the machine asks again.
+// tickWithID passes a producer id to a transaction that has exceeded its timeout. If there is none,
+// the machine repeats its notice.
 func (s *service) tickWithID(from coordinator.ShardID, id string) {
 	newID, _, err := s.brokers.InitProducerID(s.ctx)
 	if err != nil {
@@ -156,12 +161,12 @@ func (s *service) isOver(id coordinator.ShardID) bool {
 	return err != nil || sh.ID() != id
 }
 
-// watch follows the metadata: who leads the partitions of the topic, which are loaded and unloaded
-// accordingly, and who leads partitions that are owed markers.
+// watch follows the metadata: the leaders of the topic's partitions, which are loaded and unloaded
+// accordingly, and of partitions with owed markers.
 func (s *service) watch() {
 	for version := int64(-1); s.ctx.Err() == nil; {
 		if _, err := s.runtime.Partitions(s.ctx, false); err != nil {
-			s.cfg.Logger.Debug("topic was not found", "topic", txnlog.Topic, "err", err) // a request looks again, and tells
+			s.cfg.Logger.Debug("topic was not found", "topic", txnlog.Topic, "err", err) // a request looks again, and returns the error
 		}
 		s.runtime.Follow()
 		s.sender.again()

@@ -11,14 +11,14 @@ import (
 	"github.com/stratalog/strata/transaction/internal/lifecycle"
 )
 
-// A Description tells of a transactional id. The caller owns it.
+// A Description describes a transactional id. The caller owns it.
 type Description struct {
 	ID         string
 	State      State
 	Producer   Producer
 	Timeout    time.Duration
-	Started    time.Time               // zero: no transaction has begun since the producer did
-	Partitions []record.TopicPartition // of the transaction, by topic and number
+	Started    time.Time               // zero: no transaction since the producer was initialised
+	Partitions []record.TopicPartition // partitions of the transaction, by topic and number
 }
 
 func describe(id string, m *lifecycle.Machine) Description {
@@ -31,8 +31,8 @@ func describe(id string, m *lifecycle.Machine) Description {
 	return d
 }
 
-// Describe tells of an id what is committed. It returns ErrNotFound if there is none, ErrInvalidID,
-// or the errors of a coordinator that moves. Kafka: DescribeTransactions.
+// Describe returns the committed state of an id. It returns ErrNotFound if there is none,
+// ErrInvalidID, or the errors of a coordinator that moves. Kafka: DescribeTransactions.
 func (c *Coordinator) Describe(ctx context.Context, id string) (Description, error) {
 	if err := checkID(id); err != nil {
 		return Description{}, err
@@ -48,8 +48,8 @@ func (c *Coordinator) Describe(ctx context.Context, id string) (Description, err
 	return d, err
 }
 
-// List tells of all ids, by id; of those that can be reached, if there is an error. Kafka:
-// ListTransactions.
+// List describes all ids, sorted by id. After an error it still returns those of reachable
+// coordinators. Kafka: ListTransactions.
 func (c *Coordinator) List(ctx context.Context) ([]Description, error) {
 	var all []Description
 	err := c.route.Each(ctx, func(s *shard) error {

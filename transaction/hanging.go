@@ -7,27 +7,28 @@ import (
 	"slices"
 
 	"github.com/stratalog/strata/internal/coordinator"
+	"github.com/stratalog/strata/internal/txnlog"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
-	"github.com/stratalog/strata/transaction/txnlog"
 )
 
-// ErrNotHanging refuses to abort a transaction that has ended, or that its coordinator ends.
+// ErrNotHanging is returned for a transaction that has ended, or that its coordinator will end.
 var ErrNotHanging = errors.New("transaction: it is not a hanging one")
 
-// A HangingTransaction is open in a partition and known to no coordinator: nobody ends it, and
-// ReadCommitted readers of the partition get no further. Kafka before 3.6 could leave some.
+// A HangingTransaction is open in a partition but unknown to every coordinator. It is never ended,
+// and ReadCommitted readers of the partition cannot pass it. Kafka before 3.6 could leave such
+// transactions.
 type HangingTransaction struct {
 	Partition   record.TopicPartition
 	Producer    Producer
-	FirstOffset int64 // of the transaction
+	FirstOffset int64 // first offset of the transaction
 }
 
-// Hanging finds the hanging transactions of the partitions that are led, by partition and producer
-// id: what nobody has written in for longer than Config.MaxTimeout, since the partition was opened
-// at the earliest, and no coordinator knows. It returns an error if not all coordinators can be
-// asked. Kafka: kafka-transactions find-hanging.
+// Hanging returns the hanging transactions in partitions with a leader, sorted by partition and
+// producer id. These had no write for longer than Config.MaxTimeout, counted at the earliest from
+// the opening of the partition, and no coordinator has them. It returns an error if a coordinator
+// is unavailable. Kafka: kafka-transactions find-hanging.
 func (c *Coordinator) Hanging(ctx context.Context) ([]HangingTransaction, error) {
 	open, err := c.hanging(ctx)
 	if err != nil {
@@ -44,8 +45,8 @@ func asHanging(o replication.OpenTransaction) HangingTransaction {
 	return HangingTransaction{Partition: o.Partition, Producer: Producer{ID: o.ProducerID, Epoch: o.Epoch}, FirstOffset: o.TxnFirstOffset}
 }
 
-// hanging asks the partitions, then the coordinators, then the partitions again: what has ended
-// meanwhile was a coordinator's.
+// hanging reads the open transactions from the partitions, then from the coordinators, then from
+// the partitions again: a transaction that ended meanwhile was not hanging.
 func (c *Coordinator) hanging(ctx context.Context) ([]replication.OpenTransaction, error) {
 	open := c.brokers.OpenTransactions(c.cfg.MaxTimeout)
 	if len(open) == 0 {
@@ -67,10 +68,10 @@ func (d *Description) has(o replication.OpenTransaction) bool {
 	return d.Producer.ID == o.ProducerID && (d.State == txnlog.Ongoing || d.State.Prepared()) && slices.Contains(d.Partitions, o.Partition)
 }
 
-// AbortHanging ends a hanging transaction by an abort marker in its producer's epoch, which is
-// committed when it returns. It returns ErrNotHanging if Hanging would not find it now, with
-// nothing written; else the errors of Hanging and of replication.Cluster.WriteTxnMarkers. Kafka:
-// kafka-transactions abort.
+// AbortHanging ends a hanging transaction with an abort marker in its producer's epoch. The marker
+// is committed when it returns. If Hanging would no longer return the transaction, AbortHanging
+// writes nothing and returns ErrNotHanging. Otherwise its errors are those of Hanging and of
+// replication.Cluster.WriteTxnMarkers. Kafka: kafka-transactions abort.
 func (c *Coordinator) AbortHanging(ctx context.Context, h HangingTransaction) error {
 	open, err := c.hanging(ctx)
 	if err != nil {

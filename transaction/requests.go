@@ -9,25 +9,29 @@ import (
 
 	"github.com/stratalog/strata/internal/coordinator"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/memory"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/transaction/internal/lifecycle"
 )
 
-// On returns the coordinator of one broker, as clients find it at that broker's address. A request
-// for an id that another broker coordinates, or none, is refused with ErrNotCoordinator, where c
-// hands it on; List tells of the ids that this broker coordinates. It never makes the topic: before
-// FindCoordinator has, all ids are coordinated elsewhere.
+// On returns the coordinator of one broker, as clients use it at that broker's address. It rejects
+// a request for an id with another coordinator, or none, with ErrNotCoordinator, while c forwards
+// the request. Its List returns only the ids that this broker coordinates. It never creates the
+// topic: before FindCoordinator has created it, every request is rejected.
 //
-// It is a view of c, made at no cost: it lives as long as c does and need not be closed.
+// The result is a view of c and costs nothing: it is valid as long as c, and need not be closed.
 func (c *Coordinator) On(broker int32) *Coordinator { return c.at(max(broker, 0)) }
 
-// Version returns the level of the feature transaction.version that c works at.
+// Version returns c's level of the feature transaction.version.
 func (c *Coordinator) Version() int16 { return c.cfg.Version }
 
-// FindCoordinator returns the broker that coordinates a transactional id, whether or not there is
-// such an id. The topic is made if there is none. It returns ErrInvalidID, or
-// ErrCoordinatorNotAvailable while the partition that the id's state is kept in has no leader.
-// Kafka: FindCoordinator of key type 1.
+// Config returns the configuration of c with its defaults filled in.
+func (c *Coordinator) Config() Config { return c.cfg }
+
+// FindCoordinator returns the broker that coordinates a transactional id, whether or not the id
+// exists. It creates the topic if there is none. It returns ErrInvalidID, or
+// ErrCoordinatorNotAvailable while the partition with the id's state has no leader. Kafka:
+// FindCoordinator of key type 1.
 func (c *Coordinator) FindCoordinator(ctx context.Context, id string) (broker int32, err error) {
 	if err := checkID(id); err != nil {
 		return -1, err
@@ -47,22 +51,22 @@ func checkID(id string) error {
 	return nil
 }
 
-// InitProducerID gives a producer its identity: a new one, with NoProducer, fences whoever had the
-// id before; one that goes on after an error names the identity that it had. timeout, at least 1
-// ms, is that of the transactions to come. The identity is durable when it is returned. While a
-// transaction of the id is under way it is aborted, and until that is marked everywhere the answer
-// is ErrConcurrent: ask again.
+// InitProducerID returns the identity of a producer. before is NoProducer for a new producer, which
+// fences the previous one with this id. A producer that continues after an error passes its present
+// identity. timeout, at least 1 ms, applies to its coming transactions. The identity is durable
+// when it is returned. An open transaction of the id is aborted; until its markers are in all
+// partitions the error is ErrConcurrent: retry.
 //
-// Errors: ErrInvalidID, ErrInvalidTimeout, ErrProducerFenced, ErrConcurrent, or those of a
-// coordinator that moves: ErrNotCoordinator, ErrCoordinatorNotAvailable. Kafka: InitProducerId.
+// Errors: ErrInvalidID, ErrInvalidTimeout, ErrProducerFenced, ErrConcurrent, ErrFull,
+// ErrNotCoordinator, ErrCoordinatorNotAvailable. Kafka: InitProducerId.
 func (c *Coordinator) InitProducerID(ctx context.Context, id string, timeout time.Duration, before Producer) (Producer, error) {
 	v, err := c.withID(ctx, question{id: id, create: true}, func(newID *int64, to machine.Ticket) lifecycle.Event {
-		return lifecycle.EventInit{Timeout: timeout, ProducerID: before.ID, Epoch: before.Epoch, NewID: newID, To: to}
+		return lifecycle.EventInit{Timeout: timeout, ProducerID: before.ID, Epoch: before.Epoch, NewID: newID, Bound: memory.BoundOf(ctx), To: to}
 	})
 	return producerOr(v, err)
 }
 
-// An AddRequest names partitions of a transaction.
+// An AddRequest adds partitions to a transaction.
 type AddRequest struct {
 	ID         string
 	Producer   Producer
@@ -70,12 +74,12 @@ type AddRequest struct {
 	Version    int16 // transaction.version of the client: 0 or 2
 }
 
-// AddPartitions adds partitions to the transaction, which begins with the first. Nothing may be
-// written to them before it returns. Whether they exist is for the caller to find out: a partition
-// that does not is part of the transaction without a trace.
+// AddPartitions adds partitions to the transaction, which begins with the first one. The caller
+// must not write to them before it returns. The caller checks that the partitions exist: one that
+// does not exist is added without an effect.
 //
 // Errors: ErrInvalidID, ErrInvalidProducerMapping, ErrProducerFenced, ErrConcurrent, ErrTooLarge,
-// ErrNotCoordinator, ErrCoordinatorNotAvailable. Kafka: AddPartitionsToTxn.
+// ErrFull, ErrNotCoordinator, ErrCoordinatorNotAvailable. Kafka: AddPartitionsToTxn.
 func (c *Coordinator) AddPartitions(ctx context.Context, r AddRequest) error {
 	return c.addBy(ctx, r, time.Time{})
 }
@@ -84,12 +88,12 @@ func (c *Coordinator) AddPartitions(ctx context.Context, r AddRequest) error {
 // is being ended: ErrConcurrent is its answer only then.
 func (c *Coordinator) addBy(ctx context.Context, r AddRequest, until time.Time) error {
 	_, err := c.existing(ctx, r.ID, func(to machine.Ticket) lifecycle.Event {
-		return lifecycle.EventAdd{ProducerID: r.Producer.ID, Epoch: r.Producer.Epoch, Partitions: r.Partitions, Version: r.Version, Until: until, To: to}
+		return lifecycle.EventAdd{ProducerID: r.Producer.ID, Epoch: r.Producer.Epoch, Partitions: r.Partitions, Version: r.Version, Until: until, Bound: memory.BoundOf(ctx), To: to}
 	})
 	return err
 }
 
-// VerifyPartitions returns for each partition nil if it is part of the transaction, else
+// VerifyPartitions returns for each partition nil if it belongs to the transaction, else
 // ErrAbortable. Errors are those of AddPartitions. Kafka: AddPartitionsToTxn with verify_only.
 func (c *Coordinator) VerifyPartitions(ctx context.Context, r AddRequest) ([]error, error) {
 	v, err := c.existing(ctx, r.ID, func(to machine.Ticket) lifecycle.Event {
@@ -99,8 +103,8 @@ func (c *Coordinator) VerifyPartitions(ctx context.Context, r AddRequest) ([]err
 	return errs, err
 }
 
-// AddOffsets adds the offsets of a group to the transaction, by the partition that they are kept
-// in. Errors are those of AddPartitions, and of Config.OffsetsPartition. Kafka: AddOffsetsToTxn.
+// AddOffsets adds to the transaction the partition that stores the offsets of a group. Errors are
+// those of AddPartitions, and of Config.OffsetsPartition. Kafka: AddOffsetsToTxn.
 func (c *Coordinator) AddOffsets(ctx context.Context, r AddRequest, group string) error {
 	if c.cfg.OffsetsPartition == nil {
 		return fmt.Errorf("transaction: %w: no groups", errors.ErrUnsupported)
@@ -113,7 +117,7 @@ func (c *Coordinator) AddOffsets(ctx context.Context, r AddRequest, group string
 	return c.AddPartitions(ctx, r)
 }
 
-// An EndRequest says what is to become of a transaction.
+// An EndRequest commits or aborts a transaction.
 type EndRequest struct {
 	ID       string
 	Producer Producer
@@ -122,9 +126,9 @@ type EndRequest struct {
 }
 
 // End decides the outcome of the transaction, which is durable when End returns; readers see it
-// partition by partition. It returns the identity that a client of version 2 goes on with, its
-// sequences from 0, and NoProducer to an older one. ErrConcurrent says that the same is being done
-// already: ask again.
+// partition by partition. A client of version 2 continues with the returned identity, with sequence
+// numbers from 0; for an older client the result is NoProducer. ErrConcurrent is returned while the
+// transaction, or the previous one, is already being ended: retry.
 //
 // Errors: ErrInvalidID, ErrInvalidProducerMapping, ErrProducerFenced, ErrInvalidState,
 // ErrConcurrent, ErrNotCoordinator, ErrCoordinatorNotAvailable. Kafka: EndTxn.
@@ -135,12 +139,12 @@ func (c *Coordinator) End(ctx context.Context, r EndRequest) (Producer, error) {
 	return producerOr(v, err)
 }
 
-// WaitEnded returns when no transaction of an id is being ended: at once, if the outcome of the
-// last one is not decided, or once its markers are written in all of its partitions. Readers see
-// all of it then. It waits as long as ctx, for partitions without a leader, too.
+// WaitEnded waits until no transaction of an id is being ended. It returns immediately if the
+// outcome of the last one is not decided, else when its markers are in all of its partitions, so
+// that readers see all of it. It waits as long as ctx allows, also for partitions without a leader.
 //
-// Errors: ErrInvalidID, ErrNotFound if there is no such id, those of a coordinator that moves, and
-// ctx's.
+// Errors: ErrInvalidID, ErrNotFound if there is no such id, ErrNotCoordinator,
+// ErrCoordinatorNotAvailable, ctx's.
 func (c *Coordinator) WaitEnded(ctx context.Context, id string) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -159,8 +163,8 @@ func (c *Coordinator) WaitEnded(ctx context.Context, id string) error {
 	}
 }
 
-// endWatch is how long the question of a WaitEnded is kept before it is asked again: that of a
-// caller who has gone is forgotten then at the latest.
+// endWatch is the time after which WaitEnded repeats its event. The event of a caller that has
+// stopped waiting is dropped by then.
 const endWatch = time.Minute
 
 func producerOr(v any, err error) (Producer, error) {
@@ -181,7 +185,7 @@ func (c *Coordinator) existing(ctx context.Context, id string, event func(machin
 	return c.ask(ctx, question{id: id}, event)
 }
 
-// withID is ask for a request that may need a producer id: it is repeated with one then.
+// withID is ask for a request that may need a producer id: it is then repeated with one.
 func (c *Coordinator) withID(ctx context.Context, q question, event func(newID *int64, to machine.Ticket) lifecycle.Event) (any, error) {
 	v, err := c.ask(ctx, q, func(to machine.Ticket) lifecycle.Event { return event(nil, to) })
 	if !errors.Is(err, lifecycle.ErrNoProducerID) {
@@ -194,7 +198,7 @@ func (c *Coordinator) withID(ctx context.Context, q question, event func(newID *
 	return c.ask(ctx, q, func(to machine.Ticket) lifecycle.Event { return event(&newID, to) })
 }
 
-// ask steps an id at its coordinator, and returns the answer.
+// ask steps an id at its coordinator, and returns the reply.
 func (c *Coordinator) ask(ctx context.Context, q question, event func(machine.Ticket) lifecycle.Event) (any, error) {
 	if err := checkID(q.id); err != nil {
 		return nil, err

@@ -20,22 +20,22 @@ import (
 type debtor interface {
 	// isOver reports whether the leadership that a shard belongs to has ended.
 	isOver(coordinator.ShardID) bool
-	// tell feeds an event to a machine, if its shard is still the one that is named.
+	// tell steps a machine, if its shard is still the named one.
 	tell(to coordinator.ShardID, id string, ev lifecycle.Event)
 }
 
-// A sender has markers written until their partitions have them. One goroutine for each path from
-// a coordinator's broker to another, as long as there is something to send, sends all that are due
-// in one call. What fails is due again after a pause, or when the metadata changes.
+// A sender sends markers until their partitions have them. One goroutine for each path from a
+// coordinator's broker to another, while there are markers to send, sends all due ones in one call.
+// A failed marker is due again after a pause, or when the metadata changes.
 //
-// A partition is never sent two markers of one transactional id at a time, by one coordinator: a
-// second one, of a machine that was loaded again, takes the place of the first, and waits until
-// that is answered. Before version 2 a late marker would otherwise end the next transaction.
+// A coordinator never sends a partition two markers of one transactional id at a time. A second
+// one, of a machine that was loaded again, replaces the first, and waits for its result. Before
+// version 2 a late marker would otherwise end the next transaction.
 type sender struct {
 	brokers brokers
 	owner   debtor
 	stop    <-chan struct{} // closed when closing
-	retry   alarm.Alarm     // sends what is late and due
+	retry   alarm.Alarm     // sends late markers that are due
 	wg      sync.WaitGroup  // goroutines of paths
 	counts  markerCounts
 
@@ -55,7 +55,7 @@ type owedKey struct {
 }
 
 // An owed marker is to be written to one partition. It is in one place at a time: in sender.late,
-// in sender.due, or with who sends it.
+// in sender.due, or with the goroutine that sends it.
 type owed struct {
 	owedKey
 	topicID  topic.ID
@@ -64,7 +64,7 @@ type owed struct {
 	failures int
 }
 
-// How long it takes until what has failed is sent again: from the first pause to the longest.
+// Failed markers are sent again after pauses from the first to the longest.
 const (
 	firstMarkerPause   = 5 * time.Millisecond
 	longestMarkerPause = time.Second
@@ -76,12 +76,12 @@ func newSender(ctx context.Context, b brokers, owner debtor) *sender {
 	return s
 }
 
-// lastMarkers is how long a sender that closes waits for what is due, at most.
+// lastMarkers is the longest that a closing sender waits for due markers.
 const lastMarkers = time.Second
 
-// close ends all sending. First it has what is due or sent answered, so that who reads after a
-// commit and an orderly end sees what was committed; what has failed is left to the next
-// coordinator. stop ends the context that the sender was made with.
+// close ends all sending. First it waits for the results of due and sent markers, so that a reader
+// after a commit and an orderly stop sees the committed records. Failed ones are left to the next
+// coordinator. stop ends the context of the sender.
 func (s *sender) close(stop func()) {
 	s.mu.Lock()
 	if s.rested == nil {
@@ -142,8 +142,8 @@ func (s *sender) owe(by coordinator.ShardID, m *lifecycle.Markers) {
 	}
 }
 
-// direct puts a marker where it is to go: to the path to its partition's leader, if there is one.
-// Only who has taken o out of its place calls it.
+// direct puts a marker on the path to its partition's leader, if there is one. The caller has taken
+// o out of its place.
 func (s *sender) direct(o *owed) {
 	if s.owner.isOver(o.shard) { // the next coordinator owes it
 		s.forget(o)
@@ -184,7 +184,7 @@ func (s *sender) dueLocked(path replication.NetworkPath, o *owed) {
 	}
 }
 
-// run sends what is due on a path until nothing is.
+// run sends the due markers of a path until there are none.
 func (s *sender) run(path replication.NetworkPath) {
 	for {
 		s.mu.Lock()
@@ -205,7 +205,7 @@ func (s *sender) run(path replication.NetworkPath) {
 	}
 }
 
-// request is what the marker's partition is asked for. It waits there for as long as it takes.
+// request returns the request for the marker's partition, which may take any time.
 func (o *owed) request() replication.TxnMarker {
 	m := o.markers
 	return replication.TxnMarker{Partition: o.tp, TopicID: o.topicID, TxnMarker: partition.TxnMarker{
@@ -219,8 +219,8 @@ func (s *sender) answered(o *owed, m *lifecycle.Markers, err error) {
 	case err == nil:
 		s.settle(o, m)
 	case errors.Is(err, partition.ErrInvalidProducerEpoch), errors.Is(err, partition.ErrCoordinatorFenced), errors.Is(err, replication.ErrUnknownTopic):
-		// A later epoch or coordinator was there, so the outcome is known there; or nobody can know
-		// it any more.
+		// The partition has had a later epoch or coordinator, so it has the outcome; or the outcome
+		// is lost for good.
 		s.giveUp(o, m)
 	default:
 		s.mu.Lock()
@@ -274,10 +274,10 @@ func (s *sender) lateLocked(o *owed) {
 	s.restedLocked()
 }
 
-// again sends all that is late, since who leads may have changed, unless it closes.
+// again sends all late markers, since leaders may have changed, unless the sender closes.
 func (s *sender) again() { s.takeLate(func(*owed) bool { return true }) }
 
-// dueAgain sends what is late and due.
+// dueAgain sends the late markers that are due.
 func (s *sender) dueAgain() {
 	now := time.Now()
 	s.takeLate(func(o *owed) bool { return !now.Before(o.retryAt) })

@@ -3,20 +3,20 @@ package transaction
 import (
 	"sync/atomic"
 
+	"github.com/stratalog/strata/internal/txnlog"
 	"github.com/stratalog/strata/transaction/internal/lifecycle"
-	"github.com/stratalog/strata/transaction/txnlog"
 )
 
 // Stats are the counters of a Coordinator.
 type Stats struct {
-	IDs            int // transactional ids now, in the partitions that are loaded
-	Ongoing        int // of these, with a transaction under way
-	Prepared       int // of these, whose markers are being written
+	IDs            int // transactional ids at present, in loaded partitions
+	Ongoing        int // ids with an open transaction
+	Prepared       int // ids whose markers are being written
 	MarkersOwed    int
-	MarkersSent    int64 // since the start, repeated ones too
-	MarkersGivenUp int64 // of topics that were deleted, or where a later epoch or coordinator was
+	MarkersSent    int64 // since the start, including repetitions
+	MarkersGivenUp int64 // for deleted topics, or partitions with a later epoch or coordinator
 	Appends        int64 // batches written to the topic
-	AppendFailures int64 // of these, not known to be committed: the partition was loaded again
+	AppendFailures int64 // appends not known to be committed: the partition was loaded again
 	Loads          int64 // partitions loaded
 }
 

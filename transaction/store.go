@@ -8,13 +8,13 @@ import (
 
 	"github.com/stratalog/strata/internal/coordinator"
 	"github.com/stratalog/strata/internal/shardtopic"
+	"github.com/stratalog/strata/internal/txnlog"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
-	"github.com/stratalog/strata/transaction/txnlog"
 )
 
-// brokers is what a Coordinator needs of the brokers, besides the topic of its own: a
+// brokers is the interface to the brokers, besides the coordinator's own topic: a
 // *replication.Cluster.
 type brokers interface {
 	InitProducerID(ctx context.Context) (id int64, epoch int16, err error)
@@ -44,10 +44,10 @@ func newStates(c *replication.Cluster, shape TopicConfig) (*states, error) {
 	return s, nil
 }
 
-// agree returns the level of transaction.version that the cluster is to work at: what is wanted, as
-// Config.Version has it, else what it has. A topic without a level is of a cluster at level 0. A
-// cluster without the topic gets its level with it, so that one that never sees a transaction stays
-// as it was.
+// agree returns the transaction.version for the cluster: the wanted one of Config.Version, else the
+// present one. If the topic exists without a level, the cluster is at level 0. A cluster without
+// the topic gets its level together with it, so that a cluster without transactions stays
+// unchanged.
 func (s *states) agree(wanted, level int16) (int16, error) {
 	ctx := context.Background()
 	_, exists := s.topic.Cluster.TopicID(txnlog.Topic)
@@ -64,8 +64,8 @@ func (s *states) agree(wanted, level int16) (int16, error) {
 	return level, nil
 }
 
-// stateTopicProperties are Kafka's for this topic; and a change is durable when it is confirmed,
-// whatever the cluster's defaults say.
+// stateTopicProperties are Kafka's for this topic, and make a change durable when it is confirmed,
+// independent of the cluster's defaults.
 var stateTopicProperties = map[string]string{
 	"cleanup.policy":                 "compact",
 	"compression.type":               "uncompressed",

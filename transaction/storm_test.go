@@ -8,11 +8,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/vfs"
@@ -296,7 +296,7 @@ func TestTransactionsSurviveWhoeverDies(t *testing.T) {
 	switch {
 	case seeds > 0:
 	case testing.Short() || raceEnabled:
-		seeds = 3
+		seeds = 2
 	default:
 		seeds = 20
 	}

@@ -7,15 +7,17 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stratalog/strata/internal/memory"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 )
 
-// A Verifier is what the leaders of a cluster ask before they take the first write of a
-// transaction: replication.Config.Transactions. The cluster is opened with it, and the Coordinator
-// made over the cluster is named to it; until then such writes are refused, to be sent again. The
-// zero Verifier is ready to be used, from any goroutine.
+// A Verifier checks with the coordinator that a transaction includes a partition, before the
+// partition's leader accepts the transaction's first write. Set it as
+// replication.Config.Transactions, and call Use with the Coordinator made over the cluster. Until
+// then such writes are rejected with a retriable error. The zero Verifier is ready for use, and
+// safe for concurrent use.
 type Verifier struct {
 	c atomic.Pointer[Coordinator] // nil: none yet
 }
@@ -27,7 +29,7 @@ const endWait = 100 * time.Millisecond
 
 var _ replication.TxnVerifier = (*Verifier)(nil)
 
-// Use has v ask c from now on.
+// Use sets the coordinator of v.
 func (v *Verifier) Use(c *Coordinator) { v.c.Store(c) }
 
 // Add implements replication.TxnVerifier.
@@ -36,6 +38,7 @@ func (v *Verifier) Add(ctx context.Context, w partition.TxnWrite, partitions []r
 	if c == nil {
 		return ErrCoordinatorNotAvailable
 	}
+	ctx = memory.With(ctx, c.memory.Last()) // the client is not known here
 	return toLeader(c.addBy(ctx, addRequest(w, partitions), time.Now().Add(endWait)))
 }
 
@@ -46,7 +49,7 @@ func (v *Verifier) Verify(ctx context.Context, w partition.TxnWrite, partitions 
 		return nil, ErrCoordinatorNotAvailable
 	}
 	found, err := c.VerifyPartitions(ctx, addRequest(w, partitions))
-	errs := make([]error, len(found)) // those of the machine are not ours to change
+	errs := make([]error, len(found)) // the machine's errors must not be changed here
 	for i, err := range found {
 		errs[i] = toLeader(err)
 	}
@@ -57,8 +60,8 @@ func addRequest(w partition.TxnWrite, partitions []record.TopicPartition) AddReq
 	return AddRequest{ID: w.TransactionalID, Producer: Producer{ID: w.ProducerID, Epoch: w.ProducerEpoch}, Partitions: partitions, Version: w.Version}
 }
 
-// toLeader returns an error of the coordinator as leaders know it. Those that are not told are of a
-// coordinator that cannot be asked just now.
+// toLeader converts an error of the coordinator for leaders. An error that is not listed is of a
+// coordinator that is unavailable.
 func toLeader(err error) error {
 	for _, e := range []struct{ coordinator, leader error }{
 		{ErrProducerFenced, partition.ErrInvalidProducerEpoch},
@@ -68,6 +71,7 @@ func toLeader(err error) error {
 		{ErrInvalidState, partition.ErrInvalidTxnState},
 		{ErrAbortable, partition.ErrTxnAbortable},
 		{ErrTooLarge, partition.ErrTxnAbortable}, // it can take no more partitions
+		{ErrFull, partition.ErrTxnAbortable},
 	} {
 		if errors.Is(err, e.coordinator) {
 			return fmt.Errorf("%w: %w", e.leader, err)

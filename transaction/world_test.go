@@ -6,11 +6,12 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/memory"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
@@ -99,7 +100,7 @@ func (w *world) start() {
 	require.NoError(w, err)
 	cfg.Version, err = states.agree(w.cfg.Version, cfg.Version)
 	require.NoError(w, err)
-	w.c = newCoordinator(states, w.brokers, cfg)
+	w.c = newCoordinator(states, w.brokers, new(memory.Budget), cfg)
 }
 
 func (w *world) init(id string) Producer {

@@ -10,12 +10,12 @@ import (
 
 // clone implements cloner.
 func (osFS) clone(oldname, newname string) (err error) {
-	in, err := os.Open(oldname)
+	in, err := openFile(oldname, os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}
 	defer in.Close() // it was only read
-	out, err := os.OpenFile(newname, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	out, err := os.OpenFile(newname, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (osFS) clone(oldname, newname string) (err error) {
 	switch err {
 	case nil:
 		return nil
-	case unix.EOPNOTSUPP, unix.ENOTTY, unix.EXDEV, unix.EINVAL, unix.ENOSYS, unix.EPERM: // as the kernel says it of different file systems
+	case unix.EOPNOTSUPP, unix.ENOTTY, unix.EXDEV, unix.EINVAL, unix.ENOSYS, unix.EPERM: // errors of the kernel for different file systems, among others
 		err = errors.ErrUnsupported
 	}
 	return &fs.PathError{Op: "clone", Path: newname, Err: err}

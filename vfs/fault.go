@@ -5,40 +5,40 @@ import (
 	"time"
 )
 
-// Always, as Fault.Times, makes a fault sticky.
+// Always as Fault.Times makes a fault permanent.
 const Always = -1
 
-// Fault describes what goes wrong, and when. Of the matching operations the first After pass
-// untouched, the next Times are hit.
+// A Fault describes an error to inject, and when. The first After matching operations are not
+// affected; the fault is applied to the next Times.
 //
-// If several faults match one operation, all of them count it and the first one that is due
-// decides.
+// If several faults match an operation, all of them count it, and the first due fault is
+// applied.
 type Fault struct {
-	// Ops are the kinds of operations that match. 0: any.
+	// Ops are the kinds of operations that match. 0 means any.
 	Ops Op
 	// Pattern is matched against the last element of the name (either name of Rename and Link) as
 	// filepath.Match does. "" matches everything, a malformed pattern nothing.
 	Pattern string
-	// After is how many matching operations pass untouched before the first one is hit.
+	// After is the number of matching operations before the first affected one.
 	After int
-	// Times is how many are hit. 0: one. Always: all that follow.
+	// Times is the number of affected operations. 0 means one, Always all later ones.
 	Times int
 
-	// Err is what the operation fails with, without having had any effect (but see Keep), wrapped
-	// in a *fs.PathError. A Sync that fails on a MemFS loses what was not synced yet, as on Linux:
-	// it can still be read, but a power cut takes it even if a later Sync succeeds.
+	// Err is the error of the operation, wrapped in a *fs.PathError. The operation has no effect
+	// (but see Keep). A failed Sync on a MemFS loses the data that was not synced, as on Linux: it
+	// can still be read, but a power failure removes it even if a later Sync succeeds.
 	Err error
-	// Keep is how many bytes of a read or write take place all the same, clipped to what was asked
-	// for; a negative Keep is that many less than all. If Err is nil and Keep is not 0, writes fail
-	// with io.ErrShortWrite and reads with io.EOF.
+	// Keep is the number of bytes of a read or write that succeed all the same, at most the
+	// requested number; a negative Keep is that many less than all. If Err is nil and Keep is not
+	// 0, writes fail with io.ErrShortWrite and reads with io.EOF.
 	Keep int
-	// Lie reports success without doing anything. Reads leave the buffer as it is.
+	// Lie returns success without doing anything. Reads leave the buffer unchanged.
 	Lie bool
-	// Flip inverts bit Bit of the file (bit 0 is the lowest of the first byte) in what is read;
-	// only reads covering it match.
+	// Flip inverts bit Bit of the file (bit 0 is the lowest of the first byte) in read data; only
+	// reads that include the bit match.
 	Flip bool
 	Bit  int64
-	// Delay is how long the operation takes: it has its effect at once and returns later. In a
+	// Delay is the duration of the operation: it takes effect at once and returns later. In a
 	// testing/synctest bubble the time is virtual.
 	Delay time.Duration
 }

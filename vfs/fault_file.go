@@ -8,7 +8,7 @@ type faultFile struct {
 	file File
 }
 
-// syncLoser is implemented by files that know what a failed Sync does.
+// syncLoser is implemented by files that can lose unsynced data as after a failed Sync.
 type syncLoser interface{ loseUnsynced() }
 
 // Name implements File.
@@ -94,8 +94,7 @@ func (f *Fault) kept(n int) int {
 	return min(f.Keep, n)
 }
 
-// shortened returns what a shortened read or write fails with: its own error, the fault's, or
-// otherwise.
+// shortened returns the error of a shortened read or write: its own, the fault's, or otherwise.
 func (o *outcome) shortened(own, otherwise error) error {
 	switch {
 	case own != nil && own != io.EOF:

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -10,9 +11,8 @@ import (
 	"time"
 )
 
-// FaultFS is a file system that fails on demand, counts its operations and lets them be watched.
-// Make one with Faulty.
-// Safe for concurrent use.
+// A FaultFS is a file system that fails on request, counts its operations and calls observers for
+// them. Faulty returns one. It is safe for concurrent use.
 type FaultFS struct {
 	*faults
 
@@ -20,7 +20,7 @@ type FaultFS struct {
 	over <-chan struct{} // cuts delays short when it is closed; nil: nothing does
 }
 
-// faults is what a FaultFS and the sessions on it have in common.
+// faults is the state that a FaultFS shares with the sessions on it.
 type faults struct {
 	n     atomic.Int64 // operations so far
 	kinds [len(opNames)]atomic.Int64
@@ -29,7 +29,7 @@ type faults struct {
 	mu sync.Mutex // serializes changes of hooks
 }
 
-// hooks is immutable, but for the counters in the faults.
+// hooks is immutable, except for the counters in the faults.
 type hooks struct {
 	faults    []*armedFault
 	observers []*Observer
@@ -46,7 +46,7 @@ func (a *armedFault) due() bool {
 	return n > 0 && (a.Times == Always || n <= int64(max(a.Times, 1)))
 }
 
-// Faulty wraps a file system. Without faults it behaves as fsys does.
+// Faulty wraps a file system. Without faults the FaultFS behaves as fsys does.
 func Faulty(fsys FS) *FaultFS { return &FaultFS{faults: &faults{}, fs: fsys} }
 
 // Inject arms a fault. The function returned disarms it; calling it again does nothing.
@@ -60,7 +60,7 @@ func (f *faults) Inject(fault Fault) (remove func()) {
 	}
 }
 
-// Observe has o told of every operation from now on. The function returned ends that.
+// Observe calls o for every operation from now on. The returned function ends that.
 func (f *faults) Observe(o Observer) (remove func()) {
 	f.change(func(h *hooks) { h.observers = append(slices.Clip(h.observers), &o) })
 	return func() {
@@ -93,7 +93,7 @@ func (f *faults) change(edit func(*hooks)) {
 	f.hooks.Store(&h)
 }
 
-// outcome says what is to happen to one operation.
+// outcome is the planned outcome of one operation.
 type outcome struct {
 	event Event
 	hooks *hooks
@@ -101,7 +101,7 @@ type outcome struct {
 	over  <-chan struct{}
 }
 
-// begin counts an operation, tells the observers and picks the fault that is due.
+// begin counts an operation, calls the observers and picks the fault that is due.
 func (f *FaultFS) begin(e Event) outcome {
 	e.N = f.n.Add(1)
 	for i := range f.kinds {
@@ -126,7 +126,7 @@ func (f *FaultFS) begin(e Event) outcome {
 	return o
 }
 
-// end tells the observers and makes the operation take as long as it should.
+// end calls the observers and delays the operation as the fault requires.
 func (o *outcome) end(err error) {
 	if o.hooks == nil {
 		return
@@ -162,7 +162,7 @@ func (f *FaultFS) run(e Event, do func() error) error {
 	return err
 }
 
-// failure is what the caller gets instead of the operation.
+// failure returns the error that the caller gets instead of the operation.
 func (o *outcome) failure() error {
 	return &fs.PathError{Op: o.event.Op.String(), Path: o.event.Name, Err: o.fault.Err}
 }
@@ -205,10 +205,10 @@ func (f *FaultFS) Remove(name string) error {
 	return f.run(Event{Op: OpRemove, Name: name}, func() error { return f.fs.Remove(name) })
 }
 
-// RemoveAll implements FS, by one Remove for each thing it removes.
+// RemoveAll implements FS, with one Remove for each removed name.
 func (f *FaultFS) RemoveAll(name string) error { return removeAll(f, name) }
 
-// ReadDir implements FS. A Lie finds nothing.
+// ReadDir implements FS. With a Lie it returns no entries.
 func (f *FaultFS) ReadDir(name string) (entries []fs.DirEntry, err error) {
 	err = f.run(Event{Op: OpReadDir, Name: name}, func() (err error) {
 		entries, err = f.fs.ReadDir(name)
@@ -222,7 +222,7 @@ func (f *FaultFS) MkdirAll(name string, perm fs.FileMode) error {
 	return f.run(Event{Op: OpMkdir, Name: name}, func() error { return f.fs.MkdirAll(name, perm) })
 }
 
-// Stat implements FS. A Lie does not lie here.
+// Stat implements FS. A Lie has no effect.
 func (f *FaultFS) Stat(name string) (fs.FileInfo, error) {
 	o := f.begin(Event{Op: OpStat, Name: name})
 	if o.fault != nil && o.fault.Err != nil {
@@ -245,7 +245,7 @@ func (f *FaultFS) SyncDir(name string) error {
 	return f.run(Event{Op: OpSyncDir, Name: name}, func() error { return f.fs.SyncDir(name) })
 }
 
-// Lock implements FS. A Lie hands out a lock that locks nothing.
+// Lock implements FS. With a Lie it returns a lock that locks nothing.
 func (f *FaultFS) Lock(name string) (c io.Closer, err error) {
 	c = unlocked{}
 	err = f.run(Event{Op: OpLock, Name: name}, func() (err error) {
@@ -258,7 +258,7 @@ func (f *FaultFS) Lock(name string) (c io.Closer, err error) {
 	return c, nil
 }
 
-// RealPath implements FS. It is no operation: faults and observers do not meet it.
+// RealPath implements FS. It is not counted as an operation, and faults and observers do not apply.
 func (f *FaultFS) RealPath(name string) (string, error) { return f.fs.RealPath(name) }
 
 // BootID implements FS.
@@ -267,3 +267,11 @@ func (f *FaultFS) BootID() string { return f.fs.BootID() }
 type unlocked struct{}
 
 func (unlocked) Close() error { return nil }
+
+// Space implements SpaceFS. It is not counted as an operation.
+func (f *FaultFS) Space(path string) (total, free int64, err error) {
+	if below, ok := f.fs.(SpaceFS); ok {
+		return below.Space(path)
+	}
+	return 0, 0, errors.ErrUnsupported
+}

@@ -3,6 +3,7 @@ package vfs_test
 import (
 	"fmt"
 	"io/fs"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -62,4 +63,16 @@ func TestMadeDirectoriesSurvive(t *testing.T) {
 	}
 	_, err := m.CrashWith(all(vfs.CrashLost)).Stat(in("a"))
 	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestSuffixedNameFitsIntoAFileSystem(t *testing.T) {
+	long := strings.Repeat("n", 250)
+	for _, c := range []struct{ name, want string }{
+		{"a/b", "a/b.tmp"},
+		{"/d/" + long, "/d/" + long + ".tmp"},
+		{"/d/" + long + "xyz", "/d/" + long + "x.tmp"},
+		{"d/" + long + "\u00e9", "d/" + long + ".tmp"}, // not half of a character
+	} {
+		require.Equal(t, c.want, vfs.WithSuffix(c.name, ".tmp"))
+	}
 }

@@ -3,6 +3,8 @@
 package vfs
 
 import (
+	"errors"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -20,4 +22,10 @@ func lockFile(f *os.File) error {
 			return err
 		}
 	}
+}
+
+// unlockFile ends the locks that lockFile and shareFile take, for copies of the descriptor, too.
+func unlockFile(f *os.File) error {
+	none := unix.Flock_t{Type: unix.F_UNLCK, Whence: io.SeekStart}
+	return errors.Join(unix.FcntlFlock(f.Fd(), sharedLockCommand, &none), unix.Flock(int(f.Fd()), unix.LOCK_UN))
 }

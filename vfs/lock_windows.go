@@ -16,3 +16,13 @@ func lockFile(f *os.File) error {
 	}
 	return err
 }
+
+// unlockFile ends the locks that lockFile and shareFile take. Windows does it some time after the
+// handle is closed.
+func unlockFile(f *os.File) error {
+	err := windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, new(windows.Overlapped))
+	if err == windows.ERROR_NOT_LOCKED { // shareFile locks another range
+		err = windows.UnlockFileEx(windows.Handle(f.Fd()), 0, ^uint32(0), 0, new(windows.Overlapped))
+	}
+	return err
+}

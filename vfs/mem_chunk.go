@@ -7,20 +7,20 @@ import (
 )
 
 const (
-	chunkBytes = 2 << 20 // what the system can map at once
+	chunkBytes = 2 << 20 // the unit that the system can map at once
 	// Files have chunks from this size on: smaller ones would not fill them.
 	chunksFrom = 2 * chunkBytes
-	// Free chunks are kept for the next one who needs memory: a quarter as many as are in use, but
-	// some in any case.
+	// Free chunks are kept for later writes: a quarter as many as are in use, and at least some.
 	keptShare  = 4
 	keptChunks = 4
 	// No collection is started for fewer chunks than these, taken since the last one.
 	fewChunks = 64
 )
 
-// A chunk is memory for pages outside of the collector's heap, where much of it would make the
-// collector run rarely and the heap of everybody else in the process large: memory that is always
-// touched for the first time. It is free again when the collector finds that no page refers to it.
+// A chunk is memory for pages outside of the collector's heap. In the heap it would make the
+// collector run rarely, and the heap of the whole process would grow into memory that is always
+// touched for the first time. A chunk is free again when the collector finds no page that refers to
+// it.
 type chunk struct {
 	mem []byte // not cleared
 }
@@ -28,7 +28,7 @@ type chunk struct {
 // chunks is all of the process: pages are shared by copies of file systems.
 var chunks chunkPool
 
-// chunkPool gives out chunks and takes back those that nobody refers to any more.
+// chunkPool hands out chunks and takes back unreferenced ones.
 //
 // The collector does not see chunks, so their number would not make it run. The pool starts it when
 // as many were taken since the last collection as were in use then, heap included: as often as it
@@ -45,7 +45,7 @@ type chunkPool struct {
 	cycles uint64 // collections of the process at the last look
 }
 
-// take returns a chunk, whose memory holds anything; nil if the system has none.
+// take returns a chunk with arbitrary content, or nil if the system has no memory for it.
 func (p *chunkPool) take() *chunk {
 	p.mu.Lock()
 	var mem []byte
@@ -58,7 +58,7 @@ func (p *chunkPool) take() *chunk {
 	collect := p.taken > max(p.limit, fewChunks) && p.dueLocked()
 	p.mu.Unlock()
 	if collect {
-		go runtime.GC() // ends by itself; whoever writes does not wait for it
+		go runtime.GC() // ends by itself; the writer does not wait for it
 	}
 	if mem == nil {
 		if mem = mapChunk(); mem == nil {

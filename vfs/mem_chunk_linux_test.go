@@ -6,9 +6,10 @@ import (
 	"runtime"
 	"runtime/debug"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/synctest"
 )
 
 func (p *chunkPool) used() int {

@@ -66,7 +66,7 @@ func (k *killer) dir(d *memDir) *memDir {
 	return c
 }
 
-// change copies a change but for the directory, which its owner fills in.
+// change copies a change without the directory, which its owner fills in.
 func (k *killer) change(ch *entryChange) *entryChange {
 	if ch == nil {
 		return nil
@@ -83,7 +83,7 @@ func (k *killer) change(ch *entryChange) *entryChange {
 	return c
 }
 
-// crash returns what a power cut leaves.
+// crash returns the tree that a power cut leaves.
 func (t *memTree) crash(o CrashOptions) *memTree {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,7 +94,7 @@ func (t *memTree) crash(o CrashOptions) *memTree {
 	return c
 }
 
-// crashedLocked returns what a power cut leaves of root and what is below it.
+// crashedLocked returns the copy of root and its descendants that a power cut leaves.
 func (t *memTree) crashedLocked(root *node, o CrashOptions) *node {
 	x := &crasher{
 		CrashOptions: o, rnd: rand.New(rand.NewPCG(o.Seed, 0x7374726174612121)), nodes: make(map[*node]*node),
@@ -109,8 +109,8 @@ func (t *memTree) crashedLocked(root *node, o CrashOptions) *node {
 	return x.node(root)
 }
 
-// powerCut replaces a directory by what a power cut leaves of it. Who has a file of it open goes on
-// with a file that has no name any more, and that nobody will see.
+// powerCut replaces a directory by the state that a power cut leaves. An open file of it stays
+// usable, but has no name any more, and no later open finds it.
 func (t *memTree) powerCut(name string, o CrashOptions) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,8 +122,7 @@ func (t *memTree) powerCut(name string, o CrashOptions) error {
 		return &fs.PathError{Op: "power cut", Path: name, Err: err}
 	}
 	left := t.crashedLocked(old, o)
-	// Pages are shared from now on: files that are still open, and those that are left, copy before
-	// they write.
+	// Pages are shared from now on: the open files and the remaining ones copy before they write.
 	t.gen.Store(generations.Add(1))
 	t.boot.Add(1)
 	t.notes.removeBelow(string(filepath.Separator) + filepath.FromSlash(below(name)))
@@ -260,7 +259,7 @@ func (x *crasher) decideEntries(root *node) {
 	}
 }
 
-// node returns what is left of a file or directory.
+// node returns the remains of a file or directory.
 func (x *crasher) node(n *node) *node {
 	if c := x.nodes[n]; c != nil {
 		return c

@@ -4,8 +4,8 @@ import "slices"
 
 const sectorSize = 512
 
-// data returns what is left of a file's content: the disk's pages, with those changes applied that
-// have got there.
+// data returns the remaining content of a file: the disk's pages with the changes that have reached
+// the disk.
 //
 // Changes of the size reach the disk in order (they are metadata, which file systems keep in a
 // journal), the bytes of each page at any time. Bytes written after a cut that did not get there
@@ -73,7 +73,7 @@ func (x *crasher) before(d *memData) int {
 	return n
 }
 
-// page returns one page as it is on the disk: what was there, and the first few of the changes
+// page returns one page as it is on the disk: the stable content, with the first few of the changes
 // since.
 func (x *crasher) page(d *memData, no int64, resizes int) *page {
 	touching := d.touching(no)

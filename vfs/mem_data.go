@@ -13,7 +13,7 @@ const (
 	mergeBytes = 1 << 20
 )
 
-// memData is the content of a file: what readers see, and enough to tell what the disk has.
+// memData is the content of a file as readers see it, and as the disk has it.
 //
 // Invariant: bytes of a page at or beyond size are zero. dirty lists every page that may differ
 // from the disk's.
@@ -58,7 +58,7 @@ func (d *memData) pageLocked(no int64) (p memPage) {
 	return p
 }
 
-// changedLocked returns a page that is about to be changed, having noted what the disk has.
+// changedLocked returns a page that is about to be changed, after saving the disk's content of it.
 func (d *memData) changedLocked(no int64) *memPage {
 	x := d.extents[no/extentPages]
 	if x == nil {
@@ -205,7 +205,7 @@ func (d *memData) dropLocked(size int64) {
 func (d *memData) syncLocked() {
 	if d.stuck {
 		for i := range d.pending {
-			d.forgetLocked(&d.pending[i])
+			d.writeBackLocked(&d.pending[i])
 		}
 		d.stuck = len(d.dirty) > 0
 	} else {
@@ -243,8 +243,8 @@ func (d *memData) cleanLocked(no int64) {
 	delete(d.extents, no/extentPages)
 }
 
-// forgetLocked makes the live pages a change has touched the disk's.
-func (d *memData) forgetLocked(c *change) {
+// writeBackLocked moves the live pages that a change has touched to the disk.
+func (d *memData) writeBackLocked(c *change) {
 	kept := d.dirty[:0]
 	for _, no := range d.dirty {
 		from, to := no*pageSize, (no+1)*pageSize
@@ -258,7 +258,7 @@ func (d *memData) forgetLocked(c *change) {
 	d.dirty = kept
 }
 
-// loseLocked does what a failed Sync does: pages count as clean, though the disk does not have
+// loseLocked has the effect of a failed Sync: pages count as clean, though the disk does not have
 // them. The size may still get there.
 func (d *memData) loseLocked(seq uint64) {
 	d.pending = append(d.pending[:0], change{seq: seq, resize: true, off: d.size, endSize: d.size})

@@ -20,7 +20,7 @@ type memFile struct {
 
 var errBadFlag = errors.New("file not opened for this")
 
-// use checks that the file is open in the right way; write asks for permission to write.
+// use checks that the file is open in the right way; with write also that it is open for writing.
 func (f *memFile) use(op string, write bool) error {
 	var err error
 	switch mode := f.flag & (os.O_RDONLY | os.O_WRONLY | os.O_RDWR); {
@@ -84,16 +84,25 @@ func (f *memFile) writevAt(bufs [][]byte, off int64) (int, error) {
 	}
 	f.tree.mu.RLock()
 	defer f.tree.mu.RUnlock()
+	fits, unlock := f.tree.roomLocked(f.node, off+int64(total))
+	defer unlock()
+	left := min(int64(total), max(fits-off, 0))
 	d, gen := f.node.data, f.tree.gen.Load()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.noteWriteLocked(f.tree.seq.Add(1), off, int64(total))
 	pos := off
-	for _, b := range bufs {
-		d.writeLocked(b, pos, gen)
-		pos += int64(len(b))
+	if left > 0 {
+		d.noteWriteLocked(f.tree.seq.Add(1), off, left)
+		for _, b := range bufs {
+			b = b[:min(int64(len(b)), off+left-pos)]
+			d.writeLocked(b, pos, gen)
+			pos += int64(len(b))
+		}
+		d.size, d.mtime = max(d.size, pos), time.Now()
 	}
-	d.size, d.mtime = max(d.size, pos), time.Now()
+	if left < int64(total) {
+		return int(left), noSpace(OpWrite, f.name)
+	}
 	return total, nil
 }
 
@@ -115,8 +124,7 @@ func (f *memFile) Truncate(size int64) error {
 	if size < 0 {
 		return &fs.PathError{Op: "truncate", Path: f.name, Err: fs.ErrInvalid}
 	}
-	f.resize(func(int64) int64 { return size })
-	return nil
+	return f.resize(func(int64) int64 { return size })
 }
 
 // Allocate implements File. It reserves nothing, memory is taken by writing.
@@ -127,21 +135,27 @@ func (f *memFile) Allocate(off, n int64) error {
 	if off < 0 || n <= 0 {
 		return &fs.PathError{Op: "allocate", Path: f.name, Err: fs.ErrInvalid}
 	}
-	f.resize(func(size int64) int64 { return max(size, off+n) })
-	return nil
+	return f.resize(func(size int64) int64 { return max(size, off+n) })
 }
 
-// resize changes the size to what to says.
-func (f *memFile) resize(to func(size int64) int64) {
+// resize changes the size to the result of to.
+func (f *memFile) resize(to func(size int64) int64) error {
 	f.tree.mu.RLock()
 	defer f.tree.mu.RUnlock()
 	d := f.node.data
+	fits, unlock := f.tree.roomLocked(f.node, to(0))
+	defer unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if size := to(d.size); size != d.size {
+	size := to(d.size)
+	if size > d.size && size > fits {
+		return noSpace(OpAllocate, f.name)
+	}
+	if size != d.size {
 		d.resizeLocked(f.tree.seq.Add(1), size)
 		d.mtime = time.Now()
 	}
+	return nil
 }
 
 // Sync implements File.
@@ -159,7 +173,7 @@ func (f *memFile) Sync() error {
 	return nil
 }
 
-// loseUnsynced does what a failed Sync does to the data.
+// loseUnsynced has the effect of a failed Sync on the data.
 func (f *memFile) loseUnsynced() {
 	f.tree.mu.RLock()
 	defer f.tree.mu.RUnlock()

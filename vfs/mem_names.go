@@ -27,14 +27,13 @@ func (t *memTree) open(name string, flag int, perm fs.FileMode) (*node, error) {
 	if flag&os.O_APPEND != 0 {
 		return nil, errAppendFlag
 	}
-	writes := flag&(os.O_WRONLY|os.O_RDWR) != 0
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n, err := t.lookupLocked(name)
 	switch {
 	case err == nil && flag&os.O_CREATE != 0 && flag&os.O_EXCL != 0:
 		return nil, fs.ErrExist
-	case err == nil && n.dir != nil && (writes || flag&os.O_CREATE != 0):
+	case err == nil && n.dir != nil:
 		return nil, errIsDir
 	case err == nil:
 		return n, nil

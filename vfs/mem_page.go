@@ -6,30 +6,30 @@ import (
 )
 
 const (
-	pageSize    = 4096 // what a disk is assumed to write at once, and the unit of memory
+	pageSize    = 4096 // the unit that a disk is assumed to write at once, and the unit of memory
 	extentPages = 16   // pages that are looked up together
 	extentBytes = extentPages * pageSize
 )
 
 type page [pageSize]byte
 
-// zeroPage is the memory of all pages that were written to, but with zeros only. Nobody's: never
-// written to.
+// zeroPage is the memory of all pages that have only written zeros. It has no owner and is never
+// changed.
 var zeroPage page
 
-// A memPage is a page of a file, and what the disk has of it: of each the first bytes of a page of
-// memory, and zeros behind them, whatever the memory holds there. nil: only zeros. A page outside
+// A memPage is a page of a file, and the disk's content of it. Each is the first bytes of a page of
+// memory, with zeros behind them, whatever the memory holds there. nil: only zeros. A page outside
 // of the heap is valid as long as its chunk is referred to, so both are stored and copied together.
 type memPage struct {
 	live     *page  // nil: never written to
 	liveIn   *chunk // that live is in; nil: it is in the heap
-	stable   *page  // what the disk has, if dirty
+	stable   *page  // the content on the disk, if dirty
 	stableIn *chunk
 	gen      uint64 // of the tree that may write to live, also behind liveN. Others copy
 	liveN    uint16 // bytes of live
 	stableN  uint16
 	dirty    bool // stable is set; live may differ from it
-	shared   bool // stable is live, and what it has of it must stay
+	shared   bool // stable is live, and its bytes must stay
 }
 
 func (p *memPage) exists() bool { return p.live != nil }
@@ -45,7 +45,8 @@ func (m *page) first(n uint16) []byte {
 	return m[:n]
 }
 
-// write stores b at in, in memory from slabs if it may not write to what it has. The page is dirty.
+// write stores b at in, in memory from slabs if the page may not write to its present memory. The
+// page is dirty.
 func (p *memPage) write(b []byte, in int, gen uint64, slabs *slabs) {
 	end := max(int(p.liveN), in+len(b))
 	switch {
@@ -75,14 +76,14 @@ func (p *memPage) write(b []byte, in int, gen uint64, slabs *slabs) {
 // cut makes the bytes of a dirty page from in on zeros.
 func (p *memPage) cut(in int) {
 	if in < int(p.liveN) {
-		p.liveN, p.gen = uint16(in), 0 // the disk may have what is behind: nobody writes there
+		p.liveN, p.gen = uint16(in), 0 // the disk may have the bytes behind it: they are not written to
 	}
 }
 
 // An extent is pages that are looked up together.
 //
 // Large files mostly grow, and then the pages of an extent end up alike: then the extent is a run,
-// which is a tenth of the pages' memory, and of what the collector has to look at.
+// which takes a tenth of the pages' memory, and of the collector's work.
 type extent struct {
 	pages *[extentPages]memPage // nil: a run
 	run   run
@@ -139,7 +140,7 @@ func (x *extent) settle() *[extentPages]memPage {
 		return nil
 	}
 	first := &pages[0]
-	if first.liveIn == nil { // what follows in the heap may be somebody else's
+	if first.liveIn == nil { // the heap behind it may belong to other values
 		return nil
 	}
 	for i := range pages {

@@ -9,11 +9,11 @@ const (
 )
 
 // slabs are where the memory for the pages of a file comes from: large pieces, because the garbage
-// collector looks at each allocation. Copies of a file share its pages, but not what is left here.
+// collector looks at each allocation. Copies of a file share its pages, but not the rest of a slab.
 // The zero slabs are ready for use.
 type slabs struct {
-	rest      []byte // of the last slab, given to nobody yet. It holds anything
-	in        *chunk // that rest is in, and what was taken last; nil: they are in the heap
+	rest      []byte // of the last slab, not handed out yet. It holds arbitrary bytes
+	in        *chunk // that rest is in, and the last pages handed out; nil: they are in the heap
 	allocated int    // bytes of all slabs
 }
 

@@ -15,14 +15,17 @@ import (
 
 // memTree is the file system behind a MemFS.
 //
-// mu is taken for writing by what changes or copies the tree and for reading by what works on
-// files; then a file's own lock. Neither is held while anybody waits.
+// mu is taken for writing to change or copy the tree, and for reading to use files; then a file's
+// own lock. Neither is held during a wait.
 type memTree struct {
 	boot atomic.Int64  // counts power cuts
 	gen  atomic.Uint64 // of pages that may be written to; written under mu
 	seq  atomic.Uint64 // order of all changes
 
 	notes notebook // of the process that has the tree
+
+	capacity atomic.Int64 // in bytes; 0: no bound
+	growing  sync.Mutex   // under mu and above a file's own lock: one file grows at a time if there is a bound
 
 	mu sync.RWMutex // guards the fields below, and every memDir
 
@@ -53,12 +56,12 @@ func newDirNode(perm fs.FileMode) *node {
 
 var (
 	errNotDir   = errors.New("not a directory")
-	errIsDir    = errors.New("is a directory")
+	errIsDir    = fmt.Errorf("%w: is a directory", ErrNotRegular)
 	errNotEmpty = errors.New("directory not empty")
 )
 
-// below returns what name is below the root: its elements with slashes between them, "" for the
-// root. Names are mostly what is asked for here already, and cost no memory.
+// below returns name relative to the root: its elements with slashes between them, "" for the root.
+// Most names have this form already, and cost no memory.
 func below(name string) string {
 	slashed := strings.TrimPrefix(filepath.ToSlash(strings.TrimPrefix(name, filepath.VolumeName(name))), "/")
 	if !fs.ValidPath(slashed) {

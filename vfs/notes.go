@@ -7,20 +7,20 @@ import (
 	"sync"
 )
 
-// Remember keeps in mind, until Forget or the end of the process, what could not be written to a
-// file of fsys because its disk failed. path is the file's real path; note is borrowed. File
-// systems that show the same files share what is remembered: sessions, read-only views and FaultFS
-// are as the one below. A Session that has ended remembers nothing more; a clone of a MemFS begins
-// with nothing, as another process does.
-func Remember(fsys FS, path string, note []byte) {
+// SetNote stores a note about a file of fsys in memory, until RemoveNote or the end of the process.
+// It is for data that could not be written to the file because its disk failed. path is the file's
+// real path; note is borrowed. File systems that show the same files share their notes: sessions,
+// read-only views and FaultFS use the notes of the file system below. A Session that has ended
+// stores no notes. A clone of a MemFS begins without notes, as another process does.
+func SetNote(fsys FS, path string, note []byte) {
 	if n, of := notebookOf(fsys); n != nil {
 		n.put(noteKey{of, path}, note)
 	}
 }
 
-// Recall returns what Remember was last told about path, which must not be changed; nil: nothing,
-// or it was forgotten.
-func Recall(fsys FS, path string) []byte {
+// Note returns the last note of SetNote about path, or nil if there is none. It must not be
+// changed.
+func Note(fsys FS, path string) []byte {
 	n, of := notebookOf(fsys)
 	if n == nil {
 		return nil
@@ -28,14 +28,14 @@ func Recall(fsys FS, path string) []byte {
 	return n.get(noteKey{of, path})
 }
 
-// Forget ends what is remembered about path.
-func Forget(fsys FS, path string) {
+// RemoveNote removes the note about path.
+func RemoveNote(fsys FS, path string) {
 	if n, of := notebookOf(fsys); n != nil {
 		n.remove(func(k noteKey) bool { return k == noteKey{of, path} })
 	}
 }
 
-// A notebook is what this process remembers about the files of one file system.
+// A notebook has the notes of this process about the files of one file system.
 type notebook struct {
 	mu sync.Mutex // guards the field below
 
@@ -72,7 +72,7 @@ func (n *notebook) remove(which func(noteKey) bool) {
 	}
 }
 
-// removeBelow ends what is remembered about the files below dir.
+// removeBelow removes the notes about the files below dir.
 func (n *notebook) removeBelow(dir string) {
 	prefix := strings.TrimSuffix(dir, string(filepath.Separator)) + string(filepath.Separator)
 	n.remove(func(k noteKey) bool { return strings.HasPrefix(k.path, prefix) })
@@ -103,8 +103,7 @@ func (t *memTree) notebook() (*notebook, any)   { return &t.notes, nil }
 func (f *FaultFS) notebook() (*notebook, any)   { return notebookOf(f.fs) }
 func (r readOnlyFS) notebook() (*notebook, any) { return notebookOf(r.fs) }
 
-// notebook returns nil if the session has ended: the calls of who was cut off fail, and that no
-// disk has failed.
+// notebook returns nil if the session has ended: its calls fail, although no disk has failed.
 func (s *Session) notebook() (*notebook, any) {
 	if s.ended.Load() {
 		return nil, nil

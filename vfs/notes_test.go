@@ -27,20 +27,20 @@ func TestNotesAreSharedByWhoShowsTheSameFiles(t *testing.T) {
 	} {
 		path := t.TempDir() + "/note"
 		for _, writer := range same {
-			vfs.Remember(writer, path, []byte("lost"))
+			vfs.SetNote(writer, path, []byte("lost"))
 			for _, reader := range same {
-				require.Equal(t, "lost", string(vfs.Recall(reader, path)), name)
-				require.Nil(t, vfs.Recall(reader, path+"2"), name)
+				require.Equal(t, "lost", string(vfs.Note(reader, path)), name)
+				require.Nil(t, vfs.Note(reader, path+"2"), name)
 			}
-			require.Nil(t, vfs.Recall(vfs.Mem(), path), name)
-			vfs.Forget(same[0], path+"2")
-			require.NotNil(t, vfs.Recall(writer, path), name)
-			vfs.Forget(same[0], path)
-			require.Nil(t, vfs.Recall(writer, path), name)
+			require.Nil(t, vfs.Note(vfs.Mem(), path), name)
+			vfs.RemoveNote(same[0], path+"2")
+			require.NotNil(t, vfs.Note(writer, path), name)
+			vfs.RemoveNote(same[0], path)
+			require.Nil(t, vfs.Note(writer, path), name)
 		}
 	}
-	vfs.Remember(listFS{FS: mem}, "/note", []byte("lost"))
-	require.Nil(t, vfs.Recall(listFS{FS: mem}, "/note"))
+	vfs.SetNote(listFS{FS: mem}, "/note", []byte("lost"))
+	require.Nil(t, vfs.Note(listFS{FS: mem}, "/note"))
 }
 
 // TestNotesEndWithTheProcess: a clone, and a session that has ended, stand for one that was killed.
@@ -48,16 +48,16 @@ func TestNotesEndWithTheProcess(t *testing.T) {
 	t.Parallel()
 	mem := vfs.Mem()
 	session := vfs.NewSession(mem)
-	vfs.Remember(session, "/data/a/note", []byte("a"))
-	vfs.Remember(session, "/data/ab", []byte("b"))
-	require.Nil(t, vfs.Recall(mem.Kill(), "/data/a/note"))
-	require.Nil(t, vfs.Recall(mem.Crash(1), "/data/a/note"))
+	vfs.SetNote(session, "/data/a/note", []byte("a"))
+	vfs.SetNote(session, "/data/ab", []byte("b"))
+	require.Nil(t, vfs.Note(mem.Kill(), "/data/a/note"))
+	require.Nil(t, vfs.Note(mem.Crash(1), "/data/a/note"))
 	session.End()
-	vfs.Remember(session, "/data/a/note", []byte("afterwards"))
-	require.Equal(t, "a", string(vfs.Recall(mem, "/data/a/note")))
+	vfs.SetNote(session, "/data/a/note", []byte("afterwards"))
+	require.Equal(t, "a", string(vfs.Note(mem, "/data/a/note")))
 
 	require.NoError(t, mem.MkdirAll("/data/a", 0o755))
 	require.NoError(t, mem.PowerCut("/data/a", vfs.CrashOptions{}))
-	require.Nil(t, vfs.Recall(mem, "/data/a/note"), "what can be read after a power cut is on the disk")
-	require.Equal(t, "b", string(vfs.Recall(mem, "/data/ab")))
+	require.Nil(t, vfs.Note(mem, "/data/a/note"), "what can be read after a power cut is on the disk")
+	require.Equal(t, "b", string(vfs.Note(mem, "/data/ab")))
 }

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Op is a kind of file-system operation, or a set of kinds joined with |.
+// An Op is a kind of file-system operation, or a set of kinds joined with |.
 type Op uint32
 
-// The kinds of operations. Those of FS are named after its methods.
+// The kinds of operations. Kinds without a comment are named after a method of FS.
 const (
 	OpOpen     Op = 1 << iota // OpenFile that neither creates nor truncates
 	OpCreate                  // OpenFile with os.O_CREATE or os.O_TRUNC
@@ -20,7 +20,7 @@ const (
 	OpClose                   // File.Close
 	OpRename                  //
 	OpLink                    //
-	OpRemove                  // Remove; RemoveAll is one Remove for each thing it removes
+	OpRemove                  // Remove; RemoveAll is one Remove for each removed name
 	OpReadDir                 //
 	OpMkdir                   // MkdirAll
 	OpStat                    // Stat and File.Size
@@ -32,8 +32,8 @@ const (
 
 	// OpAny is every kind.
 	OpAny = opEnd - 1
-	// OpChange is every kind that can change what is on the disk or what a power cut would leave of
-	// it.
+	// OpChange is every kind that can change the disk, or the data that a power failure would
+	// leave.
 	OpChange = OpCreate | OpWrite | OpSync | OpTruncate | OpAllocate | OpRename | OpLink | OpRemove | OpMkdir | OpChtimes | OpSyncDir | OpLock
 )
 
@@ -51,11 +51,12 @@ func (o Op) String() string {
 	return strings.Join(names, "|")
 }
 
-// Event is one operation on a FaultFS or MemFS.
+// An Event is one operation on a FaultFS or MemFS.
 type Event struct {
 	N  int64 // 1 for the first operation since the file system was made, and so on
 	Op Op    // exactly one kind
-	// Name as given by the caller; for operations on files the name the file was opened with.
+	// Name is the name that the caller passed; for operations on files, the name the file was
+	// opened with.
 	Name    string
 	NewName string // of a Rename or Link
 	Off     int64  // of reads, writes and allocations; the new size of a Truncate
@@ -76,10 +77,10 @@ func (e Event) String() string {
 	return s
 }
 
-// Observer is told of every operation. Both functions are optional, run on the goroutine of the
-// caller and without any lock held, so they may use the file system; what they do there is not
-// observed by themselves but does count as operations.
+// An Observer is called for every operation. Both functions may be nil. They are called on the
+// goroutine of the caller, without a lock held, so they may use the file system. Their own
+// operations count, but are not observed.
 type Observer struct {
-	Before func(Event)        // before the operation, also if a fault will keep it from happening
-	After  func(Event, error) // when it is over, with what its caller gets; before a Fault's Delay
+	Before func(Event)        // called before the operation, even if a fault will prevent it
+	After  func(Event, error) // called with the caller's result after the operation, before a Fault's Delay
 }

@@ -13,9 +13,9 @@ import (
 
 // OS returns the operating system's file system.
 //
-// On Linux a File's Sync is fdatasync, WritevAt is pwritev and Allocate is fallocate; elsewhere
-// they are what the system has nearest to them, and Allocate may return an error matching
-// errors.ErrUnsupported. Where directories cannot be synced (Windows) SyncDir does nothing.
+// On Linux, File.Sync is fdatasync, WritevAt is pwritev and Allocate is fallocate. Elsewhere they
+// are the nearest calls of the system, and Allocate may return an error matching
+// errors.ErrUnsupported. Where directories cannot be synced (Windows), SyncDir does nothing.
 func OS() FS { return osFS{} }
 
 type osFS struct{}
@@ -52,7 +52,7 @@ func (osFS) RealPath(name string) (string, error) {
 	return filepath.EvalSymlinks(abs)
 }
 
-// isLink implements linkTeller. On Windows a name has more forms than its links.
+// isLink implements linkChecker. On Windows a name has more forms than its links.
 func (osFS) isLink(name string) (bool, error) {
 	info, err := os.Lstat(name)
 	return err == nil && (info.Mode()&fs.ModeSymlink != 0 || runtime.GOOS == "windows"), err
@@ -76,7 +76,7 @@ func (osFS) Lock(name string) (io.Closer, error) {
 	if !locks.take(key) {
 		return nil, &fs.PathError{Op: "lock", Path: name, Err: ErrLocked}
 	}
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
+	f, err := openFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
 		if err = lockFile(f); err == nil {
 			return &osLock{f: f, key: key}, nil
@@ -108,11 +108,11 @@ type osLock struct {
 	err  error
 }
 
-// Close ends the lock. Closing the descriptor releases it in the system, too. Further calls return
-// what the first did.
+// Close ends the lock. Further calls return the result of the first. Closing the descriptor would
+// not be enough: a process that this one is starting has a copy of it, and would keep the lock.
 func (l *osLock) Close() error {
 	l.once.Do(func() {
-		l.err = l.f.Close()
+		l.err = errors.Join(unlockFile(l.f), l.f.Close())
 		locks.release(l.key)
 	})
 	return l.err

@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -22,14 +23,34 @@ func openFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 }
 
 func openFd(name string, flag int, perm fs.FileMode) (fd int, err error) {
+	// O_NONBLOCK: opening a pipe would wait for its other end. It changes nothing for regular files.
 	err = retryInterrupted(func() (err error) {
-		fd, err = unix.Open(name, flag|unix.O_CLOEXEC, uint32(perm.Perm()))
+		fd, err = unix.Open(name, flag|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, uint32(perm.Perm()))
 		return err
 	})
+	switch err {
+	case nil:
+		if err = mustBeRegular(fd); err != nil {
+			err = errors.Join(err, unix.Close(fd))
+		}
+	case unix.ENXIO, unix.EISDIR: // writing to a pipe without a reader, or to a directory
+		err = fmt.Errorf("%w: %w", ErrNotRegular, err)
+	}
 	if err != nil {
 		return -1, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
 	return fd, nil
+}
+
+func mustBeRegular(fd int) error {
+	var st unix.Stat_t
+	if err := retryInterrupted(func() error { return unix.Fstat(fd, &st) }); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return ErrNotRegular
+	}
+	return nil
 }
 
 // readFile implements wholeReader: four calls of the system and no os.File.
@@ -53,6 +74,9 @@ func readFd(fd int) ([]byte, error) {
 	var st unix.Stat_t
 	if err := retryInterrupted(func() error { return unix.Fstat(fd, &st) }); err != nil {
 		return nil, err
+	}
+	if st.Size > MaxReadFile {
+		return nil, tooLarge(st.Size)
 	}
 	p, total := make([]byte, st.Size), 0
 	for total < len(p) {

@@ -9,6 +9,10 @@ import (
 )
 
 func openFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
+	// Opening a pipe would wait for its other end.
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: ErrNotRegular}
+	}
 	return os.OpenFile(name, flag, perm)
 }
 

@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// ErrReadOnly is what a file system made by ReadOnly answers to every change.
+// ErrReadOnly is returned for every change by a file system of ReadOnly.
 var ErrReadOnly = errors.New("vfs: file system is read-only")
 
-// ReadOnly returns fsys without its changes: every call that could alter what is on the disk, or
-// what a power cut would leave of it, fails with a *fs.PathError matching ErrReadOnly and does not
-// reach fsys. That includes syncs, locks, calls that would happen to change nothing (RemoveAll of
-// nothing), and files opened with anything but os.O_RDONLY. What others change in fsys is seen.
+// ReadOnly returns a view of fsys that rejects changes: every call that could change the disk, or
+// the data that a power failure would leave, fails with a *fs.PathError matching ErrReadOnly and
+// does not reach fsys. This includes syncs, locks, calls that would change nothing (RemoveAll of a
+// missing name), and files opened with anything but os.O_RDONLY. Changes that others make in fsys
+// are visible.
 func ReadOnly(fsys FS) FS {
 	if ro, ok := fsys.(readOnlyFS); ok {
 		return ro

@@ -4,20 +4,22 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// ErrEnded is what a Session answers when it has ended.
+// ErrEnded is returned by every call of a Session that has ended.
 var ErrEnded = errors.New("vfs: session has ended")
 
-// A Session is a file system as one user of it sees it who can be cut off, as a process is that
-// gets killed. Until End it does what the file system below does.
+// A Session is a file system for one user that can be cut off, as a killed process is. Until End it
+// behaves as the file system below does.
 //
 //   - A call that begins after End fails with an error matching ErrEnded, and changes nothing.
-//   - A call under way at End fails likewise, whatever it has done: a Sync that ends later confirms
-//     nothing. It is the caller's only doubt; nobody else sees a change after Wait.
+//   - A call in progress at End fails in the same way, whatever it has done: a Sync that completes
+//     later confirms nothing. The caller cannot know its effect. After Wait nothing changes any
+//     more.
 //   - Files and locks can be closed at any time.
 //
 // Delays of a FaultFS or MemFS below end with the session.
@@ -26,11 +28,13 @@ type Session struct {
 	ended atomic.Bool
 	over  chan struct{} // closed by End
 
-	// calls are under way. Who leaves as the last one after End closes idle: a call is counted
-	// before it looks at ended, so none that was let in is missed.
+	// calls is the number of active calls. After End, the last one closes idle. A call is counted
+	// before it reads ended, so no admitted call is missed.
 	calls atomic.Int64
 	once  sync.Once
 	idle  chan struct{}
+
+	reserve *reserve // nil: none, see Reserve
 }
 
 // NewSession returns a session on fsys.
@@ -51,7 +55,7 @@ func interruptible(fsys FS, over <-chan struct{}) FS {
 	return fsys
 }
 
-// End ends the session. It does not wait for calls under way. It may be called repeatedly.
+// End ends the session. It does not wait for calls in progress. It may be called repeatedly.
 func (s *Session) End() {
 	if s.ended.CompareAndSwap(false, true) {
 		close(s.over)
@@ -60,7 +64,7 @@ func (s *Session) End() {
 	}
 }
 
-// Wait returns when the session has ended and no call is under way.
+// Wait waits until the session has ended and no call is in progress.
 func (s *Session) Wait() { <-s.idle }
 
 // enter counts a call; false: the session has ended.
@@ -90,6 +94,9 @@ func (s *Session) do(op Op, name string, fn func() error) error {
 		return hasEnded(op, name)
 	}
 	err := fn()
+	for op&opReserved != 0 && s.reserve.lend(name, err) {
+		err = fn()
+	}
 	if !s.leave() {
 		return hasEnded(op, name)
 	}
@@ -103,7 +110,11 @@ func hasEnded(op Op, name string) error {
 // OpenFile implements FS.
 func (s *Session) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
 	var f File
-	err := s.do(OpOpen, name, func() (err error) {
+	op := OpOpen
+	if flag&os.O_CREATE != 0 {
+		op = OpCreate
+	}
+	err := s.do(op, name, func() (err error) {
 		f, err = s.fs.OpenFile(name, flag, perm)
 		return err
 	})
@@ -113,12 +124,12 @@ func (s *Session) OpenFile(name string, flag int, perm fs.FileMode) (File, error
 		}
 		return nil, err
 	}
-	return &sessionFile{s, f}, nil
+	return &sessionFile{s, f, s.reserve.keeps(name)}, nil
 }
 
 // Rename implements FS.
 func (s *Session) Rename(oldname, newname string) error {
-	return s.do(OpRename, oldname, func() error { return s.fs.Rename(oldname, newname) })
+	return s.do(OpRename, newname, func() error { return s.fs.Rename(oldname, newname) })
 }
 
 // Link implements FS.
@@ -169,7 +180,7 @@ func (s *Session) SyncDir(name string) error {
 	return s.do(OpSyncDir, name, func() error { return s.fs.SyncDir(name) })
 }
 
-// Lock implements FS. The lock lasts until it is closed: End leaves it.
+// Lock implements FS. The lock is held until it is closed: End does not release it.
 func (s *Session) Lock(name string) (io.Closer, error) {
 	var lock io.Closer
 	err := s.do(OpLock, name, func() (err error) {
@@ -219,9 +230,10 @@ func (s *Session) readFile(name string) (p []byte, err error) {
 	return p, err
 }
 
-// isLink implements linkTeller. A file system that cannot tell is asked for the real path.
+// isLink implements linkChecker. It returns true if the file system below does not: the caller then
+// uses the real path.
 func (s *Session) isLink(name string) (link bool, err error) {
-	below, ok := s.fs.(linkTeller)
+	below, ok := s.fs.(linkChecker)
 	if !ok {
 		return true, nil
 	}

@@ -1,9 +1,12 @@
 package vfs
 
+import "slices"
+
 // sessionFile is an open file of a Session.
 type sessionFile struct {
-	s *Session
-	f File
+	s       *Session
+	f       File
+	reserve *reserve // of the session, if it is not for this file; nil: the file is written at any time
 }
 
 // Name implements File.
@@ -27,7 +30,14 @@ func (f *sessionFile) WriteAt(p []byte, off int64) (int, error) {
 	if !f.s.enter() {
 		return 0, hasEnded(OpWrite, f.f.Name())
 	}
+	if f.reserve.isShort() {
+		f.s.leave()
+		return 0, noSpace(OpWrite, f.f.Name())
+	}
 	n, err := f.f.WriteAt(p, off)
+	for err != nil && f.reserve == nil && f.s.reserve.lend(f.f.Name(), err) {
+		n, err = f.f.WriteAt(p, off)
+	}
 	if !f.s.leave() {
 		return 0, hasEnded(OpWrite, f.f.Name())
 	}
@@ -39,7 +49,18 @@ func (f *sessionFile) WritevAt(bufs [][]byte, off int64) (int, error) {
 	if !f.s.enter() {
 		return 0, hasEnded(OpWrite, f.f.Name())
 	}
+	if f.reserve.isShort() {
+		f.s.leave()
+		return 0, noSpace(OpWrite, f.f.Name())
+	}
+	var again [][]byte // the call changes bufs
+	if f.reserve == nil && f.s.reserve != nil {
+		again = slices.Clone(bufs)
+	}
 	n, err := f.f.WritevAt(bufs, off)
+	for err != nil && f.reserve == nil && f.s.reserve.lend(f.f.Name(), err) {
+		n, err = f.f.WritevAt(slices.Clone(again), off)
+	}
 	if !f.s.leave() {
 		return 0, hasEnded(OpWrite, f.f.Name())
 	}
@@ -74,6 +95,9 @@ func (f *sessionFile) Truncate(size int64) error {
 
 // Allocate implements File.
 func (f *sessionFile) Allocate(off, n int64) error {
+	if f.reserve.isShort() {
+		return noSpace(OpAllocate, f.f.Name())
+	}
 	return f.s.do(OpAllocate, f.f.Name(), func() error { return f.f.Allocate(off, n) })
 }
 

@@ -3,11 +3,11 @@ package vfs_test
 import (
 	"os"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/vfs"
 	"github.com/stratalog/strata/vfs/vfstest"
 )

@@ -7,14 +7,16 @@ import (
 	"os"
 )
 
-// LockShared keeps others from taking the exclusive lock of a file until Close, and changes
-// nothing: the file must exist, and is opened for reading only. It is for who reads a directory
-// that nobody may open meanwhile, a broker of Apache Kafka included: the JVM takes another kind of
-// lock (fcntl) than FS.Lock does (flock), and this is both. It never waits.
+// LockShared takes a shared lock of a file, which prevents exclusive locks of it until Close. It
+// changes nothing: the file must exist, and is opened for reading only. It is for readers of a
+// directory that no process, including a broker of Apache Kafka, may open meanwhile. The JVM takes
+// another kind of lock (fcntl) than FS.Lock does (flock), and LockShared takes both. It never
+// waits.
 //
-// It fails with ErrLocked if somebody has the file locked, also within this process, where even two
-// shared locks of one file exclude each other; with an error that matches fs.ErrNotExist if there
-// is no such file; and with errors.ErrUnsupported if fsys, or the operating system, cannot tell.
+// It fails with ErrLocked if the file is locked, also by this process, where even two shared locks
+// of one file exclude each other. It fails with an error matching fs.ErrNotExist if there is no
+// such file, and with errors.ErrUnsupported if fsys, or the operating system, does not support such
+// locks.
 func LockShared(fsys FS, name string) (io.Closer, error) {
 	if l, ok := fsys.(sharedLocker); ok {
 		return l.lockShared(name)
@@ -36,7 +38,7 @@ func (osFS) lockShared(name string) (io.Closer, error) {
 	if !locks.take(key) {
 		return nil, &fs.PathError{Op: "lock", Path: name, Err: ErrLocked}
 	}
-	f, err := os.Open(name)
+	f, err := openFile(name, os.O_RDONLY, 0)
 	if err == nil {
 		if err = shareFile(f); err == nil {
 			return &osLock{f: f, key: key}, nil

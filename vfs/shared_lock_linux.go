@@ -2,6 +2,6 @@ package vfs
 
 import "golang.org/x/sys/unix"
 
-// sharedLockCommand takes a lock that belongs to the descriptor. One of the process would go with
-// the first descriptor of that file that anybody closes.
+// sharedLockCommand takes a lock that belongs to the descriptor. A lock of the process would end
+// when any of its descriptors of that file is closed.
 const sharedLockCommand = unix.F_OFD_SETLK

@@ -25,6 +25,9 @@ func TestSharedLocksExcludeThoseOfAJVM(t *testing.T) {
 	lock, err := LockShared(OS(), path)
 	require.NoError(t, err)
 	require.ErrorIs(t, unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &writer), unix.EAGAIN)
+	copied, err := unix.Dup(int(lock.(*osLock).f.Fd())) // a program that is being started has one
+	require.NoError(t, err)
+	defer unix.Close(copied)
 	require.NoError(t, lock.Close())
 	require.NoError(t, unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &writer))
 }

@@ -7,5 +7,5 @@ import (
 	"os"
 )
 
-// shareFile says that these systems cannot tell.
+// shareFile is not supported on these systems.
 func shareFile(*os.File) error { return errors.ErrUnsupported }

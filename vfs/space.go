@@ -1,11 +1,11 @@
 package vfs
 
-// A SpaceFS is an FS that knows how much it holds.
+// A SpaceFS is an FS that reports its disk space.
 type SpaceFS interface {
 	FS
 
-	// Space returns the size of the file system that path is in, and what is free of it for who has
-	// no privileges, in bytes. The error may match errors.ErrUnsupported.
+	// Space returns the size of the file system of path, and its free space for unprivileged users,
+	// in bytes. The error may match errors.ErrUnsupported.
 	Space(path string) (total, free int64, err error)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/netip"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -18,23 +19,23 @@ func (a *app) aclsCmd() *cobra.Command {
 	return c
 }
 
-// aclFlags say which entry, or which entries, are meant.
+// aclFlags are the flags that select access control entries, or describe one.
 type aclFlags struct {
 	resourceType, resource, pattern, principal, host, operation, permission string
 }
 
 func (l *aclFlags) flags(c *cobra.Command, otherwise acl.Entry) {
 	f := c.Flags()
-	f.StringVar(&l.resourceType, "type", "", "kind of resources: topic, group, cluster, transactional_id, delegation_token, user")
-	f.StringVar(&l.resource, "name", "", "name of the resource, * for all of the kind; of the cluster "+acl.ClusterName)
-	f.StringVar(&l.pattern, "pattern", "", "how --name is meant: literal, prefixed; to find entries also match (all that are about it)")
-	f.StringVar(&l.principal, "principal", "", "who, as User:alice; User:* is everybody")
-	f.StringVar(&l.host, "host", otherwise.Host, "address of the client; * is any")
+	f.StringVar(&l.resourceType, "type", "", "resource type: topic, group, cluster, transactional_id, delegation_token, user")
+	f.StringVar(&l.resource, "name", "", "name of the resource; * for all of that type; the cluster's is "+acl.ClusterName)
+	f.StringVar(&l.pattern, "pattern", "", "pattern type of --name: literal, prefixed; list and remove also take match (every entry that applies to the name)")
+	f.StringVar(&l.principal, "principal", "", "principal, as User:alice; User:* is any user")
+	f.StringVar(&l.host, "host", otherwise.Host, "address of the client; * is any address")
 	f.StringVar(&l.operation, "operation", "", "read, write, create, delete, alter, describe, cluster_action, describe_configs, alter_configs, idempotent_write, all ...")
 	f.StringVar(&l.permission, "permission", "", "allow or deny")
 }
 
-// filter returns what the flags mean, all where nothing is said.
+// filter returns the filter that the flags describe. A flag that is not given matches all entries.
 func (l *aclFlags) filter() (f acl.Filter, err error) {
 	f = acl.Everything()
 	said := func(text string, take func() error) {
@@ -55,7 +56,7 @@ func (l *aclFlags) filter() (f acl.Filter, err error) {
 	return f, nil
 }
 
-// entry returns the one entry that the flags mean.
+// entry returns the one entry that the flags describe.
 func (l *aclFlags) entry() (acl.Entry, error) {
 	f, err := l.filter()
 	if err != nil {
@@ -73,9 +74,12 @@ func (l *aclFlags) entry() (acl.Entry, error) {
 	}
 	switch {
 	case l.resourceType == "" || l.principal == "" || l.operation == "":
-		return e, misuse("--type, --principal and --operation say what is allowed to whom")
+		return e, misuse("--type, --principal and --operation are required")
 	case e.Validate() != nil:
 		return e, misuse("%v", e.Validate())
+	}
+	if _, err := netip.ParseAddr(e.Host); err != nil && e.Host != acl.Wildcard {
+		return e, misuse("--host %s: must be an address, as 10.0.0.7 or ::1, or *; an entry with another host matches no client", e.Host)
 	}
 	return e, nil
 }
@@ -114,7 +118,7 @@ func (c *conn) request(ctx context.Context, tg *target, req kmsg.Request) (kmsg.
 	return client.Request(ctx, req)
 }
 
-// aclError is the error of an answer about something, in the broker's words if it has any.
+// aclError returns the error of a response about what, with the broker's message if it has one.
 func aclError(what string, code int16, text *string) error {
 	err := kerr.ErrorForCode(code)
 	switch {
@@ -130,7 +134,7 @@ func (a *app) aclsList() *cobra.Command {
 	var tg target
 	var l aclFlags
 	c := &cobra.Command{Use: "list", Short: "List access control entries", Args: cobra.NoArgs,
-		Long:    "list prints the entries that the flags mean, all without any.",
+		Long:    "list prints the entries that match all flags given; without flags, all entries.",
 		Example: "  strata acls list -b localhost:9092\n  strata acls list --dir data --type topic --name orders --pattern match"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, _ []string) error {
 		f, err := l.filter()
@@ -169,7 +173,7 @@ func (a *app) aclsAdd() *cobra.Command {
 	var tg target
 	var l aclFlags
 	c := &cobra.Command{Use: "add", Short: "Add an access control entry", Args: cobra.NoArgs,
-		Long: "add makes one entry, which is there when it returns. It allows, about a literal name and from any host, unless flags say otherwise.",
+		Long: "add creates one entry. The entry is in force when the command returns. Defaults: permission allow, pattern literal, any host.",
 		Example: "  strata acls add -b localhost:9092 --type topic --name orders --principal User:alice --operation read\n" +
 			"  strata acls add --dir data --type group --name app- --pattern prefixed --principal 'User:*' --operation all --permission deny"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, _ []string) error {
@@ -203,7 +207,7 @@ func (a *app) aclsRemove() *cobra.Command {
 	var l aclFlags
 	var all bool
 	c := &cobra.Command{Use: "remove", Short: "Remove access control entries", Args: cobra.NoArgs,
-		Long:    "remove removes the entries that the flags mean, and prints them. Without any flag it removes nothing unless --all is given.",
+		Long:    "remove deletes the entries that match all flags given, and prints them. Without flags it deletes nothing unless --all is given.",
 		Example: "  strata acls remove -b localhost:9092 --principal User:alice\n  strata acls remove --dir data --type topic --name orders --operation read"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, _ []string) error {
 		f, err := l.filter()
@@ -211,7 +215,7 @@ func (a *app) aclsRemove() *cobra.Command {
 			return err
 		}
 		if f == acl.Everything() && !all {
-			return misuse("which entries? --all removes all of them")
+			return misuse("no flag selects entries; --all removes all of them")
 		}
 		r := kmsg.NewDeleteACLsRequestFilter()
 		r.ResourceType, r.ResourceName, r.ResourcePatternType = kmsg.ACLResourceType(f.ResourceType), f.ResourceName, kmsg.ACLResourcePatternType(f.PatternType)
@@ -239,6 +243,6 @@ func (a *app) aclsRemove() *cobra.Command {
 	})
 	tg.flags(c)
 	l.flags(c, acl.Entry{})
-	c.Flags().BoolVar(&all, "all", false, "remove all entries that the other flags do not rule out")
+	c.Flags().BoolVar(&all, "all", false, "without other flags: remove all entries")
 	return c
 }

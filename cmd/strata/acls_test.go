@@ -19,14 +19,16 @@ func TestACLsAreAddedListedAndRemoved(t *testing.T) {
 		[]string{"acls", "remove", "--principal", "User:alice"},
 		[]string{"acls", "remove"},
 		[]string{"acls", "add", "--type", "topic", "--name", "orders", "--principal", "alice", "--operation", "read"},
+		[]string{"acls", "add", "--type", "topic", "--name", "orders", "--principal", "User:alice", "--operation", "read", "--host", "localhost"},
 		[]string{"acls", "add", "--type", "topik", "--principal", "User:alice", "--operation", "read"},
 	)
 	require.Contains(t, got, "added ALLOW User:alice READ from * on LITERAL TOPIC:orders\n")
 	require.Contains(t, got, "acls list\nALLOW User:alice READ from * on LITERAL TOPIC:orders\nDENY User:* ALL from * on LITERAL CLUSTER:kafka-cluster\n")
 	require.Contains(t, got, `{"type":"acl","resourceType":"TOPIC","resource":"orders","patternType":"LITERAL","principal":"User:alice","host":"*","operation":"READ","permission":"ALLOW"}`)
 	require.Contains(t, got, "removed ALLOW User:alice READ from * on LITERAL TOPIC:orders\n")
-	require.Contains(t, got, "acls remove\nstrata: which entries? --all removes all of them\nexit code 2\n")
+	require.Contains(t, got, "acls remove\nstrata: no flag selects entries; --all removes all of them\nexit code 2\n")
 	require.Contains(t, got, "expected a string in format principalType:principalName but got alice\nexit code 2\n")
+	require.Contains(t, got, "strata: --host localhost: must be an address, as 10.0.0.7 or ::1, or *; an entry with another host matches no client\nexit code 2\n")
 	require.Contains(t, got, `unknown resource type "topik"`)
 	require.NoError(t, p.cmd.Process.Signal(os.Interrupt))
 	require.Equal(t, exitOK, p.wait(t))

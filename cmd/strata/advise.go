@@ -20,13 +20,13 @@ func (a *app) topicsAdvise() *cobra.Command {
 	var recordBytes, rate float64
 	var window time.Duration
 	c := &cobra.Command{Use: "advise TOPIC...", Short: "Calculate segment settings from record size and rate", Args: cobra.MinimumNArgs(1),
-		Long: "advise measures how large a topic's records are and how many come in a second, and tells which segment.bytes and segment.ms go with that and\n" +
-			"with the topic's retention: records expire by whole closed segments, so a segment should take about a twentieth of the retention to\n" +
-			"close. It warns of settings that do not fit. It changes nothing. A topic that has no records yet needs --record-bytes and --rate.",
+		Long: "advise measures the record size and the write rate of a topic, and calculates segment.bytes and segment.ms for them and for the topic's\n" +
+			"retention. Records expire by whole closed segments, so a segment should close after about a twentieth of the retention. It warns of\n" +
+			"settings that do not fit, and changes nothing. A topic without records needs --record-bytes and --rate.",
 		Example: "  strata topics advise orders -b localhost:9092\n  strata topics advise orders --record-bytes 500 --rate 2000 --dir data"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
 		if recordBytes < 0 || rate < 0 || window <= 0 {
-			return misuse("--record-bytes, --rate and --window are not negative")
+			return misuse("--record-bytes and --rate must not be negative, --window must be above 0")
 		}
 		ctx, cancel := tg.bounded(ctx)
 		defer cancel()
@@ -49,13 +49,13 @@ func (a *app) topicsAdvise() *cobra.Command {
 		return nil
 	})
 	tg.flags(c)
-	c.Flags().Float64Var(&recordBytes, "record-bytes", 0, "mean size of a record, instead of what is measured")
-	c.Flags().Float64Var(&rate, "rate", 0, "records a second in the whole topic, instead of what is measured")
-	c.Flags().DurationVar(&window, "window", time.Hour, "the rate is that of the records of the last so long")
+	c.Flags().Float64Var(&recordBytes, "record-bytes", 0, "mean size of a record in bytes; replaces the measured one")
+	c.Flags().Float64Var(&rate, "rate", 0, "records per second in the whole topic; replaces the measured rate")
+	c.Flags().DurationVar(&window, "window", time.Hour, "measure the rate over the records of this last period")
 	return c
 }
 
-// measure returns the load of topics. What a topic without records does not tell is 0.
+// measure returns the load of topics. Record size and rate are 0 for a topic without records.
 func measure(ctx context.Context, admin *kadm.Client, window time.Duration, names []string) (map[string]topic.Load, error) {
 	topics, err := admin.ListTopicsWithInternal(ctx, names...)
 	if err != nil {
@@ -104,12 +104,12 @@ func measure(ctx context.Context, admin *kadm.Client, window time.Duration, name
 	return loads, nil
 }
 
-// segmentKeys are the settings that say how long a topic keeps its records, and in which segments.
+// segmentKeys are the settings of a topic's retention and of its segments.
 var segmentKeys = []string{"cleanup.policy", "retention.ms", "retention.bytes", "segment.ms", "segment.bytes", "internal.segment.bytes", "max.message.bytes"}
 
 func (a *app) advise(ctx context.Context, admin *kadm.Client, name string, l topic.Load) error {
 	if l.RecordBytes == 0 || l.RecordsPerSecond == 0 {
-		return misuse("%s: too few records to measure: name --record-bytes and --rate, or a longer --window", name)
+		return misuse("%s: too few records to measure: give --record-bytes and --rate, or a longer --window", name)
 	}
 	configs, err := admin.DescribeTopicConfigs(ctx, name)
 	if err != nil {
@@ -155,8 +155,8 @@ type adviceLine struct {
 	Rate        float64           `json:"recordsPerSecond"`
 	Settings    map[string]string `json:"settings"`
 	ClosesMs    int64             `json:"closesMs"`
-	LateMs      int64             `json:"lateMs"`   // 0: records are kept for ever
-	Segments    int               `json:"segments"` // a partition; 0: ever more
+	LateMs      int64             `json:"lateMs"`   // 0: records are kept forever
+	Segments    int               `json:"segments"` // per partition; 0: the number grows without end
 	Warnings    []string          `json:"warnings,omitempty"`
 }
 
@@ -167,11 +167,11 @@ func (l adviceLine) writeText(w io.Writer) {
 	}
 	closes := (time.Duration(l.ClosesMs) * time.Millisecond).Round(time.Second)
 	if l.Segments > 0 {
-		fmt.Fprintf(w, "  a segment closes after %v: %d segments a partition, records are kept up to %v longer than asked for\n", closes, l.Segments, closes)
+		fmt.Fprintf(w, "  a segment closes after %v: %d segments per partition, records are kept up to %v longer than the retention\n", closes, l.Segments, closes)
 	} else {
-		fmt.Fprintf(w, "  a segment closes after %v; records are kept for ever\n", closes)
+		fmt.Fprintf(w, "  a segment closes after %v; records are kept forever\n", closes)
 	}
 	for _, warning := range l.Warnings {
-		fmt.Fprintf(w, "  now %s\n", warning)
+		fmt.Fprintf(w, "  at present %s\n", warning)
 	}
 }

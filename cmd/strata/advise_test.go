@@ -16,7 +16,7 @@ func TestAdviceOnSegmentsFollowsRecordSizeAndRate(t *testing.T) {
 	require.Equal(t, exitOK, b("topics", "create", "orders", "--partitions", "2", "--set", "retention.ms=86400000").code)
 	r := b("topics", "advise", "orders")
 	require.Equal(t, exitMisuse, r.code)
-	require.Contains(t, r.err, "too few records to measure: name --record-bytes and --rate")
+	require.Contains(t, r.err, "too few records to measure: give --record-bytes and --rate")
 
 	// 2 records/s of a kilobyte, until now.
 	var in strings.Builder
@@ -43,7 +43,7 @@ func TestAdviceOnSegmentsFollowsRecordSizeAndRate(t *testing.T) {
 	require.Equal(t, `orders: 1200 records/s of 1000 bytes over 2 partitions
   segment.bytes=1073741824
   segment.ms=4320000
-  a segment closes after 29m50s: 49 segments a partition, records are kept up to 29m50s longer than asked for
+  a segment closes after 29m50s: 49 segments per partition, records are kept up to 29m50s longer than the retention
 `, r.out)
 	require.Equal(t, exitOK, b("topics", "alter", "orders", "--set", "segment.ms=4320000", "--set", "segment.bytes=5242880").code)
 	r = b("topics", "advise", "orders")

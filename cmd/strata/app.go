@@ -31,13 +31,13 @@ type app struct {
 	json bool          // --json
 	w    *bufio.Writer // out, buffered
 
-	running bool // arguments and flags are accepted: what fails now is no misuse
+	running bool // arguments and flags are accepted: an error from now on is not misuse
 }
 
-// errMisuse marks errors of whoever typed the command.
+// errMisuse marks errors of the command line. Their exit code is 2.
 var errMisuse = errors.New("misuse")
 
-// errSilent ends a command with exit code 1 that has said already what there is to say.
+// errSilent ends a command with exit code 1. The command has already printed the reason.
 var errSilent = errors.New("failed")
 
 type misuseError struct{ msg string }
@@ -63,14 +63,14 @@ func run(ctx context.Context, args []string, s streams) int {
 		return exitFailed
 	}
 	// errors of package strata begin with the program's name already
-	fmt.Fprintf(s.err, "strata: %s\n", onceOnly.Replace(strings.TrimPrefix(err.Error(), "strata: ")))
+	fmt.Fprintf(s.err, "strata: %s\n", printableLines(onceOnly.Replace(strings.TrimPrefix(err.Error(), "strata: "))))
 	if errors.Is(err, errMisuse) || !a.running {
 		return exitMisuse
 	}
 	return exitFailed
 }
 
-// version is that of the module the program was built of.
+// version returns the version of the main module in the build, "(devel)" if it is not recorded.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {
@@ -82,11 +82,11 @@ func version() string {
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "strata",
-		Short: "Look into, check, serve and drive logs of Strata and Apache Kafka",
+		Short: "Inspect, check, serve and operate logs of Strata and Apache Kafka",
 		Long: "strata works on the files of Strata and of Apache Kafka, and with running brokers of either.\n\n" +
-			"Exit codes: 0 it is done; 1 it was understood and failed: brokers do not answer or refuse, what is named is not there, input is no record, files are\n" +
-			"damaged, or something was found that the command is asked to warn of; 2 it was used wrongly: arguments, flags and settings that nothing can meet, or\n" +
-			"no such directory or file to work on.",
+			"Exit codes: 0 success; 1 the command failed: brokers do not answer or reject the request, a named topic, group or user does not exist, input is not a\n" +
+			"record, files are damaged, or the command found a condition that it warns of; 2 misuse: invalid arguments, flags or settings, or a directory or file\n" +
+			"that does not exist.",
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -97,11 +97,11 @@ func (a *app) root() *cobra.Command {
 	root.SetErr(a.err)
 	a.parent(root)
 	root.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
-	root.AddCommand(a.dumpCmd(), a.verifyCmd(), a.backupCmd(), a.restoreCmd(), a.importCmd(), a.exportCmd(), a.serveCmd(), a.clusterCmd(), a.topCmd(), a.topicsCmd(), a.groupsCmd(), a.transactionsCmd(), a.sharesCmd(), a.aclsCmd(), a.usersCmd(), a.quotasCmd(), a.produceCmd(), a.consumeCmd())
+	root.AddCommand(a.dumpCmd(), a.verifyCmd(), a.backupCmd(), a.restoreCmd(), a.importCmd(), a.exportCmd(), a.serveCmd(), a.clusterCmd(), a.topCmd(), a.topicsCmd(), a.groupsCmd(), a.transactionsCmd(), a.sharesCmd(), a.aclsCmd(), a.usersCmd(), a.quotasCmd(), a.produceCmd(), a.consumeCmd(), a.versionCmd())
 	return root
 }
 
-// parent makes c a command that only has others below it: without one of them it is misuse.
+// parent makes c a command that only has subcommands: without one of them it is misuse.
 func (a *app) parent(c *cobra.Command) *cobra.Command {
 	c.Args = cobra.NoArgs
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -109,12 +109,12 @@ func (a *app) parent(c *cobra.Command) *cobra.Command {
 		for _, sub := range c.Commands() {
 			names = append(names, sub.Name())
 		}
-		return misuse("%s what? %s", c.CommandPath(), strings.Join(names, ", "))
+		return misuse("%s needs a subcommand: %s", c.CommandPath(), strings.Join(names, ", "))
 	}
 	return c
 }
 
-// do is RunE of a command whose arguments were accepted.
+// do returns RunE of a command: it rejects empty arguments, marks the app as running, and calls fn.
 func (a *app) do(fn func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		if err := nothingEmpty(c, args); err != nil {
@@ -125,12 +125,12 @@ func (a *app) do(fn func(ctx context.Context, args []string) error) func(*cobra.
 	}
 }
 
-// mayBeEmpty are flags that mean something without a value.
+// mayBeEmpty are flags for which an empty value has a meaning.
 var mayBeEmpty = []string{"key", "key-separator"}
 
-// nothingEmpty refuses arguments and flags without a value, as a script gives them whose variable
-// is not set: without a name much more would be meant, such as all topics. Values of records may be
-// empty, and the settings of serve.
+// nothingEmpty rejects empty arguments and empty flag values, which a script passes if a variable
+// is not set: a missing name would select more, such as all topics. Values of records and the flags
+// of serve may be empty.
 func nothingEmpty(c *cobra.Command, args []string) (err error) {
 	if c.Name() == "produce" {
 		args = args[:1]
@@ -154,7 +154,8 @@ func nothingEmpty(c *cobra.Command, args []string) (err error) {
 	return err
 }
 
-// A line is something to print: an object with --json, else text.
+// A line is an item of output: a JSON object with --json, else text. writeText ends a line with a
+// newline at the end of a Write. All other newlines and control characters are escaped.
 type line interface {
 	writeText(w io.Writer)
 }
@@ -162,14 +163,14 @@ type line interface {
 // emit prints l.
 func (a *app) emit(l line) error {
 	if !a.json {
-		l.writeText(a.w)
+		l.writeText(printableWriter{a.w})
 		return nil
 	}
 	p, err := json.Marshal(l)
 	if err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
-	if _, err := a.w.Write(append(p, '\n')); err != nil {
+	if _, err := a.w.Write(append(printableJSON(p), '\n')); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
 	return nil

@@ -18,12 +18,12 @@ import (
 func (a *app) backupCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backup DIR TO",
-		Short: "Copy a cluster, also while it is served, to another directory",
-		Long: "backup copies the cluster in DIR to TO, which must not exist or be empty. Every batch is checked on the way. TO is a cluster of its own:\n" +
-			"nothing is shared, and it can be served, verified or restored. A backup that is interrupted leaves nothing, or a directory that does not open.\n\n" +
-			"If `strata serve` has DIR open, its process makes the copy, with its rights, while clients go on; no committed offset in it points past\n" +
-			"the records. It is asked through a socket in DIR that only the user who serves can reach. If nobody has DIR open, backup opens it, which\n" +
-			"recovers it if it was killed. An application that has it open copies it itself: strata.Cluster.Backup.",
+		Short: "Copy a cluster to another directory, also while it is served",
+		Long: "backup copies the cluster in DIR to TO, which must not exist or must be empty. Every batch is checked on the way. TO is an independent\n" +
+			"cluster that can be served, verified or restored. An interrupted backup leaves nothing, or a directory that does not open.\n\n" +
+			"If `strata serve` has DIR open, its process makes the copy, with its permissions, while clients continue. Every committed offset in the\n" +
+			"copy is within the copied records. The request goes through a socket in DIR that only the user of that process can reach. If no process\n" +
+			"has DIR open, backup opens it, which recovers it after a crash. An application that has DIR open calls strata.Cluster.Backup itself.",
 		Example: "  strata backup data /backups/monday\n" +
 			"  strata verify /backups/monday",
 		Args: cobra.ExactArgs(2),
@@ -36,8 +36,8 @@ func (a *app) backup(ctx context.Context, dir, to string) error {
 	if err := a.there(dir); err != nil {
 		return err
 	}
-	if !a.hasCluster(dir) { // opened, it would be made
-		return misuse("%s: no cluster is there", dir)
+	if !a.hasCluster(dir) { // Open would create one
+		return misuse("%s: the directory has no cluster", dir)
 	}
 	cluster, err := strata.Open(strata.Config{Dir: dir, FS: a.fs})
 	switch {
@@ -56,7 +56,7 @@ func (a *app) backup(ctx context.Context, dir, to string) error {
 	return a.emit(copyLine{"backup", dir, to})
 }
 
-// hasCluster reports whether something of a cluster is in dir, which may be served from elsewhere.
+// hasCluster reports whether dir has files of a cluster, which another process may be serving.
 func (a *app) hasCluster(dir string) bool {
 	entries, err := a.fs.ReadDir(dir)
 	return err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
@@ -67,9 +67,9 @@ func (a *app) hasCluster(dir string) bool {
 func (a *app) restoreCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "restore BACKUP DIR",
-		Short: "Check a backup and copy it to where it is to be served",
-		Long: "restore checks every byte of BACKUP, as verify does, and copies it to DIR, which must not exist or be empty. BACKUP is only read, and may be\n" +
-			"any directory of a cluster that is not open. If anything is damaged nothing is copied and the exit code is 1.",
+		Short: "Check a backup and copy it to a directory to serve",
+		Long: "restore checks every byte of BACKUP, as verify does, and copies it to DIR, which must not exist or must be empty. BACKUP is only read. It may\n" +
+			"be any directory of a cluster that is not open. If BACKUP is damaged, nothing is copied and the exit code is 1.",
 		Example: "  strata restore /backups/monday data\n" +
 			"  strata serve --dir data",
 		Args: cobra.ExactArgs(2),
@@ -77,6 +77,9 @@ func (a *app) restoreCmd() *cobra.Command {
 	c.RunE = a.do(func(ctx context.Context, args []string) error {
 		if err := a.verify(ctx, args[0], verifyOptions{quiet: true}); err != nil {
 			return err
+		}
+		if listed, err := replication.CheckBackup(a.fs, args[0]); err == nil && !listed {
+			fmt.Fprintf(a.err, "strata: %s has no list of its content, or was opened since the backup: files that are missing may not be noticed\n", printable(args[0]))
 		}
 		if err := replication.Restore(ctx, a.fs, args[0], args[1]); err != nil {
 			return err

@@ -15,22 +15,22 @@ import (
 	"github.com/stratalog/strata"
 )
 
-// A backupSocket is where a cluster that is served is told to back itself up: a socket in its
-// directory, in a directory that only the serving user can enter. A caller writes one backupRequest
-// as JSON and gets one backupReply; it takes a request back by closing the connection.
+// A backupSocket receives requests to back up a cluster that is being served. It is a socket below
+// the cluster's directory, in a directory that only the serving user can enter. A caller writes one
+// backupRequest as JSON and gets one backupReply. Closing the connection cancels the request.
 type backupSocket struct {
 	cluster *strata.Cluster
 	ln      net.Listener
-	stop    context.CancelFunc // ends the backups under way
+	stop    context.CancelFunc // cancels the backups that are running
 	wg      sync.WaitGroup     // the listener's goroutine and those of connections
 }
 
-// backupRequest asks for a backup to the directory Backup, an absolute path.
+// backupRequest is a request to back up to the directory Backup, an absolute path.
 type backupRequest struct {
 	Backup string `json:"backup"`
 }
 
-// backupReply says how it went; Error is "" if it did.
+// backupReply is the result of a backup. Error is "" if it succeeded.
 type backupReply struct {
 	Error string `json:"error"`
 }
@@ -38,11 +38,11 @@ type backupReply struct {
 // backupSocketPath returns the socket of the cluster in dir.
 func backupSocketPath(dir string) string { return filepath.Join(dir, ".control", "socket") }
 
-// maxBackupRequest bounds what is read of a request, in bytes.
+// maxBackupRequest bounds the size of a request, in bytes.
 const maxBackupRequest = 64 << 10
 
-// listenForBackups opens the socket of the cluster in dir, which this process has opened: a socket
-// that is there was left behind by a process that was killed.
+// listenForBackups opens the socket of the cluster in dir. This process holds the lock of dir, so
+// an existing socket is a leftover of a process that was killed, and is removed.
 func listenForBackups(cluster *strata.Cluster, dir string) (*backupSocket, error) {
 	path := backupSocketPath(dir)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -61,7 +61,8 @@ func listenForBackups(cluster *strata.Cluster, dir string) (*backupSocket, error
 	return c, nil
 }
 
-// Shutdown ends the backups under way, which leave nothing behind, and takes the socket away.
+// Shutdown cancels the backups that are running, which leave nothing behind, and removes the
+// socket.
 func (c *backupSocket) Shutdown(context.Context) error {
 	c.stop()
 	err := c.ln.Close()
@@ -87,14 +88,14 @@ func (c *backupSocket) handle(ctx context.Context, conn net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer conn.Close()
-	// reads end, the reply can be written
+	// ends the read below; the reply can still be written
 	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(0, 0)) })()
 	var req backupRequest
 	if err := json.NewDecoder(io.LimitReader(conn, maxBackupRequest)).Decode(&req); err != nil {
 		return
 	}
 	c.wg.Go(func() {
-		_, _ = conn.Read(make([]byte, 1)) // returns when the caller has gone, or handle has
+		_, _ = conn.Read(make([]byte, 1)) // returns when the caller closes the connection, or when handle returns
 		cancel()
 	})
 	var reply backupReply
@@ -106,10 +107,10 @@ func (c *backupSocket) handle(ctx context.Context, conn net.Conn) {
 	_ = json.NewEncoder(conn).Encode(reply)
 }
 
-// errNotServed says that nobody listens at the cluster's socket.
-var errNotServed = errors.New("not served by `strata serve`: the process that has it open can copy it, strata.Cluster.Backup")
+// errNotServed is returned if no process listens at the cluster's socket.
+var errNotServed = errors.New("not served by `strata serve`: only the process that has it open can copy it, with strata.Cluster.Backup")
 
-// backupServed has the process that serves the cluster in dir copy it to the directory to.
+// backupServed requests a copy to the directory to from the process that serves the cluster in dir.
 func backupServed(ctx context.Context, dir, to string) error {
 	to, err := filepath.Abs(to)
 	if err != nil {
@@ -129,7 +130,7 @@ func backupServed(ctx context.Context, dir, to string) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return fmt.Errorf("backup: the serving process went away: %w", err)
+		return fmt.Errorf("backup: the serving process closed the connection: %w", err)
 	case reply.Error != "":
 		return fmt.Errorf("the serving process: %s", reply.Error)
 	}

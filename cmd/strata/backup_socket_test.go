@@ -118,5 +118,5 @@ func TestServeWithoutABackupSocketSaysSo(t *testing.T) {
 	require.Contains(t, r.err, "in use")
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, exitOK, p.wait(t))
-	require.Contains(t, p.errs.String(), "no backups while this is served")
+	require.Contains(t, p.errs.String(), "no backups while this cluster is served")
 }

@@ -48,6 +48,16 @@ func TestBackupAndRestoreBringAClusterBack(t *testing.T) {
 	require.Equal(t, []string{"a", "b"}, got)
 	require.NoError(t, c.Close())
 
+	require.NoError(t, os.Rename("saved/broker-1/orders-0", "orders-0"))
+	for _, args := range [][]string{{"verify", "saved"}, {"restore", "saved", "other"}} {
+		r = strataRun(t, args...)
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.out, "DAMAGE saved/broker-1/orders-0: ")
+		require.Contains(t, r.out, "offsets 0 to 2")
+		require.NoDirExists(t, "other")
+	}
+	require.NoError(t, os.Rename("orders-0", "saved/broker-1/orders-0"))
+
 	flip(t, "saved/broker-1/orders-0/00000000000000000000.log", 70)
 	r = strataRun(t, "restore", "saved", "other")
 	require.Equal(t, exitFailed, r.code)

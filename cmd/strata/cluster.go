@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -17,9 +18,10 @@ import (
 
 func (a *app) clusterCmd() *cobra.Command {
 	var tg target
-	c := &cobra.Command{Use: "cluster", Short: "Show brokers, controller, features and what each broker has", Args: cobra.NoArgs,
-		Long: "cluster prints the id of the cluster, each broker with its address, rack, the partitions it leads and has, and the bytes they take, and\n" +
-			"the features that are finalized.",
+	c := &cobra.Command{Use: "cluster", Short: "Show brokers, controller, features, and the partitions and bytes of each broker", Args: cobra.NoArgs,
+		Long: "cluster prints the id of the cluster, its brokers and its finalized features. For each broker it prints the address, the rack, how many\n" +
+			"partitions the broker leads and stores, and their size in bytes. It fails if the disk of a broker is full or broken: use it as a health\n" +
+			"check.",
 		Example: "  strata cluster -b localhost:9092\n  strata cluster --dir data --json"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, _ []string) error {
 		ctx, cancel := tg.bounded(ctx)
@@ -43,12 +45,19 @@ func (a *app) cluster(ctx context.Context, c *conn) error {
 		return err
 	}
 	lines := map[int32]*brokerLine{}
+	var failed []error
 	for _, b := range m.Brokers {
 		l := &brokerLine{Type: "broker", Broker: b.NodeID, Address: net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), Controller: b.NodeID == m.Controller}
 		if b.Rack != nil {
 			l.Rack = *b.Rack
 		}
-		dirs[b.NodeID].Each(func(d kadm.DescribedLogDir) { l.Bytes += d.Size() })
+		dirs[b.NodeID].Each(func(d kadm.DescribedLogDir) {
+			l.Bytes += d.Size()
+			if d.Err != nil {
+				l.Error = d.Err.Error()
+				failed = append(failed, fmt.Errorf("broker %d: its disk fails or is full: %w", b.NodeID, d.Err))
+			}
+		})
 		lines[b.NodeID] = l
 	}
 	for _, t := range m.Topics {
@@ -68,10 +77,10 @@ func (a *app) cluster(ctx context.Context, c *conn) error {
 			return err
 		}
 	}
-	return a.features(ctx, c)
+	return errors.Join(append(failed, a.features(ctx, c))...)
 }
 
-// features prints what is finalized.
+// features prints the finalized features.
 func (a *app) features(ctx context.Context, c *conn) error {
 	client, err := c.newClient()
 	if err != nil {
@@ -97,7 +106,7 @@ type clusterLine struct {
 	ID         string `json:"id"`
 	Controller int32  `json:"controller"`
 	Brokers    int    `json:"brokers"`
-	Topics     int    `json:"topics"` // internal ones too
+	Topics     int    `json:"topics"` // including internal topics
 }
 
 func (l clusterLine) writeText(w io.Writer) {
@@ -113,6 +122,7 @@ type brokerLine struct {
 	Leads      int    `json:"leads"`    // partitions
 	Replicas   int    `json:"replicas"` // partitions
 	Bytes      int64  `json:"bytes"`
+	Error      string `json:"error,omitempty"` // of its disk
 }
 
 func (l brokerLine) writeText(w io.Writer) {

@@ -9,18 +9,18 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// comings tells when brokers go and come: once for each time that the connections to one fail.
+// comings reports when a broker becomes unreachable and when it is back, once for each outage.
 type comings struct {
 	say func(format string, args ...any)
 
-	mu   sync.Mutex      // guards the field below, and say: hooks are called by many goroutines
+	mu   sync.Mutex      // guards away and the output: hooks are called by several goroutines
 	away map[string]bool // by address
 }
 
 var _ kgo.HookBrokerConnect = (*comings)(nil)
 
-// OnBrokerConnect implements kgo.HookBrokerConnect. That a connection ends is not told: either side
-// closes one that was not used for a while. That it cannot be made again is.
+// OnBrokerConnect implements kgo.HookBrokerConnect. The end of a connection is not reported,
+// because either side closes idle connections. A failed attempt to connect again is.
 func (c *comings) OnBrokerConnect(b kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

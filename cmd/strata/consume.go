@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -30,14 +33,15 @@ func (a *app) consumeCmd() *cobra.Command {
 	var o consumeOptions
 	c := &cobra.Command{
 		Use: "consume TOPIC...", Short: "Read records", Args: cobra.MinimumNArgs(1),
-		Long: "consume prints the records of topics, from the first one to those that are there when it starts; with --follow it waits for more, until\n" +
-			"it is interrupted, and says on standard error when a broker goes and comes. Partitions are read side by side: records are in order within each.\n\n" +
-			"An offset that no partition has is an error. A partition that ends before it is passed over, and one that begins behind it is read from\n" +
-			"its first record; both are told on standard error.\n\n" +
-			"With --group it is a member of that group, reads on where the group is, and commits what it has printed. --from is where it begins in\n" +
-			"partitions that the group has committed nothing of.\n\n" +
-			"--format prints each record as a layout says: %t topic, %p partition, %o offset, %k key, %v value, %d timestamp, %e leader epoch,\n" +
-			"%H number of headers, %h{%k=%v } headers, \\n \\t \\xNN; the rest stands for itself. It is franz-go's layout, as rpk's -f has it.",
+		Long: "consume prints the records of topics, from the first record to the end at the time it starts. With --follow it waits for more records until\n" +
+			"it is interrupted, and reports on standard error when a broker becomes unreachable and when it is back. Partitions are read in parallel:\n" +
+			"records are in order within each partition.\n\n" +
+			"It is an error if --from is beyond the end of every partition. Otherwise a partition that ends before --from is skipped, and a partition\n" +
+			"that begins after --from is read from its first record. Both are reported on standard error.\n\n" +
+			"With --group it joins that group, continues at the group's committed offsets, and commits the records it has printed. --from is the start in\n" +
+			"partitions without a committed offset.\n\n" +
+			"--format is the layout of each record: %t topic, %p partition, %o offset, %k key, %v value, %d timestamp, %e leader epoch, %H number of\n" +
+			"headers, %h{%k=%v } headers, \\n \\t \\xNN; other text is printed as it is. It is the layout of franz-go and of rpk's -f.",
 		Example: "  strata consume orders -b localhost:9092\n" +
 			"  strata consume orders --from 2026-01-31T12:00:00Z --to 2026-01-31T13:00:00Z --dir data --json\n" +
 			"  strata consume orders payments --follow --from latest --format '%t/%p@%o %k=%v\\n' -b localhost:9092\n" +
@@ -52,38 +56,38 @@ func (a *app) consumeCmd() *cobra.Command {
 	tg.flags(c)
 	f := c.Flags()
 	f.StringVar(&o.from, "from", "earliest", "where to start: earliest, latest, an offset, or a time (RFC 3339)")
-	f.StringVar(&o.to, "to", "", "where to stop, the first record not to print: an offset, or a time; empty: what is the end now")
-	f.Int64Var(&o.last, "last", 0, "start so many offsets before the end of each partition, in place of --from")
+	f.StringVar(&o.to, "to", "", "where to stop, the first record not to print: an offset, or a time (RFC 3339); empty: the present end")
+	f.Int64Var(&o.last, "last", 0, "start this many records before the end of each partition, instead of --from")
 	f.StringVar(&o.group, "group", "", "read as a member of this group; needs --follow or --max")
-	f.StringVar(&o.isolation, "isolation", "committed", "committed: no records of aborted or open transactions; uncommitted: all")
-	f.Int64Var(&o.max, "max", 0, "stop after so many records; 0: no limit")
+	f.StringVar(&o.isolation, "isolation", "committed", "committed: skip records of aborted and open transactions; uncommitted: all records")
+	f.Int64Var(&o.max, "max", 0, "stop after this many records; 0: no limit")
 	f.Int32Var(&o.partition, "partition", -1, "only this partition; -1: all")
 	f.BoolVarP(&o.follow, "follow", "f", false, "wait for more records at the end")
-	f.BoolVar(&o.values, "values", false, "print values only, a line each")
-	f.StringVar(&o.format, "format", "", "print each record by this layout")
+	f.BoolVar(&o.values, "values", false, "print only values, one per line")
+	f.StringVar(&o.format, "format", "", "layout of each record, see above")
 	c.MarkFlagsMutuallyExclusive("from", "last")
 	return c
 }
 
-// check refuses options that do not go together.
+// check rejects options that exclude each other or are out of range.
 func (o *consumeOptions) check(json bool) error {
 	switch {
 	case o.group != "" && (o.partition >= 0 || !o.follow && o.max == 0):
-		return misuse("--group needs --follow or --max, and takes no --partition")
+		return misuse("--group needs --follow or --max, and cannot be used with --partition")
 	case o.group != "" && (o.to != "" || o.last != 0):
-		return misuse("--group takes no --to and no --last")
+		return misuse("--group cannot be used with --to or --last")
 	case o.to != "" && o.follow:
-		return misuse("--to and --follow: it is one or the other")
+		return misuse("--to and --follow exclude each other")
 	case o.values && json, o.format != "" && json:
-		return misuse("--values and --format print bytes, not JSON")
+		return misuse("--json cannot be used with --values or --format, which print bytes")
 	case o.values && o.format != "":
-		return misuse("--values and --format: it is one or the other")
+		return misuse("--values and --format exclude each other")
 	case o.partition < -1:
-		return misuse("--partition %d: it is -1, for all, or more", o.partition)
+		return misuse("--partition %d: must be at least 0, or -1 for all", o.partition)
 	case o.last < 0 || o.max < 0:
-		return misuse("--last and --max are at least 0")
+		return misuse("--last and --max must be at least 0")
 	case o.isolation != "committed" && o.isolation != "uncommitted":
-		return misuse("--isolation %s: it is committed or uncommitted", o.isolation)
+		return misuse("--isolation %s: must be committed or uncommitted", o.isolation)
 	}
 	return nil
 }
@@ -94,8 +98,12 @@ type reading struct {
 	o      consumeOptions
 	client *kgo.Client
 	format *kgo.RecordFormatter
-	ends   map[partitionOf]int64 // not reached yet; nil: there is no end
-	count  int64
+	visit  func(*kgo.Record) // gets each record; nil: it is printed
+
+	timeout time.Duration         // how long to wait for a record before the end is reached
+	passing map[partitionOf]error // the last retriable error of each partition, as LEADER_NOT_AVAILABLE
+	ends    map[partitionOf]int64 // end offsets not reached yet; nil: no end
+	count   int64
 }
 
 // partitionOf names a partition.
@@ -110,14 +118,14 @@ func (a *app) consume(ctx context.Context, c *conn, tg *target, o consumeOptions
 	if err := o.check(a.json); err != nil {
 		return err
 	}
-	r := &reading{app: a, o: o}
+	r := &reading{app: a, o: o, timeout: tg.timeout}
 	if o.format != "" {
 		var err error
 		if r.format, err = kgo.NewRecordFormatter(o.format); err != nil {
 			return misuse("--format: %v", err)
 		}
 	}
-	opts := []kgo.Opt{kgo.KeepControlRecords(), kgo.FetchMaxWait(500 * time.Millisecond)}
+	opts := []kgo.Opt{kgo.KeepControlRecords(), kgo.FetchMaxWait(500 * time.Millisecond), kgo.KeepRetryableFetchErrors()}
 	if o.isolation == "committed" {
 		opts = append(opts, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	}
@@ -129,6 +137,11 @@ func (a *app) consume(ctx context.Context, c *conn, tg *target, o consumeOptions
 	where, err := locate(bounded, c.admin, o, topics)
 	if err != nil {
 		return err
+	}
+	if o.last > 0 {
+		if err := a.startAtLast(ctx, c, tg, opts, where, o); err != nil {
+			return err
+		}
 	}
 	if o.group == "" {
 		if err := where.clamp(o, a.say); err != nil {
@@ -148,20 +161,17 @@ func (a *app) consume(ctx context.Context, c *conn, tg *target, o consumeOptions
 	return r.all(ctx)
 }
 
-// say tells something on standard error.
+// say prints a message on standard error.
 func (a *app) say(format string, args ...any) {
-	fmt.Fprintf(a.err, "strata: "+format+"\n", args...)
+	fmt.Fprintf(a.err, "strata: %s\n", printableLines(fmt.Sprintf(format, args...)))
 }
 
-// idle is how long a partition that must have more records may yield none: what is left may be an
-// empty batch that compaction has kept.
-const idle = 10 * time.Second
-
 func (r *reading) all(ctx context.Context) error {
-	for r.ends == nil || len(r.ends) > 0 {
+	r.passing = map[partitionOf]error{}
+	for last := time.Now(); r.ends == nil || len(r.ends) > 0; {
 		poll, cancel := ctx, context.CancelFunc(func() {})
-		if r.ends != nil {
-			poll, cancel = context.WithTimeout(ctx, idle)
+		if !r.o.follow {
+			poll, cancel = context.WithDeadline(ctx, last.Add(r.timeout))
 		}
 		fs := r.client.PollFetches(poll)
 		late := poll.Err() != nil
@@ -170,10 +180,17 @@ func (r *reading) all(ctx context.Context) error {
 			return nil // interrupted
 		}
 		if late {
-			return fmt.Errorf("no records for %s, although the end is not reached: %v", idle, r.ends)
+			if err := r.unanswered(ctx); err != nil {
+				return err
+			}
+			last = time.Now()
+			continue
 		}
-		if err := failed(fs); err != nil {
+		if err := r.failed(fs); err != nil {
 			return err
+		}
+		if fs.NumRecords() > 0 {
+			last = time.Now()
 		}
 		enough, err := r.print(fs)
 		if err != nil {
@@ -190,13 +207,56 @@ func (r *reading) all(ctx context.Context) error {
 	return nil
 }
 
-// failed returns the first error of a poll, with the partition that it is of.
+// unanswered returns the reason why no records arrived within the timeout. A member of a group has
+// no end to reach: it gets nil, and continues to wait, while a broker answers.
+func (r *reading) unanswered(ctx context.Context) error {
+	if len(r.passing) > 0 {
+		err := fmt.Errorf("no records for %s", r.timeout)
+		for _, at := range slices.SortedFunc(maps.Keys(r.passing), func(a, b partitionOf) int { return cmp.Compare(a.String(), b.String()) }) {
+			err = fmt.Errorf("%w; %s: %w", err, at, r.passing[at])
+		}
+		return err
+	}
+	if r.ends != nil {
+		return fmt.Errorf("no records for %s before the end was reached: %v", r.timeout, r.ends)
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	if err := r.client.Ping(ctx); err != nil {
+		return fmt.Errorf("no records for %s: %w", r.timeout, err)
+	}
+	return nil
+}
+
+// failed returns the first error of a poll that is not retriable, with its partition. Retriable
+// errors are kept in r.passing: the client tries again, and unanswered returns them after the
+// timeout. With --follow each is reported once on standard error.
+func (r *reading) failed(fs kgo.Fetches) error {
+	for _, f := range fs {
+		for _, t := range f.Topics {
+			for _, p := range t.Partitions {
+				at := partitionOf{t.Topic, p.Partition}
+				if !kerr.IsRetriable(p.Err) {
+					delete(r.passing, at)
+					continue
+				}
+				if r.o.follow && !errors.Is(r.passing[at], p.Err) {
+					r.say("%s: %v; trying again", at, p.Err)
+				}
+				r.passing[at] = p.Err
+			}
+		}
+	}
+	return failed(fs)
+}
+
+// failed returns the first error of a poll that is not retriable, with its partition.
 func failed(fs kgo.Fetches) (err error) {
 	fs.EachError(func(topic string, p int32, ferr error) {
 		switch {
-		case err != nil:
+		case err != nil, kerr.IsRetriable(ferr):
 		case errors.Is(ferr, kerr.OffsetOutOfRange):
-			err = fmt.Errorf("%s-%d: the offset to read next is not there any more: %w", topic, p, ferr)
+			err = fmt.Errorf("%s-%d: the next offset no longer exists: %w", topic, p, ferr)
 		case topic != "" && p >= 0:
 			err = fmt.Errorf("%s-%d: %w", topic, p, ferr)
 		default:
@@ -218,7 +278,7 @@ func (r *reading) print(fs kgo.Fetches) (enough bool, err error) {
 				continue
 			}
 		} else if r.ends != nil && !ok {
-			continue // came after the start
+			continue // written after the command started
 		}
 		printed = append(printed, rec)
 		if rec.Attrs.IsControl() {
@@ -236,12 +296,16 @@ func (r *reading) print(fs kgo.Fetches) (enough bool, err error) {
 	if err := r.w.Flush(); err != nil {
 		return false, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), idle) // also when it was interrupted
+	ctx, cancel := context.WithTimeout(context.Background(), r.timeout) // commits also after an interrupt
 	defer cancel()
 	return enough, r.client.CommitRecords(ctx, printed...)
 }
 
 func (r *reading) line(rec *kgo.Record) error {
+	if r.visit != nil {
+		r.visit(rec)
+		return nil
+	}
 	if r.format != nil {
 		_, err := r.w.Write(r.format.AppendRecord(nil, rec))
 		return err

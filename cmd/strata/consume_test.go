@@ -125,13 +125,13 @@ func TestConsumeFromAnOffsetThatIsNotThereSaysSo(t *testing.T) {
 func TestConsumeFromAnOffsetThatSomePartitionsHave(t *testing.T) {
 	b := serveOrders(t, "a b c d", "x")
 	args := append([]string{"consume", "orders", "--from", "3", "--values"}, b...)
-	require.Equal(t, result{exitOK, "d\n", "strata: orders-1 ends at 1: passed over\n"}, command(t, "", args...))
+	require.Equal(t, result{exitOK, "d\n", "strata: orders-1 ends at 1: skipped\n"}, command(t, "", args...))
 	f := follow(t, append(args, "-f")...)
 	require.Equal(t, "d", f.line())
 	require.Equal(t, exitOK, strataRun(t, append([]string{"produce", "orders", "y", "--partition", "1"}, b...)...).code)
 	require.Equal(t, "y", f.line())
 	f.interrupt()
-	require.Equal(t, "strata: orders-1 ends at 1: read from there\n", f.stderr())
+	require.Equal(t, "strata: orders-1 ends at 1: reading from there\n", f.stderr())
 }
 
 func TestConsumeInAGroupBeginsWhereFromSays(t *testing.T) {
@@ -215,9 +215,9 @@ func TestProduceRefusesJSONThatMeansSomethingElse(t *testing.T) {
 		`{"vaule":"x"}`:                           `unknown field "vaule"`,
 		`{}`:                                      "no value",
 		`{"key":"k"}`:                             "no value",
-		`{"value":"x"} {"value":"y"}`:             "behind the object",
+		`{"value":"x"} {"value":"y"}`:             "unexpected text after the object",
 		`{"value":"x","headers":[{"Name":"x"}]}`:  `unknown field "Name"`,
-		`{"value":{"base64":"AA==","x":1}}`:       "is no string, null or",
+		`{"value":{"base64":"AA==","x":1}}`:       "is not a string, null or",
 		"{\"value\":\"\xff\"}":                    "UTF-8",
 		`{"value":"x","timestamp":-5}`:            "timestamp -5",
 		`{"value":"x","timestamp":9223372036855}`: "timestamp 9223372036855",
@@ -255,7 +255,7 @@ func TestGroupsOfLiveMembers(t *testing.T) {
 	require.Equal(t, `{"type":"group","group":"busy","state":"Stable","protocolType":"consumer"}`+"\n", r.out) // nothing that it does not know
 	r = command(t, "", append([]string{"groups", "reset", "busy", "--topic", "orders", "--to", "earliest"}, b...)...)
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "busy, orders-0: the group has 1 members: it can be reset when they are stopped")
+	require.Contains(t, r.err, "busy, orders-0: the group has 1 members: stop them before a reset")
 }
 
 func TestAnAbsentBrokerIsToldOnceHoweverOftenItIsTried(t *testing.T) {

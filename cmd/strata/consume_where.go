@@ -10,31 +10,31 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// stretches are the partitions to read, in order, and which part of each.
+// stretches are the offset ranges to read, ordered by partition.
 type stretches []stretch
 
-// A stretch is what is read of a partition: [from, to) of what it has, [start, end).
+// A stretch is the offset range [from, to) to read of a partition that has [start, end).
 type stretch struct {
 	partitionOf
 	start, end int64
 	from, to   int64
 }
 
-// locate returns what o wants of topics.
+// locate returns the offset ranges of topics that o selects.
 func locate(ctx context.Context, admin *kadm.Client, o consumeOptions, topics []string) (stretches, error) {
 	froms, err := resolve(ctx, admin, o.from, topics)
 	if err != nil {
 		return nil, err
 	}
-	starts, err := admin.ListStartOffsets(ctx, topics...)
+	starts, err := listAll(ctx, admin.ListStartOffsets, topics)
 	if err != nil {
 		return nil, err
 	}
 	listEnds := admin.ListEndOffsets
 	if o.isolation == "committed" {
-		listEnds = admin.ListCommittedOffsets // what is behind the last stable offset cannot be read yet
+		listEnds = admin.ListCommittedOffsets // records from the last stable offset on cannot be read yet
 	}
-	ends, err := listEnds(ctx, topics...)
+	ends, err := listAll(ctx, listEnds, topics)
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +71,9 @@ func locate(ctx context.Context, admin *kadm.Client, o consumeOptions, topics []
 	return out, nil
 }
 
-// clamp moves what begins outside of its partition into it, and tells so; it is an error if all
-// begin behind their partitions' ends. The end itself is the next record's offset: it is inside.
+// clamp limits each range to its partition, and reports each change on standard error. It returns
+// an error if all ranges begin beyond the ends of their partitions. The end itself, the next
+// record's offset, is not beyond.
 func (ss stretches) clamp(o consumeOptions, say func(string, ...any)) error {
 	beyond := func(s stretch) bool { return s.from > s.end }
 	if !slices.ContainsFunc(ss, func(s stretch) bool { return !beyond(s) }) {
@@ -83,20 +84,20 @@ func (ss stretches) clamp(o consumeOptions, say func(string, ...any)) error {
 		s := &ss[i]
 		switch {
 		case beyond(*s) && o.follow:
-			say("%s ends at %d: read from there", s, s.end)
+			say("%s ends at %d: reading from there", s, s.end)
 			s.from = s.end
 		case beyond(*s):
-			say("%s ends at %d: passed over", s, s.end)
+			say("%s ends at %d: skipped", s, s.end)
 			s.from, s.to = s.end, s.end
 		case s.from < s.start:
-			say("%s begins at %d: the records before it are gone", s, s.start)
+			say("%s begins at %d: earlier records are deleted", s, s.start)
 			s.from = s.start
 		}
 	}
 	return nil
 }
 
-// left returns the end of each partition that has something to be read.
+// left returns the end of each partition that has records to read.
 func (ss stretches) left() map[partitionOf]int64 {
 	out := map[partitionOf]int64{}
 	for _, s := range ss {
@@ -118,7 +119,7 @@ func (ss stretches) offsets() map[string]map[int32]kgo.Offset {
 	return out
 }
 
-// groupStart is where a group begins that has nothing committed.
+// groupStart returns the offset where a group without a committed offset begins.
 func groupStart(from string) kgo.Offset {
 	if from == "latest" {
 		return kgo.NewOffset().AtEnd()

@@ -8,12 +8,12 @@ import (
 	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/group/assignor"
-	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/record"
 )
 
-// fields is a decoded object, its fields in order.
+// fields is a decoded object with ordered fields.
 type fields []field
 
 // MarshalJSON writes an object.
@@ -42,7 +42,7 @@ func marshalFields(fs []field) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// plain is v on one line of text.
+// plain returns v as one line of text.
 func plain(v any) string {
 	p, err := json.Marshal(v)
 	if err != nil {
@@ -51,8 +51,8 @@ func plain(v any) string {
 	return string(p)
 }
 
-// decodeOffsets decodes a record of __consumer_offsets; nil if it is of a kind that is not
-// known, so that the bytes are printed.
+// decodeOffsets decodes a record of __consumer_offsets. It returns nil if the type of the key is
+// unknown; the bytes are printed then.
 func decodeOffsets(r *record.Record) any {
 	k, ok, err := offsets.ParseKey(r.Key)
 	if err != nil || !ok {
@@ -116,8 +116,8 @@ var keyKinds = map[offsets.KeyType]string{
 	offsets.KeyStreamsTargetMember: "streamsTargetAssignmentMember", offsets.KeyStreamsCurrentAssignment: "streamsCurrentAssignment", offsets.KeyStreamsTopology: "streamsTopology",
 }
 
-// decodeMetadata decodes a record of __cluster_metadata; types that Strata
-// does not write are named by their number.
+// decodeMetadata decodes a record of __cluster_metadata. Record types that Strata does not write
+// are named by their number.
 func decodeMetadata(r *record.Record) any {
 	rec, err := metarecord.Parse(r.Value)
 	if err != nil {

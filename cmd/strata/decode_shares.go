@@ -1,12 +1,12 @@
 package main
 
 import (
+	"github.com/stratalog/strata/internal/sharelog"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/share/sharelog"
 )
 
-// decodeShares decodes a record of __share_group_state; nil if its key is of a type that is not
-// known, so that the bytes are printed.
+// decodeShares decodes a record of __share_group_state. It returns nil if the type of the key is
+// unknown; the bytes are printed then.
 func decodeShares(r *record.Record) any {
 	rec, known, err := sharelog.ParseRecord(r.Key, r.Value)
 	switch {
@@ -43,5 +43,5 @@ func decodeShares(r *record.Record) any {
 	return append(out, field{"batches", batches})
 }
 
-// deliveryStates are the names of the states that are stored. Kafka: RecordState.
+// deliveryStates are the names of the stored delivery states. Kafka: RecordState.
 var deliveryStates = map[int8]string{0: "AVAILABLE", 1: "ACQUIRED", 2: "ACKNOWLEDGED", 4: "ARCHIVED"}

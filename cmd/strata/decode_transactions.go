@@ -4,12 +4,13 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/stratalog/strata/internal/txnlog"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/transaction/txnlog"
 )
 
-// decodeTransactions decodes a record of __transaction_state; nil if its key is of a version that
-// is not known, so that the bytes are printed. The names are those of strata transactions.
+// decodeTransactions decodes a record of __transaction_state. It returns nil if the version of the
+// key is unknown; the bytes are printed then. Field names equal those of strata transactions
+// --json.
 func decodeTransactions(r *record.Record) any {
 	rec, known, err := txnlog.ParseRecord(r.Key, r.Value)
 	switch {
@@ -29,7 +30,7 @@ func decodeTransactions(r *record.Record) any {
 	}
 	out = append(out, field{"state", v.State.String()}, field{"producerId", v.ProducerID}, field{"producerEpoch", v.Epoch},
 		field{"timeoutMs", v.TimeoutMs}, field{"partitions", parts}, field{"startMs", v.StartMs}, field{"updateMs", v.UpdateMs},
-		field{"version", int16(binary.BigEndian.Uint16(r.Value))}) // a value that was parsed begins with it
+		field{"version", int16(binary.BigEndian.Uint16(r.Value))}) // every value begins with its version
 	if v.PreviousID != -1 {
 		out = append(out, field{"previousProducerId", v.PreviousID})
 	}

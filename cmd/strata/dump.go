@@ -21,23 +21,25 @@ func (a *app) dumpCmd() *cobra.Command {
 	var o dumpOptions
 	c := &cobra.Command{
 		Use:   "dump FILE|DIR...",
-		Short: "Print what files of a log directory hold",
-		Long: "dump prints segments, indexes, snapshots, checkpoints and the other files of a log directory, Strata's or Apache Kafka's; of a\n" +
-			"directory all such files that are in it, and in directories below it. What a file holds is told by its name. Files are only read. Damage is printed where it is, and the exit code is 1 then.\n\n" +
-			"Records of __consumer_offsets, __transaction_state, __share_group_state and __cluster_metadata are decoded, if the directory has that name or --decode says so.",
+		Short: "Print the contents of the files of a log directory",
+		Long: "dump prints segments, indexes, snapshots, checkpoints and the other files of a log directory of Strata or Apache Kafka. For a directory it\n" +
+			"prints all such files in it and below it. The name of a file determines its format. Files are only read. Damage is printed in its place,\n" +
+			"and the exit code is 1 then.\n\n" +
+			"Records of __consumer_offsets, __transaction_state, __share_group_state and __cluster_metadata are decoded if the directory has that name,\n" +
+			"or with --decode.",
 		Example: "  strata dump data/broker-1/orders-0/00000000000000000000.log\n" +
-			"  strata dump data                                            # all that is there\n" +
+			"  strata dump data                                            # all files\n" +
 			"  strata dump -v data/broker-1/__consumer_offsets-7/*.log     # records too, decoded\n" +
-			"  strata dump -v data/broker-1/__transaction_state-*/*.log   # what became of each transactional id\n" +
+			"  strata dump -v data/broker-1/__transaction_state-*/*.log   # the history of each transactional id\n" +
 			"  strata dump --json data/broker-1/orders-0/* | jq 'select(.type == \"batch\") | .size'\n" +
 			"  strata dump data/broker-1/*-checkpoint data/broker-1/meta.properties",
 		Args: cobra.MinimumNArgs(1),
 	}
 	c.RunE = a.do(func(_ context.Context, args []string) error { return a.dump(args, o) })
-	c.Flags().BoolVarP(&o.records, "records", "v", false, "print records, not only batches")
-	c.Flags().StringVar(&o.decode, "decode", "auto", "decode records as auto (by the directory's name), offsets, transactions, shares, metadata or none")
-	c.Flags().Int64Var(&o.from, "from", 0, "leave out batches that end below this offset")
-	c.Flags().Int64Var(&o.limit, "max-batches", 0, "stop after this many batches of each file; 0: none")
+	c.Flags().BoolVarP(&o.records, "records", "v", false, "print records too, not only batches")
+	c.Flags().StringVar(&o.decode, "decode", "auto", "record format: auto (by the directory's name), offsets, transactions, shares, metadata or none")
+	c.Flags().Int64Var(&o.from, "from", 0, "skip batches that end below this offset")
+	c.Flags().Int64Var(&o.limit, "max-batches", 0, "stop after this many batches of each file; 0: no limit")
 	return c
 }
 
@@ -52,7 +54,7 @@ func (a *app) dump(files []string, o dumpOptions) error {
 	switch o.decode {
 	case "auto", "offsets", "transactions", "shares", "metadata", "none":
 	default:
-		return misuse("--decode %s: it is auto, offsets, transactions, shares, metadata or none", o.decode)
+		return misuse("--decode %s: must be auto, offsets, transactions, shares, metadata or none", o.decode)
 	}
 	files, err := a.filesOf(files)
 	if err != nil {
@@ -60,7 +62,7 @@ func (a *app) dump(files []string, o dumpOptions) error {
 	}
 	tell, done := a.progress()
 	defer done()
-	if isTerminal(a.out) { // which shows the files themselves
+	if isTerminal(a.out) { // the terminal shows the output itself
 		tell = func(func() string) {}
 	}
 	failed := false
@@ -75,7 +77,7 @@ func (a *app) dump(files []string, o dumpOptions) error {
 				continue
 			}
 			if !errors.Is(err, kafkafile.ErrDamaged) {
-				fmt.Fprintf(a.err, "strata: %v\n", err)
+				a.say("%v", err)
 				continue
 			}
 			if err := a.emit(damageLine{Type: "damage", File: name, Reason: err.Error()}); err != nil {
@@ -89,12 +91,12 @@ func (a *app) dump(files []string, o dumpOptions) error {
 	return nil
 }
 
-// filesOf returns files, with those that can be dumped in the place of directories.
+// filesOf returns files, with each directory replaced by the files in it that can be dumped.
 func (a *app) filesOf(files []string) ([]string, error) {
 	var out []string
 	for _, name := range files {
 		info, err := a.fs.Stat(name)
-		if err != nil || !info.IsDir() { // dumpFile says what is wrong
+		if err != nil || !info.IsDir() { // dumpFile returns the error
 			out = append(out, name)
 			continue
 		}
@@ -103,14 +105,13 @@ func (a *app) filesOf(files []string) ([]string, error) {
 			return nil, err
 		}
 		if len(out) == before {
-			return nil, misuse("%s: no file of a log directory is there", name)
+			return nil, misuse("%s: the directory has no files of a log directory", name)
 		}
 	}
 	return out, nil
 }
 
-// appendFiles appends the files in dir and below it that can be dumped, in the order of their
-// names.
+// appendFiles appends the files in dir and below it that can be dumped, sorted by name.
 func (a *app) appendFiles(files []string, dir string) ([]string, error) {
 	entries, err := a.fs.ReadDir(dir)
 	if err != nil {
@@ -135,7 +136,7 @@ func (a *app) appendFiles(files []string, dir string) ([]string, error) {
 func (a *app) dumpFile(name string, o dumpOptions) (err error) {
 	kind, set := kafkafile.KindOf(name)
 	if kind == kafkafile.Unknown {
-		return misuse("%s: its name is not that of a file of a log directory", name)
+		return misuse("%s: not the name of a file of a log directory", name)
 	}
 	f, err := vfs.ReadOnly(a.fs).OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {
@@ -166,13 +167,13 @@ type dumper struct {
 	o    dumpOptions
 }
 
-// maxSmall bounds the files that are read whole: a snapshot of 46 bytes
-// for each of a million producers fits.
+// maxSmall bounds the files that are read whole, in bytes. A snapshot has 46 bytes for each
+// producer: a million producers fit.
 const maxSmall = 64 << 20
 
 func readSmall(f vfs.File, size int64) ([]byte, error) {
 	if size > maxSmall {
-		return nil, fmt.Errorf("%w: %d bytes is too much for such a file", kafkafile.ErrDamaged, size)
+		return nil, fmt.Errorf("%w: %d bytes are too many for this type of file", kafkafile.ErrDamaged, size)
 	}
 	p := make([]byte, size)
 	if n, err := f.ReadAt(p, 0); err != nil && !(errors.Is(err, io.EOF) && int64(n) == size) {
@@ -186,7 +187,7 @@ type fileLine struct {
 	File string `json:"file"`
 	Kind string `json:"kind"`
 	Size int64  `json:"size"`
-	Set  string `json:"suffix,omitempty"` // ".deleted" and the like
+	Set  string `json:"suffix,omitempty"` // as ".deleted"
 }
 
 func (l fileLine) writeText(w io.Writer) {

@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 
 	"github.com/stratalog/strata/cmd/internal/kafkafile"
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
+	"github.com/stratalog/strata/internal/sharelog"
+	"github.com/stratalog/strata/internal/txnlog"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/share/sharelog"
 	"github.com/stratalog/strata/topic"
-	"github.com/stratalog/strata/transaction/txnlog"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -35,12 +35,13 @@ func (d *dumper) log(f vfs.File, size int64) error {
 			damage = true
 			return d.emit(damageLine{"damage", d.name, &x.Pos, x.Size, x.Reason})
 		},
+		Rewritten: func(pos, next int64) error { return d.emit(rewrittenLine{"rewritten", d.name, pos, next}) },
 	})
 	if err != nil && !errors.Is(err, errEnough) {
 		return err
 	}
 	if end.Zeros > 0 {
-		if err := d.emit(zerosLine{"zeros", d.name, size - end.Zeros, end.Zeros}); err != nil {
+		if err := d.emit(zerosLine{"zeros", d.name, end.Size - end.Zeros, end.Zeros}); err != nil {
 			return err
 		}
 	}
@@ -221,5 +222,16 @@ type zerosLine struct {
 }
 
 func (l zerosLine) writeText(w io.Writer) {
-	fmt.Fprintf(w, "  %d zeros from %d on: reserved space\n", l.Size, l.Position)
+	fmt.Fprintf(w, "  %d zero bytes from %d on: preallocated space\n", l.Size, l.Position)
+}
+
+type rewrittenLine struct {
+	Type     string `json:"type"`
+	File     string `json:"file"`
+	Position int64  `json:"position"`
+	Next     int64  `json:"next"` // where the output continues
+}
+
+func (l rewrittenLine) writeText(w io.Writer) {
+	fmt.Fprintf(w, "  truncated below %d and written again while it was read; continues at %d\n", l.Position, l.Next)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// An entryLine is an entry of any other file: named values in a fixed order.
+// An entryLine is an entry of a file other than a log: named values in a fixed order.
 type entryLine struct {
 	Type   string
 	File   string
@@ -47,7 +47,7 @@ func (d *dumper) entry(kind string, fields ...field) error {
 func (d *dumper) index(f vfs.File, size int64, kind kafkafile.Kind) error {
 	base, ok := kafkafile.BaseOffset(d.name)
 	if !ok {
-		return misuse("%s: an index is named by 20 digits, its base offset", d.name)
+		return misuse("%s: the name of an index is its base offset in 20 digits", d.name)
 	}
 	switch kind {
 	case kafkafile.Index:
@@ -84,8 +84,13 @@ func (d *dumper) small(f vfs.File, size int64, kind kafkafile.Kind) error {
 			return d.entry("checkpoint", field{"topic", os[i].Topic}, field{"partition", os[i].Partition}, field{"offset", os[i].Offset})
 		})
 	case kafkafile.PartitionMetadata:
-		id, err := kafkafile.ParsePartitionMetadata(p)
-		return d.entries(1, err, func(int) error { return d.entry("partition", field{"topicId", uuid(id)}) })
+		id, number, err := kafkafile.ParsePartitionMetadata(p)
+		return d.entries(1, err, func(int) error {
+			if number < 0 {
+				return d.entry("partition", field{"topicId", uuid(id)})
+			}
+			return d.entry("partition", field{"topicId", uuid(id)}, field{"partition", number})
+		})
 	case kafkafile.MetaProperties:
 		return d.properties(p)
 	case kafkafile.CleanShutdown:
@@ -135,7 +140,7 @@ func (d *dumper) state(p []byte) error {
 	err = d.entry("state", field{"clean", s.Clean}, field{"emptied", s.Emptied}, field{"syncOnAck", s.SyncOnAck}, field{"startOffset", s.StartOffset},
 		field{"recoveryPoint", s.RecoveryPoint}, field{"endOffset", s.EndOffset}, field{"lastSegmentSize", s.LastSize}, field{"incarnation", fmt.Sprintf("%016x", s.Incarnation)},
 		field{"journalTag", s.JournalTag}, field{"cuts", s.Cuts}, field{"purged", s.Purged},
-		field{"purgeId", fmt.Sprintf("%016x", s.PurgeID)}, field{"bootId", s.BootID})
+		field{"purgeId", fmt.Sprintf("%016x", s.PurgeID)}, field{"epochsHash", fmt.Sprintf("%016x", s.EpochsHash)}, field{"identity", fmt.Sprintf("%016x", s.Identity)}, field{"bootId", s.BootID})
 	if err == nil && s.FirstEpoch != nil {
 		err = d.entry("firstLeaderEpoch", field{"epoch", *s.FirstEpoch}, field{"startOffset", 0})
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/internal/sharelog"
+	"github.com/stratalog/strata/internal/txnlog"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/share/sharelog"
 	"github.com/stratalog/strata/topic"
-	"github.com/stratalog/strata/transaction/txnlog"
 )
 
 func glob(t testing.TB, pattern string) []string {
@@ -154,7 +154,7 @@ func TestDumpDecodesEveryFormOfATransactionsState(t *testing.T) {
 
 // Kafka's, and those that are not in it.
 func TestDumpDecodesWhatIsStoredOfShareGroups(t *testing.T) {
-	kafkas, err := os.ReadFile("../../share/sharelog/testdata/__share_group_state-2.log")
+	kafkas, err := os.ReadFile("../../internal/sharelog/testdata/__share_group_state-2.log")
 	require.NoError(t, err)
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.Mkdir("__share_group_state-2", 0o755))
@@ -246,7 +246,7 @@ func TestDumpPrintsDamageAndGoesOn(t *testing.T) {
 	p, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, append(p, make([]byte, 4096)...), 0o644))
-	require.Contains(t, strataRun(t, "dump", file).out, "4096 zeros from 9906 on: reserved space")
+	require.Contains(t, strataRun(t, "dump", file).out, "4096 zero bytes from 9906 on: preallocated space")
 }
 
 func TestMisuse(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -8,10 +9,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// named is err about names, if nobody has said yet what it is about: the client's errors for a
-// whole request do not.
+// named adds names to err if err does not mention them yet, as errors of the client for a whole
+// request do not.
 func named(err error, names []string) error {
-	switch e := err.(type) { // not errors.As: who has wrapped it has named it
+	switch e := err.(type) { // not errors.As: a wrapped error has its names already
 	case *kadm.AuthError:
 		err = e.Err
 	case *kadm.ShardErrors:
@@ -28,14 +29,29 @@ func named(err error, names []string) error {
 	return fmt.Errorf("%s: %w", strings.Join(names, ", "), err)
 }
 
-// onceOnly are the descriptions of codes that say a thing twice, and how it is said once.
+// ofSome returns nil if err only means that some partitions have no leader: the results of the
+// other partitions are valid. Else it returns err.
+func ofSome(err error) error {
+	several, ok := errors.AsType[*kadm.ShardErrors](err)
+	if !ok {
+		return err
+	}
+	for _, e := range several.Errs {
+		if !errors.Is(e.Err, kerr.LeaderNotAvailable) && !errors.Is(e.Err, kerr.NotLeaderForPartition) {
+			return err
+		}
+	}
+	return nil
+}
+
+// onceOnly shortens descriptions of error codes that repeat themselves.
 var onceOnly = strings.NewReplacer(
 	kerr.TopicAuthorizationFailed.Description, "Topic authorization failed.",
 	kerr.GroupAuthorizationFailed.Description, "Group authorization failed.",
 )
 
-// A refusal is an error of a broker with its own words for it, which are about what was asked,
-// where those of the code are for all that it can be.
+// A refusal is an error code with the message of the broker. The message is specific to the
+// request; the description of the code is general.
 type refusal struct {
 	code  *kerr.Error
 	words string

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// fieldsOfRecords are those that a record is printed with.
+// fieldsOfRecords are the JSON fields of a record in the output of consume.
 var fieldsOfRecords = []string{"type", "topic", "partition", "offset", "timestamp", "key", "value", "headers", "base64"}
 
-// exactJSON refuses what encoding/json takes, and reads as something else than was written: a field
-// that is there twice, of which the last one counts, a name in other letters, and half of a
-// surrogate pair, which becomes U+FFFD. p is valid JSON.
+// exactJSON rejects JSON that encoding/json accepts but reads differently from how it is written:
+// a duplicate field, of which it takes the last, a field name in another case, and an unpaired
+// surrogate, which it replaces by U+FFFD. p is valid JSON.
 func exactJSON(p []byte) error {
 	if err := surrogates(p); err != nil {
 		return err
@@ -49,11 +49,11 @@ func exactValue(in *json.Decoder) error {
 			name, _ := t.(string)
 			switch {
 			case slices.Contains(names, name):
-				return fmt.Errorf("field %q is there twice", name)
+				return fmt.Errorf("duplicate field %q", name)
 			case !slices.Contains(fieldsOfRecords, name):
 				for _, of := range fieldsOfRecords {
 					if strings.EqualFold(of, name) {
-						return fmt.Errorf("there is no field %q: it is %q", name, of)
+						return fmt.Errorf("unknown field %q: write %q", name, of)
 					}
 				}
 			}
@@ -70,8 +70,8 @@ func exactValue(in *json.Decoder) error {
 	return err
 }
 
-// surrogates refuses \u escapes that are half of a pair. p is valid JSON, where a backslash is in a
-// string.
+// surrogates rejects \u escapes of unpaired surrogates. p is valid JSON, so a backslash is always
+// inside a string.
 func surrogates(p []byte) error {
 	for i := 0; i < len(p); i++ {
 		if p[i] != '\\' {
@@ -80,20 +80,20 @@ func surrogates(p []byte) error {
 		high, low := escaped(p[i:]), rune(-1)
 		switch {
 		case high < 0xD800 || high > 0xDFFF:
-			i++ // the letter behind the backslash, which may be one
+			i++ // skip the next character, which may be a backslash
 			continue
 		case high < 0xDC00:
 			low = escaped(p[i+len(`\u0000`):])
 		}
 		if low < 0xDC00 || low > 0xDFFF {
-			return fmt.Errorf(`%s is half of a pair of surrogates, and no text: bytes are {"base64": ...}`, p[i:i+len(`\u0000`)])
+			return fmt.Errorf(`%s is an unpaired surrogate: write bytes that are not text as {"base64": ...}`, p[i:i+len(`\u0000`)])
 		}
 		i += len(`\u0000\u0000`) - 1
 	}
 	return nil
 }
 
-// escaped returns what a \u escape at the beginning of p is, -1: there is none.
+// escaped returns the code of the \u escape at the beginning of p, -1 if there is none.
 func escaped(p []byte) rune {
 	if len(p) < len(`\u0000`) || p[0] != '\\' || p[1] != 'u' {
 		return -1

@@ -39,7 +39,8 @@ func (a *app) groupsList() *cobra.Command {
 	return c
 }
 
-// listedLine is a group as the coordinators list it. Members and lag are told by describe and lag.
+// listedLine is a group in the list of a coordinator. The commands describe and lag have members
+// and lag.
 type listedLine struct {
 	Type         string `json:"type"`
 	Group        string `json:"group"`
@@ -75,7 +76,7 @@ type memberLine struct {
 	ClientID   string   `json:"clientId"`
 	Host       string   `json:"host"`
 	Partitions []string `json:"partitions"`
-	Standbys   []string `json:"standbys,omitempty"` // tasks of a group of streams that it keeps a copy of
+	Standbys   []string `json:"standbys,omitempty"` // standby and warm-up tasks of a member of a streams group
 }
 
 func (l memberLine) writeText(w io.Writer) {
@@ -113,7 +114,7 @@ func (l lagLine) writeText(w io.Writer) {
 func (a *app) groupsDescribe() *cobra.Command {
 	var tg target
 	c := &cobra.Command{Use: "describe GROUP...", Short: "Show members, committed offsets and lag of groups", Args: cobra.MinimumNArgs(1),
-		Long:    "describe prints each group with its members, what they read, and for each partition what is committed and how far behind the end that is.",
+		Long:    "describe prints each group, its members with their partitions, and the committed offset, end offset and lag of each partition.",
 		Example: "  strata groups describe billing -b localhost:9092\n  strata groups describe billing --dir data --json"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
 		ctx, cancel := tg.bounded(ctx)
@@ -158,9 +159,9 @@ func (a *app) groupsReset() *cobra.Command {
 	var topics []string
 	var to string
 	c := &cobra.Command{Use: "reset GROUP", Short: "Set the committed offsets of a group without members", Args: cobra.ExactArgs(1),
-		Long: "reset commits offsets for all partitions of the given topics. The group must have no members; it is created if there is none.\n" +
-			"--to is earliest, latest, an offset, or a time (RFC 3339): the first record of that time or later. An offset beyond the end of a partition is\n" +
-			"refused, and nothing is changed; one before its first record is that record's.",
+		Long: "reset commits offsets for all partitions of the given topics. The group must have no members; it is created if it does not exist.\n" +
+			"--to is earliest, latest, an offset, or a time (RFC 3339), which means the first record of that time or later. An offset beyond the end\n" +
+			"of a partition is an error, and nothing is changed. An offset before the first record means the first record.",
 		Example: "  strata groups reset billing --topic orders --to earliest -b localhost:9092\n" +
 			"  strata groups reset billing --topic orders --to 2026-01-31T12:00:00Z --dir data"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, args []string) error {
@@ -196,14 +197,14 @@ func (a *app) groupsReset() *cobra.Command {
 	return c
 }
 
-// whyNotReset is err, or that the group has members, which take commits of nobody else: their
-// coordinator says that it does not know the member.
+// whyNotReset explains err if the group has members. A coordinator accepts commits only from
+// members then, and returns UNKNOWN_MEMBER_ID.
 func whyNotReset(ctx context.Context, ask asker, group string, err error) error {
 	seen, serr := lookAtGroups(ctx, ask, group)
 	if serr != nil || len(seen[0].members) == 0 {
 		return err
 	}
-	return fmt.Errorf("the group has %d members: it can be reset when they are stopped (%w)", len(seen[0].members), err)
+	return fmt.Errorf("the group has %d members: stop them before a reset (%w)", len(seen[0].members), err)
 }
 
 type resetLine struct {

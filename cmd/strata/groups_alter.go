@@ -12,8 +12,9 @@ func (a *app) groupsAlter() *cobra.Command {
 	var tg target
 	var set, unset []string
 	c := &cobra.Command{Use: "alter GROUP...", Short: "Change settings of consumer groups", Args: cobra.MinimumNArgs(1),
-		Long: "alter sets settings of groups, or returns them to the broker's: consumer.heartbeat.interval.ms, consumer.session.timeout.ms and\n" +
-			"consumer.assignment.interval.ms, for members of the newer protocol, from their next heartbeat on. There need not be such a group yet.",
+		Long: "alter changes settings of groups, or resets them to the broker's: consumer.heartbeat.interval.ms, consumer.session.timeout.ms and\n" +
+			"consumer.assignment.interval.ms. They apply to members of the consumer protocol (KIP-848), from their next heartbeat on. The group need\n" +
+			"not exist yet.",
 		Example: "  strata groups alter billing --set consumer.heartbeat.interval.ms=10000 -b localhost:9092"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
 		changes, err := configChanges(set, unset)
@@ -51,6 +52,6 @@ func (a *app) groupsAlter() *cobra.Command {
 	})
 	tg.flags(c)
 	c.Flags().StringArrayVar(&set, "set", nil, "a setting of the group, key=value; may be repeated")
-	c.Flags().StringArrayVar(&unset, "unset", nil, "a setting that returns to the broker's; may be repeated")
+	c.Flags().StringArrayVar(&unset, "unset", nil, "a setting to reset to the broker's value; may be repeated")
 	return c
 }

@@ -13,16 +13,18 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// An assigned is a group whose coordinator assigns, KIP-848's or one of streams, as it tells it.
+// An assigned is a group whose coordinator computes the assignment: of the consumer protocol
+// (KIP-848) or of streams. Its contents are the coordinator's description.
 type assigned struct {
 	groupLine
 	members []memberLine
-	reads   map[partitionOf]string // the member that has it
-	topics  []string               // that members want
+	reads   map[partitionOf]string // the member that owns each partition
+	topics  []string               // that members subscribe to
 	err     error
 }
 
-// lookAtAssigned returns groups whose coordinators assign, all if none is named.
+// lookAtAssigned returns the groups named whose coordinators compute the assignment, all such
+// groups if names is empty.
 func lookAtAssigned(ctx context.Context, ask asker, names []string) ([]groupSeen, error) {
 	groups, err := describeAssigned(ctx, ask, names)
 	if err != nil {
@@ -62,9 +64,9 @@ func lookAtAssigned(ctx context.Context, ask asker, names []string) ([]groupSeen
 	return out, nil
 }
 
-// describeAssigned asks the coordinators for groups of those names, or for all that they list.
-// Which are of neither protocol is not in what it returns. Brokers may know none of them: Kafka
-// describes KIP-848's from 3.7 on, those of streams from 4.1.
+// describeAssigned describes the groups named, or all groups of both protocols that coordinators
+// list. The result has no groups of other protocols. Brokers may lack the requests: Kafka has that
+// of KIP-848 from 3.7 on, that for streams groups from 4.1.
 func describeAssigned(ctx context.Context, ask asker, names []string) (map[string]assigned, error) {
 	versions, err := ask.admin.ApiVersions(ctx)
 	if err != nil {
@@ -79,7 +81,7 @@ func describeAssigned(ctx context.Context, ask asker, names []string) (map[strin
 			return nil, err
 		}
 		for _, d := range found {
-			if !errors.Is(d.Err, kerr.GroupIDNotFound) { // of another protocol, or it went since
+			if !errors.Is(d.Err, kerr.GroupIDNotFound) { // of another protocol, or deleted since
 				groups[d.Group] = modernAssigned(d)
 			}
 		}
@@ -110,7 +112,7 @@ func describeAssigned(ctx context.Context, ask asker, names []string) (map[strin
 	return groups, nil
 }
 
-// describes tells whether all brokers know a request.
+// describes reports whether all brokers support a request.
 func describes(versions kadm.BrokersApiVersions, key kmsg.Key) (bool, error) {
 	known := true
 	for _, v := range versions {
@@ -137,13 +139,13 @@ func modernAssigned(d kadm.DescribedConsumerGroup) assigned {
 	return g
 }
 
-// gives says that a member has a partition.
+// gives adds a partition to a member.
 func (g *assigned) gives(m *memberLine, p partitionOf) {
 	g.reads[p] = m.Member
 	m.Partitions = append(m.Partitions, p.String())
 }
 
-// add adds a member that has been given all that it has.
+// add adds a member whose partitions are complete.
 func (g *assigned) add(m memberLine) {
 	if m.Partitions == nil {
 		m.Partitions = []string{}
@@ -152,8 +154,8 @@ func (g *assigned) add(m memberLine) {
 	g.members = append(g.members, m)
 }
 
-// describeStreams asks the coordinators of groups of streams for them. kadm does not know the
-// request, so the client does not know whom to send it to.
+// describeStreams gets the descriptions of streams groups from their coordinators. kadm lacks the
+// request, and the client cannot route it, so this looks up the coordinators.
 func (ask asker) describeStreams(ctx context.Context, names []string) ([]kmsg.StreamsGroupDescribeResponseGroup, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -178,8 +180,8 @@ func (ask asker) describeStreams(ctx context.Context, names []string) ([]kmsg.St
 	return out, nil
 }
 
-// streamsAssigned is what a coordinator tells of a group of streams. A member reads what the topics
-// of its active tasks' subtopologies have in the tasks' partitions.
+// streamsAssigned converts the description of a streams group. A member reads, for each active
+// task, the task's partition of every source topic of the task's subtopology.
 func streamsAssigned(d kmsg.StreamsGroupDescribeResponseGroup, err error) assigned {
 	g := assigned{groupLine: groupLine{"described", d.Group, d.State, "streams", "", len(d.Members), 0}, reads: map[partitionOf]string{}, err: err}
 	sources := map[string][]string{} // of subtopologies
@@ -215,8 +217,8 @@ func streamsAssigned(d kmsg.StreamsGroupDescribeResponseGroup, err error) assign
 	return g
 }
 
-// seen puts together what is known of a group. Its partitions are those that members have, those of
-// topics that they want, and those that something was committed of.
+// seen combines the description of a group with its offsets. The partitions are those that members
+// own, those of subscribed topics, and those with a committed offset.
 func (g assigned) seen(fetched kadm.FetchOffsetsResponse, starts, ends kadm.ListedOffsets) groupSeen {
 	out := groupSeen{groupLine: g.groupLine, members: g.members, err: errors.Join(g.err, fetched.Err)}
 	all := kadm.TopicsSet{}
@@ -232,7 +234,7 @@ func (g assigned) seen(fetched kadm.FetchOffsetsResponse, starts, ends kadm.List
 	for _, t := range all.Sorted() {
 		for _, p := range t.Partitions {
 			if p < 0 {
-				continue // of a topic that is not there
+				continue // the topic does not exist
 			}
 			at := partitionOf{t.Topic, p}
 			l, err := lagOf(at, fetched.Fetched, starts, ends)

@@ -15,11 +15,11 @@ func (a *app) groupsLag() *cobra.Command {
 	var tg target
 	var limit group.LagLimit
 	var interval time.Duration
-	c := &cobra.Command{Use: "lag [GROUP...]", Short: "Show the lag of groups, or those with more than is tolerable",
-		Long: "lag prints the lag of the groups named, of all if none is, over all their partitions.\n\n" +
-			"With --max-records or --max-drain it prints only groups that are further behind than that, with the reason, and the exit code is 1\n" +
-			"if there is one. A lag of up to --max-records is tolerated, a larger one as long as it shrinks so fast that it is gone within\n" +
-			"--max-drain. How fast that is, is seen by looking twice, --interval apart: a short one sees the pauses between commits.",
+	c := &cobra.Command{Use: "lag [GROUP...]", Short: "Show the lag of groups, or the groups whose lag is beyond a limit",
+		Long: "lag prints the lag of the named groups, or of all groups, summed over their partitions.\n\n" +
+			"With --max-records or --max-drain it prints only groups beyond that limit, with the reason, and the exit code is 1 if there is one. A lag\n" +
+			"of up to --max-records is within the limit. So is a larger lag that shrinks fast enough to reach 0 within --max-drain. The rate is measured\n" +
+			"by two looks, --interval apart. If --interval is short, the pauses between commits distort the rate.",
 		Example: "  strata groups lag -b localhost:9092\n  strata groups lag billing --max-records 1000 -b localhost:9092\n" +
 			"  strata groups lag --max-records 1000 --max-drain 10m --json -b localhost:9092"}
 	limited := false
@@ -44,14 +44,14 @@ func (a *app) groupsLag() *cobra.Command {
 	})
 	tg.flags(c)
 	f := c.Flags()
-	f.Int64Var(&limit.Records, "max-records", 0, "a lag of as many records is tolerable")
-	f.DurationVar(&limit.Drain, "max-drain", 0, "a larger one is, if the group catches up in this time; 0: it is not")
-	f.DurationVar(&interval, "interval", 10*time.Second, "how long to look at how fast groups catch up, for --max-drain")
+	f.Int64Var(&limit.Records, "max-records", 0, "largest lag, in records, within the limit")
+	f.DurationVar(&limit.Drain, "max-drain", 0, "a larger lag is within the limit if the group catches up in this time; 0: never")
+	f.DurationVar(&interval, "interval", 10*time.Second, "with --max-drain: time over which the rate is measured")
 	return c
 }
 
-// lags returns the lag of the groups named, of all if none is; their Drain is unknown. It fails if
-// the lag of some partition cannot be told: topics that are gone have none.
+// lags returns the lag of the groups named, of all groups if names is empty. Drain is unknown. It
+// returns an error if the lag of a partition is unknown; deleted topics are left out.
 func (tg *target) lags(ctx context.Context, c *conn, names []string) ([]group.GroupLag, error) {
 	ctx, cancel := tg.bounded(ctx)
 	defer cancel()
@@ -69,8 +69,8 @@ func (tg *target) lags(ctx context.Context, c *conn, names []string) ([]group.Gr
 	return lags, nil
 }
 
-// drains looks at the groups again after interval, and returns
-// their lags then, with how long they last.
+// drains measures the groups again after interval. It returns their lags at that time, with Drain
+// set.
 func (tg *target) drains(ctx context.Context, c *conn, names []string, earlier []group.GroupLag, interval time.Duration) ([]group.GroupLag, error) {
 	begin := time.Now()
 	select {
@@ -86,8 +86,8 @@ func (tg *target) drains(ctx context.Context, c *conn, names []string, earlier [
 	return lags, nil
 }
 
-// fillDrains says of lags how long they last, by what they were the time since earlier. A
-// group that is new keeps its DrainUnknown.
+// fillDrains sets Drain of lags from the earlier lags, measured since ago. A new group keeps
+// DrainUnknown.
 func fillDrains(earlier, lags []group.GroupLag, since time.Duration) {
 	was := make(map[string]int64, len(earlier))
 	for _, l := range earlier {
@@ -100,7 +100,8 @@ func fillDrains(earlier, lags []group.GroupLag, since time.Duration) {
 	}
 }
 
-// emitLags prints all lags, or those beyond limit, which make the command fail.
+// emitLags prints all lags, or if limited only those beyond limit. It returns errSilent if a lag is
+// beyond limit.
 func (a *app) emitLags(lags []group.GroupLag, limit group.LagLimit, limited bool) (failed error) {
 	for _, l := range lags {
 		out := groupLagLine{Type: "lag", Group: l.Group, Members: l.Members, Lag: l.Lag}
@@ -123,7 +124,7 @@ type groupLagLine struct {
 	Group   string `json:"group"`
 	Members int    `json:"members"`
 	Lag     int64  `json:"lag"`              // over all partitions
-	Reason  string `json:"reason,omitempty"` // why that is too much
+	Reason  string `json:"reason,omitempty"` // why the lag is beyond the limit
 }
 
 func (l groupLagLine) writeText(w io.Writer) {

@@ -9,28 +9,31 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/stratalog/strata/group"
 )
 
-// A groupSeen is a group that commits offsets, of any protocol, as its coordinator and the leaders
-// of its partitions tell it.
+// A groupSeen is a group that commits offsets, of any protocol. It combines answers of the group's
+// coordinator and of the leaders of its partitions.
 type groupSeen struct {
-	groupLine // its Lag is of the partitions whose lag is known
+	groupLine // Lag is the sum over the partitions whose lag is known
 	members   []memberLine
 	parts     []partitionSeen // in order
-	err       error           // the coordinator does not tell
+	err       error           // the group could not be described
 }
 
 type partitionSeen struct {
 	lagLine
-	err error // the lag is not known
+	err error // set if the lag is unknown
 }
 
-// errNoGroup says that there is no such group of consumers.
-var errNoGroup = errors.New("no such group of consumers")
+// errNoGroup is returned for a name that no consumer group has.
+var errNoGroup = errors.New("no such consumer group")
 
-// lookAtGroups returns the groups of those names, all that commit offsets without any, in order.
-// There are three protocols, and a broker describes a group only to who asks for the one that it
-// has: the classic one is asked for first, then KIP-848's and that of streams for what is left.
+// lookAtGroups returns the groups named, or all groups that commit offsets if names is empty,
+// sorted by name. There are three protocols, each with its own request, and a request describes
+// only groups of its protocol. lookAtGroups tries the classic protocol first, then KIP-848 and
+// streams for the remaining names.
 func lookAtGroups(ctx context.Context, ask asker, names ...string) ([]groupSeen, error) {
 	lags, err := ask.admin.Lag(ctx, slices.Clone(names)...)
 	if err != nil {
@@ -40,8 +43,8 @@ func lookAtGroups(ctx context.Context, ask asker, names ...string) ([]groupSeen,
 	var left []string // of names
 	for _, l := range lags.Sorted() {
 		switch {
-		case l.State == "Dead" && len(names) == 0: // it went after it was listed
-		case l.State == "Dead": // there is none, or one of another protocol
+		case l.State == "Dead" && len(names) == 0: // deleted after it was listed
+		case l.State == "Dead": // no such group, or of another protocol
 			left = append(left, l.Group)
 		default:
 			out = append(out, classicSeen(l))
@@ -75,7 +78,12 @@ func classicSeen(l kadm.DescribedGroupLag) groupSeen {
 		}
 		g.members = append(g.members, out)
 	}
+	g.Lag = 0
 	for _, p := range l.Lag.Sorted() {
+		if p.Err == nil && p.Start.Err == nil {
+			p.Lag = group.PartitionLag(p.Commit.At, p.Start.Offset, p.End.Offset)
+		}
+		g.Lag += max(p.Lag, 0)
 		out := lagLine{Type: "partition", Group: l.Group, Topic: p.Topic, Partition: p.Partition, Committed: p.Commit.At, End: p.End.Offset, Lag: p.Lag, Metadata: p.Commit.Metadata}
 		if p.Member != nil {
 			out.Member = p.Member.MemberID
@@ -92,8 +100,7 @@ func seen(l lagLine, err error) partitionSeen {
 	return partitionSeen{l, err}
 }
 
-// lagOf is how far a partition's committed offset is behind its end: all that it has if nothing is
-// committed.
+// lagOf returns the lag of a partition, as group.PartitionLag defines it.
 func lagOf(at partitionOf, committed kadm.OffsetResponses, starts, ends kadm.ListedOffsets) (lagLine, error) {
 	l := lagLine{Type: "partition", Topic: at.topic, Partition: at.partition, Committed: -1, End: -1, Lag: -1}
 	o, told := committed.Lookup(at.topic, at.partition)
@@ -110,16 +117,19 @@ func lagOf(at partitionOf, committed kadm.OffsetResponses, starts, ends kadm.Lis
 	case end.Err != nil:
 		return l, end.Err
 	}
-	l.End, l.Lag = end.Offset, max(0, end.Offset-start.Offset)
-	if l.Committed >= 0 {
-		l.Lag = max(0, end.Offset-l.Committed)
-	} else if start.Err != nil {
+	l.End = end.Offset
+	switch {
+	case start.Err == nil:
+		l.Lag = group.PartitionLag(l.Committed, start.Offset, end.Offset)
+	case l.Committed < 0:
 		return l, start.Err
+	default:
+		l.Lag = group.PartitionLag(l.Committed, 0, end.Offset)
 	}
 	return l, nil
 }
 
-// lagError is why the lag of a group cannot be told: topics that are gone have none.
+// lagError returns why the lag of a group is unknown. Deleted topics are left out.
 func (g *groupSeen) lagError() error {
 	if g.err != nil {
 		return g.err

@@ -2,12 +2,10 @@ package main
 
 import (
 	"bufio"
-	"debug/elf"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -100,25 +98,4 @@ func TestServeTakesFlagsOfTheEnvironment(t *testing.T) {
 	require.Contains(t, p.errs.String(), "$STRATA_SERVE_MEMORY")
 	p = startIn(t, map[string]string{"STRATA_SERVE_MEMORY": "true", "STRATA_SERVE_SET": "a=b"})
 	require.Equal(t, exitMisuse, p.wait(t))
-}
-
-// An image of nothing else has no libraries to link with.
-func TestProgramIsLinkedWithNothing(t *testing.T) {
-	if runtime.GOOS != "linux" || testing.Short() {
-		t.Skip("takes half a minute, and is about Linux")
-	}
-	name := filepath.Join(t.TempDir(), "strata")
-	build := exec.Command("go", "build", "-o", name, ".")
-	build.Dir, build.Env = home, append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, string(out))
-	f, err := elf.Open(name)
-	require.NoError(t, err)
-	defer f.Close()
-	libraries, err := f.ImportedLibraries()
-	require.NoError(t, err)
-	require.Empty(t, libraries)
-	for _, p := range f.Progs {
-		require.NotEqual(t, elf.PT_INTERP, p.Type)
-	}
 }

@@ -19,21 +19,22 @@ func (a *app) importCmd() *cobra.Command {
 	var cfg kafkadir.ImportConfig
 	c := &cobra.Command{
 		Use:   "import --from KAFKA_LOG_DIR --dir DIR",
-		Short: "Make a cluster of the log directory of a Kafka broker",
-		Long: "import copies the topics of a Kafka broker that does not run, stopped or killed, to DIR, which must not exist or be empty: records as they\n" +
-			"are, transactions, offsets of groups; ids, settings, users, access control entries and client quotas of Kafka's metadata, if they are there. Every batch is checked\n" +
-			"on the way, and nothing in KAFKA_LOG_DIR is changed. An import that is interrupted leaves no DIR; the next one begins anew.\n\n" +
-			"Topics that do not say themselves how long they keep their records get retention.ms=-1: what a broker's server.properties says is not known.\n" +
-			"The broker of a larger cluster has only some partitions: import names the others, and goes on with --allow-missing.",
+		Short: "Create a cluster from the log directory of a Kafka broker",
+		Long: "import copies the topics of a Kafka broker to DIR, which must not exist or must be empty. The broker must not be running; it may have been\n" +
+			"killed. The copy has the records unchanged, transactions, and offsets of groups. From Kafka's metadata, if the directory has it, the copy\n" +
+			"has ids, settings, users, access control entries and client quotas. Every batch is checked on the way, and nothing in KAFKA_LOG_DIR is\n" +
+			"changed. An interrupted import leaves no DIR; the next import starts from the beginning.\n\n" +
+			"Topics without a retention setting of their own get retention.ms=-1, because server.properties is not read. A broker of a larger cluster\n" +
+			"has only some partitions: import lists the others as an error, and continues with --allow-missing.",
 		Example: "  strata import --from /var/lib/kafka/data --dir data\n" +
 			"  strata import --from /disk1/kafka --from /disk2/kafka --dir data --topics orders,payments\n" +
 			"  strata serve --dir data",
 		Args: cobra.NoArgs,
 	}
-	c.Flags().StringArrayVar(&cfg.From, "from", nil, "log directory of the broker; once for each of its log.dirs")
-	c.Flags().StringVar(&cfg.Dir, "dir", "", "directory to make")
+	c.Flags().StringArrayVar(&cfg.From, "from", nil, "log directory of the broker; repeat it for each of its log.dirs")
+	c.Flags().StringVar(&cfg.Dir, "dir", "", "directory to create")
 	c.Flags().StringSliceVar(&cfg.Topics, "topics", nil, "topics to import (default all)")
-	c.Flags().BoolVar(&cfg.AllowMissing, "allow-missing", false, "go on although partitions are not there")
+	c.Flags().BoolVar(&cfg.AllowMissing, "allow-missing", false, "continue if partitions are missing")
 	c.RunE = a.do(func(ctx context.Context, _ []string) error {
 		if len(cfg.From) == 0 || cfg.Dir == "" {
 			return misuse("import needs --from and --dir")
@@ -48,7 +49,7 @@ func (a *app) importCmd() *cobra.Command {
 		done()
 		var incomplete *kafkadir.IncompleteError
 		if errors.As(err, &incomplete) {
-			return fmt.Errorf("%w; --allow-missing goes on without them", err)
+			return fmt.Errorf("%w; --allow-missing continues without them", err)
 		}
 		if err != nil {
 			return err
@@ -62,16 +63,17 @@ func (a *app) exportCmd() *cobra.Command {
 	var cfg kafkadir.ExportConfig
 	c := &cobra.Command{
 		Use:   "export --dir DIR --to KAFKA_LOG_DIR",
-		Short: "Make the log directory of a Kafka broker of a cluster",
-		Long: "export copies the cluster of one broker in DIR, which nobody has open, to KAFKA_LOG_DIR, which must not exist or be empty: a broker of Kafka 4\n" +
-			"starts on it. Every batch is checked on the way. An export that is interrupted leaves no KAFKA_LOG_DIR; the next one begins anew.\n\n" +
+		Short: "Create the log directory of a Kafka broker from a cluster",
+		Long: "export copies the cluster in DIR to KAFKA_LOG_DIR, which must not exist or must be empty. A broker of Kafka 4 starts on the copy. The cluster\n" +
+			"must have one broker, and no process may have it open. Every batch is checked on the way. An interrupted export leaves no KAFKA_LOG_DIR;\n" +
+			"the next export starts from the beginning.\n\n" +
 			"The broker's server.properties needs process.roles=broker,controller, node.id=1, controller.quorum.voters=1@HOST:PORT and\n" +
-			"log.dirs=KAFKA_LOG_DIR beside its listeners. Do not format the directory.",
+			"log.dirs=KAFKA_LOG_DIR, in addition to its listeners. Do not format the directory.",
 		Example: "  strata export --dir data --to /var/lib/kafka/data",
 		Args:    cobra.NoArgs,
 	}
 	c.Flags().StringVar(&cfg.Dir, "dir", "", "directory of the cluster")
-	c.Flags().StringVar(&cfg.To, "to", "", "directory to make")
+	c.Flags().StringVar(&cfg.To, "to", "", "directory to create")
 	c.RunE = a.do(func(ctx context.Context, _ []string) error {
 		if cfg.Dir == "" || cfg.To == "" {
 			return misuse("export needs --dir and --to")
@@ -92,7 +94,7 @@ func (a *app) exportCmd() *cobra.Command {
 	return c
 }
 
-// there refuses directories that do not exist.
+// there rejects directories that do not exist.
 func (a *app) there(dirs ...string) error {
 	for _, dir := range dirs {
 		if _, err := a.fs.Stat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -102,7 +104,7 @@ func (a *app) there(dirs ...string) error {
 	return nil
 }
 
-// copying is what shows how far a copy of a directory has come.
+// copying returns a callback for kafkadir that shows the progress of a copy.
 func copying(tell func(func() string)) func(kafkadir.Progress) {
 	return func(p kafkadir.Progress) {
 		tell(func() string {
@@ -111,7 +113,7 @@ func copying(tell func(func() string)) func(kafkadir.Progress) {
 	}
 }
 
-// reportLine is what an import or export has done.
+// reportLine is the result of an import or export.
 type reportLine struct {
 	kind, from, to string
 	report         *kafkadir.Report
@@ -145,7 +147,7 @@ func (l reportLine) MarshalJSON() ([]byte, error) {
 
 func (l reportLine) writeText(w io.Writer) {
 	r := l.report
-	how := "was stopped in order"
+	how := "was shut down cleanly"
 	if !r.Clean {
 		how = "was killed"
 	}
@@ -161,10 +163,10 @@ func (l reportLine) writeText(w io.Writer) {
 		fmt.Fprintf(w, "broker %d of cluster %s %s\n", r.Broker, r.ClusterID, how)
 	}
 	if !r.Metadata {
-		fmt.Fprintln(w, "there is no log of Kafka's metadata: settings of topics, users and access control entries are not known")
+		fmt.Fprintln(w, "no log of Kafka's metadata: topic settings, users and access control entries are not imported")
 	}
 	if len(off) > 0 {
-		fmt.Fprintf(w, "retention is off (retention.ms=-1) until you set it: %s\n", strings.Join(off, ", "))
+		fmt.Fprintf(w, "retention is unlimited (retention.ms=-1) until you set it: %s\n", strings.Join(off, ", "))
 	}
 	if r.OpenTransactions > 0 {
 		fmt.Fprintf(w, "open transactions: %d\n", r.OpenTransactions)
@@ -176,10 +178,10 @@ func (l reportLine) writeText(w io.Writer) {
 		fmt.Fprintf(w, "cut: %s-%d at offset %d: %d bytes of an unfinished batch\n", c.Topic, c.Partition, c.Offset, c.Bytes)
 	}
 	for _, g := range r.Gaps {
-		fmt.Fprintf(w, "not there: %s-%d offsets %d to %d: %s\n", g.Topic, g.Partition, g.First, g.End-1, g.Reason)
+		fmt.Fprintf(w, "gap: %s-%d has no offsets %d to %d: %s\n", g.Topic, g.Partition, g.First, g.End-1, g.Reason)
 	}
 	for _, s := range r.LeftOut {
-		fmt.Fprintf(w, "left out: %s\n", s)
+		fmt.Fprintf(w, "omitted: %s\n", s)
 	}
 	var skipped []string
 	for _, kind := range slices.Sorted(maps.Keys(r.Skipped)) {

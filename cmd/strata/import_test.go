@@ -37,14 +37,14 @@ func TestExportAndImportBringAClusterToKafkaAndBack(t *testing.T) {
 
 	r = strataRun(t, "import", "--from", "kafka", "--dir", "back", "--topics", "orders")
 	require.Equal(t, exitOK, r.code, r.err)
-	require.Contains(t, r.out, "was stopped in order\nretention is off (retention.ms=-1) until you set it: orders\n")
+	require.Contains(t, r.out, "was shut down cleanly\nretention is unlimited (retention.ms=-1) until you set it: orders\n")
 	r = strataRun(t, "consume", "orders", "--dir", "back", "--values")
 	require.Equal(t, "a\nb\n", r.out, r.err)
 
 	require.NoError(t, os.RemoveAll("kafka/orders-0"))
 	r = strataRun(t, "import", "--from", "kafka", "--dir", "again")
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "orders-0 (it has no directory); --allow-missing goes on without them")
+	require.Contains(t, r.err, "orders-0 (it has no directory); --allow-missing continues without them")
 	r = strataRun(t, "import", "--from", "kafka", "--dir", "again", "--allow-missing", "--json")
 	require.Equal(t, exitOK, r.code, r.err)
 	require.Contains(t, r.out, `"missing":[{"topic":"orders","partition":0,"reason":"it has no directory"}]`)
@@ -54,5 +54,5 @@ func TestExportAndImportBringAClusterToKafkaAndBack(t *testing.T) {
 	require.NoError(t, os.WriteFile("kafka/replication-offset-checkpoint", []byte("0\n1\norders 1 9\n"), 0o600))
 	r = strataRun(t, "import", "--from", "kafka", "--dir", "killed", "--allow-missing")
 	require.Equal(t, exitOK, r.code, r.err)
-	require.Contains(t, r.out, "not there: orders-1 offsets 2 to 8: replication-offset-checkpoint knows of them")
+	require.Contains(t, r.out, "gap: orders-1 has no offsets 2 to 8: replication-offset-checkpoint knows of them")
 }

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bufio"
+	"debug/elf"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/modproxy"
+	"github.com/stratalog/strata/internal/pages"
 )
 
 // goAway returns a go command in dir, which knows nothing of this checkout but what a module proxy
@@ -32,12 +35,18 @@ func goAway(t *testing.T, dir, cache string, args ...string) *exec.Cmd {
 	return c
 }
 
+// builds skips a test that compiles the whole module again, for more than a minute, unless
+// STRATA_BUILDS is set, as it is in .ci/run.
+func builds(t *testing.T) {
+	if os.Getenv("STRATA_BUILDS") == "" {
+		t.Skip("builds the module again: STRATA_BUILDS=1 runs it")
+	}
+}
+
 const checkoutVersion = "v0.99.0"
 
 func TestGoRunAtLatestServes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds everything anew")
-	}
+	builds(t)
 	cache := t.TempDir()
 	at := "github.com/stratalog/strata/cmd/strata@latest"
 	out, err := goAway(t, t.TempDir(), cache, "run", at, "--version").CombinedOutput()
@@ -63,9 +72,7 @@ func TestGoRunAtLatestServes(t *testing.T) {
 
 // Who imports a package does not load the modules of the command, nor has them in go.sum.
 func TestImportersLoadNothingOfTheCommand(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds everything anew")
-	}
+	builds(t)
 	cache, dir := t.TempDir(), t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module example.com/audit\n\ngo 1.26.0\n\nrequire github.com/stratalog/strata "+checkoutVersion+"\n"), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte("package main\n\nimport _ \"github.com/stratalog/strata/log\"\n\nfunc main() {}\n"), 0o644))
@@ -86,24 +93,17 @@ func TestImportersLoadNothingOfTheCommand(t *testing.T) {
 	}
 }
 
-// The code of the README is a test that passes, in a directory where nothing was before.
-func TestReadmeIsATestInAnotherModule(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds everything anew")
-	}
-	readme, err := os.ReadFile(filepath.Join(home, "..", "..", "README.md"))
+// The test of the tutorial passes in a directory where nothing was before.
+func TestFirstTestRunsInAnotherModule(t *testing.T) {
+	builds(t)
+	page, err := os.ReadFile(filepath.Join(home, "..", "..", "docs", "tutorial", "5-test-your-service.md"))
 	require.NoError(t, err)
-	_, section, found := strings.Cut(string(readme), "## A fake broker for your tests\n")
-	require.True(t, found)
-	section, _, _ = strings.Cut(section, "\n## ")
-	var file strings.Builder
-	for i, block := range strings.Split(section, "```") {
-		if code, ok := strings.CutPrefix(block, "go\n"); ok && i%2 == 1 {
-			file.WriteString(code + "\n")
-		}
-	}
+	blocks, err := pages.Blocks(string(page))
+	require.NoError(t, err)
+	i := slices.IndexFunc(blocks, func(b pages.Block) bool { return b.File == "orders_test.go" })
+	require.GreaterOrEqual(t, i, 0)
 	cache, dir := t.TempDir(), t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "orders_test.go"), []byte(file.String()), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "orders_test.go"), []byte(blocks[i].Text), 0o644))
 	var out []byte
 	for _, args := range [][]string{{"mod", "init", "example.com/shop"}, {"mod", "tidy"}, {"test", "-v", "."}} {
 		out, err = goAway(t, dir, cache, args...).CombinedOutput()
@@ -112,4 +112,23 @@ func TestReadmeIsATestInAnotherModule(t *testing.T) {
 	require.Contains(t, string(out), "--- PASS: TestOrderIsWrittenOnceThoughTheAnswerIsLost")
 	_, err = os.Stat(filepath.Join(cache, "mod", "cache", "download", "github.com", "spf13"))
 	require.ErrorIs(t, err, os.ErrNotExist, "libraries of the command were fetched")
+}
+
+// An image of nothing else has no libraries to link with.
+func TestProgramIsLinkedWithNothing(t *testing.T) {
+	builds(t)
+	name := filepath.Join(t.TempDir(), "strata")
+	build := exec.Command("go", "build", "-o", name, ".")
+	build.Dir, build.Env = home, append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	f, err := elf.Open(name)
+	require.NoError(t, err)
+	defer f.Close()
+	libraries, err := f.ImportedLibraries()
+	require.NoError(t, err)
+	require.Empty(t, libraries)
+	for _, p := range f.Progs {
+		require.NotEqual(t, elf.PT_INTERP, p.Type)
+	}
 }

@@ -1,10 +1,10 @@
-// Command strata looks into, checks, serves and drives logs of Strata and of Apache Kafka. `strata
-// help` lists what it does; every command's help shows examples.
+// Command strata inspects, checks, serves and operates logs of Strata and of Apache Kafka. `strata
+// help` lists its commands; every command's help shows examples.
 //
-// Exit codes: 0 it is done; 1 it was understood and failed: brokers do not answer or refuse, what
-// is named is not there, input is no record, files are damaged, or something was found that the
-// command is asked to warn of; 2 it was used wrongly: arguments, flags and settings that nothing
-// can meet, or no such directory or file to work on.
+// Exit codes: 0 success; 1 the command failed: brokers do not answer or reject the request, a named
+// topic, group or user does not exist, input is not a record, files are damaged, or the command
+// found a condition that it warns of; 2 misuse: invalid arguments, flags or settings, or a
+// directory or file that does not exist.
 package main
 
 import (
@@ -17,7 +17,7 @@ func main() {
 	os.Exit(run(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 }
 
-// streams are what a command reads and writes.
+// streams are the standard input, output and error of a command.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer

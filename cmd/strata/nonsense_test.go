@@ -102,7 +102,7 @@ func TestBackupMakesNoClusterOfAnotherDirectory(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "letters"), nil, 0o600))
 	r := command(t, "", "backup", dir, filepath.Join(t.TempDir(), "saved"))
-	require.Equal(t, result{exitMisuse, "", "strata: " + dir + ": no cluster is there\n"}, r)
+	require.Equal(t, result{exitMisuse, "", "strata: " + dir + ": the directory has no cluster\n"}, r)
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
@@ -112,20 +112,20 @@ func TestBackupMakesNoClusterOfAnotherDirectory(t *testing.T) {
 func TestJSONThatIsReadAsSomethingElseIsRefused(t *testing.T) {
 	b := serveOrders(t, "x", "y")
 	for says, line := range map[string]string{
-		`array: a line is an object`:                    `["a"]`,
-		`number 0.5: a line is an object`:               `{"value":"a","partition":0.5}`,
-		`field "value" is there twice`:                  `{"value":"a","value":"b"}`,
-		`field "key" is there twice`:                    `{"key":"a","k\u0065y":"b","value":"c"}`,
-		`field "base64" is there twice`:                 `{"value":{"base64":"AA==","base64":"AQ=="}}`,
-		`there is no field "Value": it is "value"`:      `{"value":"a","Value":"b"}`,
-		`there is no field "KEY": it is "key"`:          `{"KEY":"a","value":"b"}`,
-		`there is no field "Base64": it is "base64"`:    `{"value":{"Base64":"AA=="}}`,
-		`there is no field "Key": it is "key"`:          `{"value":"a","headers":[{"Key":"a","value":"b"}]}`,
-		`\ud800 is half of a pair of surrogates`:        `{"value":"a\ud800b"}`,
-		`\uDC00 is half of a pair of surrogates`:        `{"value":"a","key":"\uDC00\uD800"}`,
-		`\ud83d is half of a pair of surrogates`:        `{"value":"\\\ud83d\\ude00"}`,
-		`\udbff is half of a pair of surrogates`:        `{"value":"a","headers":[{"key":"\udbff\u0041","value":null}]}`,
-		`\uD834 is half of a pair of surrogates, and n`: `{"value":"\uD834"}`,
+		`unexpected array: a line must be an object`:      `["a"]`,
+		`unexpected number 0.5: a line must be an object`: `{"value":"a","partition":0.5}`,
+		`duplicate field "value"`:                         `{"value":"a","value":"b"}`,
+		`duplicate field "key"`:                           `{"key":"a","k\u0065y":"b","value":"c"}`,
+		`duplicate field "base64"`:                        `{"value":{"base64":"AA==","base64":"AQ=="}}`,
+		`unknown field "Value": write "value"`:            `{"value":"a","Value":"b"}`,
+		`unknown field "KEY": write "key"`:                `{"KEY":"a","value":"b"}`,
+		`unknown field "Base64": write "base64"`:          `{"value":{"Base64":"AA=="}}`,
+		`unknown field "Key": write "key"`:                `{"value":"a","headers":[{"Key":"a","value":"b"}]}`,
+		`\ud800 is an unpaired surrogate`:                 `{"value":"a\ud800b"}`,
+		`\uDC00 is an unpaired surrogate`:                 `{"value":"a","key":"\uDC00\uD800"}`,
+		`\ud83d is an unpaired surrogate`:                 `{"value":"\\\ud83d\\ude00"}`,
+		`\udbff is an unpaired surrogate`:                 `{"value":"a","headers":[{"key":"\udbff\u0041","value":null}]}`,
+		`\uD834 is an unpaired surrogate`:                 `{"value":"\uD834"}`,
 	} {
 		r := command(t, `{"value":"first"}`+"\n"+line, append([]string{"produce", "orders", "--input", "json", "--partition", "0"}, b...)...)
 		require.Equal(t, exitFailed, r.code, line)

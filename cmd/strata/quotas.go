@@ -19,10 +19,10 @@ func (a *app) quotasCmd() *cobra.Command {
 	return c
 }
 
-// Types of the parts of entities that have quotas, in the order in which they are shown.
+// quotaParts are the entity types that an entity with quotas consists of, in the order of output.
 var quotaParts = []string{"user", "client-id", "ip"}
 
-// quotaFlags say whose quotas are meant, by type.
+// quotaFlags are the flags that select an entity, by entity type.
 type quotaFlags struct {
 	names    map[string]*string
 	defaults map[string]*bool
@@ -30,27 +30,27 @@ type quotaFlags struct {
 
 func (q *quotaFlags) flags(c *cobra.Command) {
 	q.names, q.defaults = map[string]*string{}, map[string]*bool{}
-	of := map[string]string{"user": "user", "client-id": "client id", "ip": "address of clients"}
+	of := map[string]string{"user": "user", "client-id": "client id", "ip": "client address"}
 	for _, part := range quotaParts {
-		q.names[part] = c.Flags().String("for-"+part, "", of[part]+" whose quotas are meant")
-		q.defaults[part] = c.Flags().Bool("default-"+part, false, "the quotas of each "+of[part]+" that has none of its own")
+		q.names[part] = c.Flags().String("for-"+part, "", of[part]+" that the quotas apply to")
+		q.defaults[part] = c.Flags().Bool("default-"+part, false, "the default quotas, of each "+of[part]+" without its own")
 	}
 }
 
-// String is whose quotas are meant.
+// String returns the entity as text.
 func (q *quotaFlags) String() string {
 	_, names, _ := q.given()
 	return entityText(names)
 }
 
-// given returns the types that the flags name, with their names; nil: the default.
+// given returns the entity types that the flags name, and for each its name, nil for the default.
 func (q *quotaFlags) given() (parts []string, names map[string]*string, err error) {
 	names = map[string]*string{}
 	for _, part := range quotaParts {
 		name, byDefault := *q.names[part], *q.defaults[part]
 		switch {
 		case name != "" && byDefault:
-			return nil, nil, misuse("--for-%s and --default-%s are two entities", part, part)
+			return nil, nil, misuse("--for-%s and --default-%s exclude each other", part, part)
 		case byDefault:
 			parts, names[part] = append(parts, part), nil
 		case name != "":
@@ -66,7 +66,7 @@ type quotaLine struct {
 	Quotas map[string]float64 `json:"quotas"`
 }
 
-// entityText is whose quotas they are.
+// entityText returns an entity as text.
 func entityText(names map[string]*string) string {
 	var parts []string
 	for _, part := range quotaParts {
@@ -90,8 +90,8 @@ func (l quotaLine) writeText(w io.Writer) {
 	fmt.Fprintf(w, "%s: %s\n", entityText(l.Entity), strings.Join(keys, " "))
 }
 
-// listQuotas asks for the quotas of entities that have all of the parts; of just that one if there
-// are no others.
+// listQuotas returns the quotas of entities that have all of the parts. If strict, it returns only
+// the entity without further parts.
 func listQuotas(ctx context.Context, c *conn, tg *target, strict bool, parts []string, names map[string]*string) (lines []quotaLine, err error) {
 	const exact, byDefault = 0, 1
 	req := kmsg.NewPtrDescribeClientQuotasRequest()
@@ -128,7 +128,7 @@ func (a *app) quotasList() *cobra.Command {
 	var tg target
 	var q quotaFlags
 	c := &cobra.Command{Use: "list", Short: "List client quotas", Args: cobra.NoArgs,
-		Long:    "list prints the quotas of all entities, or of those that have what the flags name.",
+		Long:    "list prints the quotas of all entities, or of entities that include all parts named by flags.",
 		Example: "  strata quotas list -b localhost:9092\n  strata quotas list --dir data --for-user alice"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, _ []string) error {
 		parts, names, err := q.given()
@@ -151,14 +151,14 @@ func (a *app) quotasList() *cobra.Command {
 	return c
 }
 
-// change changes the quotas of the entity that the flags name, and prints those that it has then.
+// changeQuotas changes the quotas of the entity that the flags name, and prints the new quotas.
 func (a *app) changeQuotas(ctx context.Context, c *conn, tg *target, q *quotaFlags, changes func(had map[string]float64) ([]kmsg.AlterClientQuotasRequestEntryOp, error)) error {
 	parts, names, err := q.given()
 	if err != nil {
 		return err
 	}
 	if len(parts) == 0 {
-		return misuse("whose quotas? --for-user, --for-client-id and --for-ip say so, and --default-user and so on")
+		return misuse("no entity: give --for-user, --for-client-id, --for-ip, or --default-user, --default-client-id, --default-ip")
 	}
 	before, err := listQuotas(ctx, c, tg, true, parts, names)
 	if err != nil {
@@ -194,14 +194,14 @@ func (a *app) changeQuotas(ctx context.Context, c *conn, tg *target, q *quotaFla
 	return a.emit(quotaLine{Type: "quota", Entity: names, Quotas: had})
 }
 
-const quotaKeys = "producer_byte_rate and consumer_byte_rate (bytes a second), request_percentage (of one thread) and controller_mutation_rate (partitions a second) of users and\nclient ids, connection_creation_rate (connections a second) of addresses"
+const quotaKeys = "for users and client ids producer_byte_rate and\nconsumer_byte_rate (bytes per second), request_percentage (of one thread) and controller_mutation_rate (partitions per second); for\naddresses connection_creation_rate (connections per second)"
 
 func (a *app) quotasSet() *cobra.Command {
 	var tg target
 	var q quotaFlags
 	c := &cobra.Command{Use: "set KEY=VALUE...", Short: "Set client quotas", Args: cobra.MinimumNArgs(1),
-		Long: "set sets quotas of one entity and prints all that it has: " + quotaKeys + ". A quota of a user and a client id together counts before that of the\n" +
-			"user alone, and that before one of the client id.",
+		Long: "set sets quotas of one entity and prints all its quotas. The keys are " + quotaKeys + ".\n\n" +
+			"A quota of a user and client id together takes precedence over one of the user alone, and that over one of the client id alone.",
 		Example: "  strata quotas set -b localhost:9092 --for-user alice producer_byte_rate=1048576 consumer_byte_rate=2097152\n" +
 			"  strata quotas set --dir data --default-client-id request_percentage=50"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, args []string) error {
@@ -210,10 +210,10 @@ func (a *app) quotasSet() *cobra.Command {
 				key, text, ok := strings.Cut(arg, "=")
 				v, err := strconv.ParseFloat(text, 64)
 				if !ok || err != nil {
-					return nil, misuse("%q is not a quota: KEY=NUMBER", arg)
+					return nil, misuse("%q: must be KEY=NUMBER", arg)
 				}
 				if slices.ContainsFunc(ops, func(op kmsg.AlterClientQuotasRequestEntryOp) bool { return op.Key == key }) {
-					return nil, misuse("%s is there twice", key)
+					return nil, misuse("%s is given twice", key)
 				}
 				ops = append(ops, kmsg.AlterClientQuotasRequestEntryOp{Key: key, Value: v})
 			}
@@ -229,7 +229,7 @@ func (a *app) quotasRemove() *cobra.Command {
 	var tg target
 	var q quotaFlags
 	c := &cobra.Command{Use: "remove [KEY...]", Short: "Remove client quotas",
-		Long:    "remove takes quotas of one entity away, all of them if none is named, and prints those that are left.",
+		Long:    "remove deletes the named quotas of one entity, or all of them, and prints the remaining quotas.",
 		Example: "  strata quotas remove -b localhost:9092 --for-user alice producer_byte_rate\n  strata quotas remove --dir data --default-client-id"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, args []string) error {
 		return a.changeQuotas(ctx, c, &tg, &q, func(had map[string]float64) (ops []kmsg.AlterClientQuotasRequestEntryOp, err error) {
@@ -240,7 +240,7 @@ func (a *app) quotasRemove() *cobra.Command {
 			}
 			for _, k := range args {
 				if _, ok := had[k]; !ok {
-					return nil, fmt.Errorf("%s: there is no quota %s to be removed", q.String(), k)
+					return nil, fmt.Errorf("%s: no quota %s to remove", q.String(), k)
 				}
 			}
 			return ops, nil

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,11 +28,11 @@ import (
 type serveOptions struct {
 	dir, logLevel                   string
 	memory, allowPublic, autoCreate bool
-	lenient                         bool
+	lenient, acceptLoss             bool
 	brokers                         brokerOptions
 	security                        securityOptions
 	authorization                   kafka.Authorization
-	superUsers                      []string // lists of them
+	superUsers                      []string // each element is a list of principals
 	set                             []string
 }
 
@@ -39,24 +40,24 @@ func (a *app) serveCmd() *cobra.Command {
 	var o serveOptions
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Be a Kafka broker for any client, or several",
-		Long: "serve is a Kafka broker over a directory, or in memory. When it serves it prints one line that begins with \"ready\" and has the address\n" +
-			"that clients shall use, or the addresses of all brokers with commas between them. It stops in order on SIGTERM or SIGINT, and at once on a second one. `strata backup` copies the\n" +
+		Short: "Run one or more Kafka brokers for any client",
+		Long: "serve runs a Kafka broker on a directory, or in memory. When it is ready it prints one line: \"ready\" and the address for clients, or the\n" +
+			"addresses of all brokers separated by commas. SIGTERM or SIGINT shuts it down cleanly, a second signal at once. `strata backup` copies the\n" +
 			"directory while it is served.\n\n" +
-			"With --brokers N it is N brokers in one process, each with a directory (--dir/broker-ID, or --broker-dir), a rack if wanted, and a port:\n" +
-			"that of --listen and those that follow. A partition is on one of them, and not there while that one is not. Without --brokers those\n" +
-			"are served that have a directory. One whose directory cannot be used is left out, with a warning.\n\n" +
-			"An acknowledged record is on stable storage, unless --set flush.messages says otherwise. Topics are created when clients first ask for\n" +
-			"them. Addresses that other machines reach are refused without --allow-public, unless clients authenticate: with --users by SASL\n" +
-			"PLAIN or SCRAM, with --tls-client-ca by certificates.\n\n" +
+			"--brokers N runs N brokers in one process. Each has a directory (--dir/broker-ID, or --broker-dir), an optional rack, and a port: the port\n" +
+			"of --listen plus 0 to N-1. By default a partition has one replica, and is unavailable while that replica's broker is. Without --brokers,\n" +
+			"every broker that has a directory runs. A broker with an unusable directory is left out, with a warning.\n\n" +
+			"An acknowledged record is on stable storage, unless --set flush.messages allows otherwise. A topic is created when a client first requests\n" +
+			"it. Addresses that other machines can reach need --allow-public, unless clients authenticate: with --users by SASL PLAIN or SCRAM, with\n" +
+			"--tls-client-ca by certificates.\n\n" +
 			"--set takes topic settings, as defaults for all topics, by Kafka's name for topics or brokers (retention.ms, log.retention.hours), and\n" +
 			"the broker settings " + brokerKeyNames() + ".\n\n" +
-			"Every flag can be in the environment instead: --listen as $STRATA_SERVE_LISTEN, --lenient-replication as $STRATA_SERVE_LENIENT_REPLICATION.\n" +
-			"Of those that may be repeated each line is one.",
+			"Every flag can be set in the environment instead: --listen as $STRATA_SERVE_LISTEN, --lenient-replication as\n" +
+			"$STRATA_SERVE_LENIENT_REPLICATION. Of a flag that may be repeated, each line of the variable is one value.",
 		Example: "  strata serve --listen 127.0.0.1:9092 --dir data\n" +
 			"  strata serve --listen 127.0.0.1:9092 --dir data --brokers 3 --rack a,b,c     # on ports 9092, 9093, 9094\n" +
 			"  strata serve --dir data --brokers 2 --broker-dir 2=/disk2/data\n" +
-			"  strata serve --memory                                          # nothing is kept; any free port, see the ready line\n" +
+			"  strata serve --memory                                          # nothing is stored; a free port, printed in the ready line\n" +
 			"  strata serve --dir data --set num.partitions=6 --set retention.ms=3600000 --auto-create=false\n" +
 			"  strata serve --memory --listen 0.0.0.0:9092 --allow-public --advertise broker:9092    # in a container",
 		Args: cobra.NoArgs,
@@ -69,29 +70,30 @@ func (a *app) serveCmd() *cobra.Command {
 	})
 	c.PreRunE = func(c *cobra.Command, _ []string) error { return serveEnvironment(c.Flags()) }
 	f := c.Flags()
-	f.StringSliceVar(&o.brokers.listen, "listen", []string{"127.0.0.1:0"}, "address to listen on; port 0: any free one. Of several brokers that of broker 1, or one for each")
-	f.StringVar(&o.dir, "dir", "", "directory to keep everything in; created if there is none")
-	f.BoolVar(&o.memory, "memory", false, "keep everything in memory")
-	f.StringSliceVar(&o.brokers.advertise, "advertise", nil, "address that clients are told, HOST:PORT, if it is not the one listened on. Of several brokers that of broker 1, or one for each")
-	f.IntVar(&o.brokers.count, "brokers", 0, "number of brokers, with the ids 1 to that; 0: those that have a directory, one if there are none")
-	f.StringSliceVar(&o.brokers.racks, "rack", nil, "the rack of each broker, in the order of their ids")
-	f.StringArrayVar(&o.brokers.dirs, "broker-dir", nil, "a broker's own directory, ID=DIR, instead of one in --dir; may be repeated")
-	f.BoolVar(&o.autoCreate, "auto-create", true, "create topics when clients first ask for them")
+	f.StringSliceVar(&o.brokers.listen, "listen", []string{"127.0.0.1:0"}, "address to listen on; port 0: any free port. For several brokers: the address of broker 1, or one for each")
+	f.StringVar(&o.dir, "dir", "", "directory of the cluster; created if it does not exist")
+	f.BoolVar(&o.memory, "memory", false, "keep all data in memory")
+	f.StringSliceVar(&o.brokers.advertise, "advertise", nil, "address returned to clients, HOST:PORT, if it differs from --listen. For several brokers: the address of broker 1, or one for each")
+	f.IntVar(&o.brokers.count, "brokers", 0, "number of brokers, with ids from 1 on; 0: every broker that has a directory, or one broker")
+	f.StringSliceVar(&o.brokers.racks, "rack", nil, "rack of each broker, in the order of broker ids")
+	f.StringArrayVar(&o.brokers.dirs, "broker-dir", nil, "a broker's directory outside of --dir, ID=DIR; may be repeated")
+	f.BoolVar(&o.autoCreate, "auto-create", true, "create a topic when a client first requests it")
 	o.security.flags(f)
-	f.BoolVar(&o.lenient, "lenient-replication", false, "a topic that is to have more replicas than there are brokers gets as many as there are")
-	f.BoolVar(&o.allowPublic, "allow-public", false, "serve addresses that other machines reach to whoever comes")
-	f.BoolVar(&o.authorization.Enabled, "authorize", false, "authorize every request by the cluster's access control entries (strata acls)")
-	f.StringArrayVar(&o.superUsers, "super-users", nil, "with --authorize: who may do anything, as User:admin; several with commas or, as in Kafka, semicolons. Of a client with a certificate that is its whole name, as User:CN=alice,OU=dev")
-	f.BoolVar(&o.authorization.AllowEveryoneIfNoACL, "allow-everyone-if-no-acl-found", false, "with --authorize: allow everybody what no entry is about")
+	f.BoolVar(&o.lenient, "lenient-replication", false, "reduce a replication factor above the number of brokers to that number, instead of rejecting the topic")
+	f.BoolVar(&o.allowPublic, "allow-public", false, "allow addresses that other machines can reach, without authentication")
+	f.BoolVar(&o.authorization.Enabled, "authorize", false, "check every request against the cluster's access control entries (strata acls)")
+	f.StringArrayVar(&o.superUsers, "super-users", nil, "with --authorize: principals with all permissions, as User:admin; separated by commas or, as in Kafka, semicolons. The principal of a client with a certificate is its full name, as User:CN=alice,OU=dev")
+	f.BoolVar(&o.authorization.AllowEveryoneIfNoACL, "allow-everyone-if-no-acl-found", false, "with --authorize: allow access to resources that no entry matches")
+	f.BoolVar(&o.acceptLoss, "accept-metadata-loss", false, "open without half of the brokers or with an older copy of the metadata: later changes of topics, settings and users are lost, and directories of later topics are put aside")
 	f.StringArrayVar(&o.set, "set", nil, "a setting, key=value; may be repeated")
-	f.StringVar(&o.logLevel, "log-level", "warn", "what is logged to standard error: debug, info, warn, error")
+	f.StringVar(&o.logLevel, "log-level", "warn", "lowest level logged to standard error: debug, info, warn, error")
 	c.MarkFlagsOneRequired("dir", "memory")
 	c.MarkFlagsMutuallyExclusive("dir", "memory")
 	return c
 }
 
-// serveEnvironment sets flags that were not given as the environment says. Where everything is kept
-// is one thing: a flag that says so goes before both.
+// serveEnvironment sets flags that were not given from the environment. --dir and --memory are
+// alternatives: if one is given as a flag, the variables of both are ignored.
 func serveEnvironment(f *pflag.FlagSet) (err error) {
 	kept := f.Changed("dir") || f.Changed("memory")
 	f.VisitAll(func(flag *pflag.Flag) {
@@ -113,16 +115,16 @@ func serveEnvironment(f *pflag.FlagSet) (err error) {
 	return err
 }
 
-// check refuses options that cannot be meant.
+// check rejects invalid options, and parses o.superUsers into o.authorization.
 func (o *serveOptions) check() error {
 	if o.brokers.count < 0 {
-		return misuse("--brokers %d: it is at least 0", o.brokers.count)
+		return misuse("--brokers %d: must be at least 0", o.brokers.count)
 	}
 	if o.memory == (o.dir != "") {
-		return misuse("one of --dir and --memory says where everything is kept")
+		return misuse("give either --dir or --memory")
 	}
 	if !o.authorization.Enabled && (len(o.superUsers) > 0 || o.authorization.AllowEveryoneIfNoACL) {
-		return misuse("--super-users and --allow-everyone-if-no-acl-found say nothing without --authorize")
+		return misuse("--super-users and --allow-everyone-if-no-acl-found need --authorize")
 	}
 	for _, one := range o.superUsers {
 		users, err := parseSuperUsers(one)
@@ -134,31 +136,31 @@ func (o *serveOptions) check() error {
 	return o.security.check()
 }
 
-// betweenSuperUsers is what is between one user and the next. The name of a certificate has commas
-// of its own.
+// betweenSuperUsers is the separator between two principals. A comma alone is not: the name of a
+// certificate has commas.
 var betweenSuperUsers = regexp.MustCompile(`\s*[,;]\s*(User:)`)
 
-// parseSuperUsers returns the principals of a list. Whoever mistypes one locks out who was meant:
-// so there is none that cannot be meant, as of a type that no client has.
+// parseSuperUsers returns the principals of a list. It rejects a principal that no client can have,
+// such as one of another type: a mistyped principal would lock out the intended one.
 func parseSuperUsers(list string) ([]string, error) {
 	users := strings.Split(betweenSuperUsers.ReplaceAllString(strings.TrimSpace(list), "\n$1"), "\n")
 	for _, user := range users {
 		name, ok := strings.CutPrefix(user, "User:")
 		switch {
 		case !ok || name == "":
-			return nil, misuse("--super-users %q: it is User:NAME", user)
+			return nil, misuse("--super-users %q: must be User:NAME", user)
 		case name == "*":
-			return nil, misuse("--super-users User:*: it is the name of one user each; without --authorize everybody may do anything")
+			return nil, misuse("--super-users User:*: must name one user; without --authorize all users have all permissions")
 		case strings.ContainsAny(name, ",;") && !strings.Contains(name, "="):
-			return nil, misuse("--super-users %q: it is User:NAME of each", user)
+			return nil, misuse("--super-users %q: each must be User:NAME", user)
 		}
 	}
 	return users, nil
 }
 
-// configs returns what the options say of the cluster and of its server.
+// configs returns the configurations of the cluster and of its server.
 func (o *serveOptions) configs(logger *slog.Logger) (ccfg strata.Config, kcfg kafka.Config, err error) {
-	ccfg = strata.Config{Dir: o.dir, Brokers: o.brokers.count, Logger: logger}
+	ccfg = strata.Config{Dir: o.dir, Brokers: o.brokers.count, AcceptMetadataLoss: o.acceptLoss, Logger: logger}
 	kcfg = kafka.Config{Logger: logger, NoAutoCreate: !o.autoCreate, LenientReplication: o.lenient, AllowPublic: o.allowPublic, Authorization: o.authorization}
 	if err = applySettings(&ccfg, &kcfg, o.set); err != nil {
 		return ccfg, kcfg, err
@@ -173,8 +175,8 @@ func (o *serveOptions) configs(logger *slog.Logger) (ccfg strata.Config, kcfg ka
 	return ccfg, kcfg, err
 }
 
-// listeners opens the brokers' listeners, which other machines reach only where somebody asks who
-// comes, or nobody wants that.
+// listeners opens the brokers' listeners. An address that other machines can reach is an error
+// without authentication, unless it is allowed by --allow-public.
 func (o *serveOptions) listeners(ids []int32) (map[int32]net.Listener, error) {
 	lns, err := o.brokers.openListeners(ids)
 	if err != nil {
@@ -182,36 +184,38 @@ func (o *serveOptions) listeners(ids []int32) (map[int32]net.Listener, error) {
 	}
 	for _, ln := range lns {
 		if t, ok := ln.Addr().(*net.TCPAddr); ok && !o.allowPublic && !o.security.authenticates() && !t.IP.IsLoopback() {
-			return nil, errors.Join(misuse("--listen %s: other machines reach that address, and there is no authentication; --allow-public serves it all the same", ln.Addr()), closeListeners(lns))
+			return nil, errors.Join(misuse("--listen %s: other machines can reach that address, and there is no authentication; --allow-public allows that", ln.Addr()), closeListeners(lns))
 		}
 	}
 	return lns, nil
 }
 
-// serve serves until a signal comes, ctx ends or the listener fails.
+// serve serves until it receives a signal, ctx ends or a listener fails.
 func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signal) error {
 	if err := o.check(); err != nil {
 		return err
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
-		return misuse("--log-level %s: it is debug, info, warn or error", o.logLevel)
+		return misuse("--log-level %s: must be debug, info, warn or error", o.logLevel)
 	}
 	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level}))
+	logger.Info("strata starts", "version", version(), "go", runtime.Version(), "directory", o.dir, "listen", strings.Join(o.brokers.listen, ","))
 	ccfg, kcfg, err := o.configs(logger)
 	if err != nil {
 		return err
 	}
 	ids := o.brokers.ids(o.dir, ccfg.BrokerSpecs)
-	told, err := o.brokers.advertised(ids)
-	if err != nil {
-		return err
-	}
-	kcfg.Advertise = advertiser(told)
 	lns, err := o.listeners(ids)
 	if err != nil {
 		return err
 	}
+	told, err := o.brokers.advertised(ids, lns)
+	if err != nil {
+		return errors.Join(err, closeListeners(lns))
+	}
+	kcfg.Advertise = advertiser(told)
+	o.security.warn(logger)
 	cluster, err := strata.Open(ccfg)
 	if err != nil {
 		return errors.Join(err, closeListeners(lns))
@@ -221,29 +225,26 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 		return errors.Join(err, closeListeners(lns), cluster.Close())
 	}
 	kcfg.Security.SASL = o.security.sasl(cluster)
-	serving := cluster.Backend().Brokers()
-	for _, id := range ids {
-		if !slices.Contains(serving, id) { // its directory is not there, or has come back empty
-			logger.Warn("a broker does not serve, nor do its partitions", "broker", id)
-			lns[id].Close()
-			delete(lns, id)
-		}
-	}
+	closeAbsent(lns, cluster.Backend().Brokers(), logger)
 	server := kafka.NewServer(cluster, kcfg)
 	parts := []closer{server}
 	if o.dir != "" {
 		if socket, err := listenForBackups(cluster, o.dir); err == nil {
 			parts = append(parts, socket)
 		} else { // perhaps the path is too long for a socket
-			logger.Warn("no backups while this is served", "err", err)
+			logger.Warn("no backups while this cluster is served", "err", err)
 		}
 	}
 	parts = append(parts, cluster)
+	serve, err := server.Announce(lns)
+	if err != nil {
+		return errors.Join(err, stop(signals, time.Time{}, parts...))
+	}
 	ended := make(chan error, 1)
-	go func() { ended <- server.ServeAll(lns) }()
+	go func() { ended <- serve() }()
 	hangups := make(chan os.Signal, 1)
 	if users != nil {
-		signal.Notify(hangups, syscall.SIGHUP) // before anybody can know that it would not end us
+		signal.Notify(hangups, syscall.SIGHUP) // before the ready line: the default action of SIGHUP ends the process
 		defer signal.Stop(hangups)
 	}
 	if err := a.ready(lns, told); err != nil {
@@ -251,19 +252,31 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 	}
 	go steer(cluster)
 	signalled, err := attend(ctx, signals, hangups, ended, func(ctx context.Context) {
+		warnReadable(logger, "users", o.security.users)
 		if err := users.apply(ctx, cluster); err != nil && ctx.Err() == nil {
-			logger.Warn("the users of the file cannot all be used", "err", err)
+			logger.Warn("could not apply all users of the file", "err", err)
 		}
 	})
 	return errors.Join(err, stop(signals, signalled, parts...))
 }
 
-// steer does nothing but in a build with the tag referee, for tests that stop one broker of
-// several: there it reads from standard input what to do with the cluster, and tells on standard
-// output what came of it.
+// closeAbsent closes the listeners of brokers that do not serve, because their directories are
+// missing, or were found empty.
+func closeAbsent(lns map[int32]net.Listener, serving []int32, logger *slog.Logger) {
+	for _, id := range slices.Sorted(maps.Keys(lns)) {
+		if !slices.Contains(serving, id) {
+			logger.Warn("a broker and its partitions are not served", "broker", id)
+			lns[id].Close()
+			delete(lns, id)
+		}
+	}
+}
+
+// steer does nothing, except in a build with the tag referee, for tests that stop one broker of
+// several. There it reads commands from standard input and prints their results on standard output.
 var steer = func(*strata.Cluster) {}
 
-// applyUsers gives the cluster the users of the file; nil: there is none.
+// applyUsers makes the users of the file users of the cluster. It returns nil without a file.
 func (o *serveOptions) applyUsers(ctx context.Context, cluster *strata.Cluster) (*fileUsers, error) {
 	if o.security.users == "" {
 		return nil, nil
@@ -275,23 +288,24 @@ func (o *serveOptions) applyUsers(ctx context.Context, cluster *strata.Cluster) 
 	return users, users.apply(ctx, cluster)
 }
 
-// attend waits until a signal comes, and returns when that was, ctx ends, or serving does, with its
-// error. Meanwhile it has reread called at each hangup. Where that blocks, as on a disk that is
-// gone, it does not hold up the end.
+// attend waits for a signal, for the end of ctx, or for the end of serving. It returns the time of
+// the signal, zero if there was none, and the error of serving. At each hangup it calls reread on
+// another goroutine, one call at a time. A reread that blocks, as on a hung disk, does not delay
+// the return.
 func attend(ctx context.Context, signals, hangups <-chan os.Signal, ended <-chan error, reread func(context.Context)) (signalled time.Time, err error) {
 	rereading, cancel := context.WithCancel(ctx)
 	defer cancel()
 	next, through := hangups, make(chan struct{}, 1)
 	for {
 		select {
-		case err := <-ended: // before anybody asked for it
+		case err := <-ended: // without a signal
 			return time.Time{}, err
 		case <-signals:
 			return time.Now(), nil
 		case <-ctx.Done():
 			return time.Time{}, nil
 		case <-next:
-			next = nil // one after the other
+			next = nil // one call at a time
 			go func() {
 				reread(rereading)
 				through <- struct{}{}
@@ -302,21 +316,12 @@ func attend(ctx context.Context, signals, hangups <-chan os.Signal, ended <-chan
 	}
 }
 
-// ready says that the brokers are served: told has what clients
-// are told of each, nil: where it listens.
+// ready prints the ready line. The addresses of brokers for clients come from advertised.
 func (a *app) ready(lns map[int32]net.Listener, told map[int32]string) error {
 	var addresses, listening []string
 	for _, id := range slices.Sorted(maps.Keys(lns)) {
-		at := lns[id].Addr().String()
-		listening = append(listening, at)
-		// what the server tells clients then
-		if t, ok := lns[id].Addr().(*net.TCPAddr); ok && t.IP.IsUnspecified() {
-			at = net.JoinHostPort("localhost", strconv.Itoa(t.Port))
-		}
-		if told != nil {
-			at = told[id]
-		}
-		addresses = append(addresses, at)
+		listening = append(listening, lns[id].Addr().String())
+		addresses = append(addresses, told[id])
 	}
 	if err := a.emit(readyLine{"ready", strings.Join(addresses, ","), strings.Join(listening, ",")}); err != nil {
 		return err
@@ -326,34 +331,47 @@ func (a *app) ready(lns map[int32]net.Listener, told map[int32]string) error {
 
 type readyLine struct {
 	Type    string `json:"type"`
-	Address string `json:"address"` // for clients; of several brokers with commas between them
+	Address string `json:"address"` // for clients; of several brokers separated by commas
 	Listen  string `json:"listen"`  // likewise
 }
 
 func (l readyLine) writeText(w io.Writer) {
 	fmt.Fprintf(w, "ready %s", l.Address)
-	if l.Listen != l.Address {
+	if !sameAddresses(l.Address, l.Listen) {
 		fmt.Fprintf(w, " listening on %s", l.Listen)
 	}
 	fmt.Fprintln(w)
 }
 
-// sameSignal is how long signals count as one: who ends a process group signals it twice, as GNU
-// timeout does.
+// sameAddresses reports whether two lists name the same addresses, separated by commas. localhost
+// is the same as a loopback address, so that the ready line does not depend on how it resolves.
+func sameAddresses(a, b string) bool {
+	return slices.EqualFunc(strings.Split(a, ","), strings.Split(b, ","), func(a, b string) bool {
+		if a == b {
+			return true
+		}
+		host, port, err := net.SplitHostPort(a)
+		ip, listening, lerr := net.SplitHostPort(b)
+		return errors.Join(err, lerr) == nil && host == "localhost" && port == listening && net.ParseIP(ip).IsLoopback()
+	})
+}
+
+// sameSignal is the time in which signals count as one. GNU timeout, for example, signals a process
+// and its group.
 const sameSignal = time.Second
 
-// errForced says that a second signal came.
-var errForced = errors.New("stopped at once by a second signal; the next start recovers what was not closed")
+// errForced is returned after a second signal.
+var errForced = errors.New("stopped at once by a second signal; the next start recovers the logs that were not closed")
 
-// drainTime is how long requests under way may take when the server stops.
+// drainTime is the time that requests in flight get when the server stops.
 const drainTime = 10 * time.Second
 
 type closer interface {
 	Shutdown(ctx context.Context) error
 }
 
-// stop shuts parts down one after the other, unless another signal comes than that of a time, zero:
-// none has come yet.
+// stop shuts parts down one after the other. It returns errForced at once if a second signal
+// arrives. signalled is the time of the first signal, zero if there was none.
 func stop(signals <-chan os.Signal, signalled time.Time, parts ...closer) error {
 	done := make(chan error, 1)
 	go func() {
@@ -380,11 +398,8 @@ func stop(signals <-chan os.Signal, signalled time.Time, parts ...closer) error 
 	}
 }
 
-// advertiser tells clients of the given addresses; nil: of those that are listened on.
+// advertiser returns a function for kafka.Config.Advertise that returns the given addresses.
 func advertiser(told map[int32]string) func(int32, net.Listener) (string, int32) {
-	if told == nil {
-		return nil
-	}
 	return func(broker int32, _ net.Listener) (string, int32) {
 		host, text, _ := net.SplitHostPort(told[broker]) // checked when it was read
 		port, _ := strconv.ParseUint(text, 10, 16)

@@ -12,14 +12,14 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// brokerOptions say which brokers are served, and where each of them is.
+// brokerOptions select the brokers to serve, and their addresses, racks and directories.
 type brokerOptions struct {
-	count             int // 0: those that have a directory, one in a new cluster
+	count             int // 0: every broker that has a directory, one in a new cluster
 	listen, advertise []string
 	racks, dirs       []string // racks in the order of the brokers, directories as ID=DIR
 }
 
-// ids returns the brokers to serve, in order: those asked for, or those that have a directory.
+// ids returns the sorted ids of the brokers to serve: 1 to count, or every broker with a directory.
 func (o *brokerOptions) ids(dir string, specs map[int32]replication.BrokerSpec) []int32 {
 	var ids []int32
 	for id := int32(1); id <= int32(o.count); id++ {
@@ -32,7 +32,7 @@ func (o *brokerOptions) ids(dir string, specs map[int32]replication.BrokerSpec) 
 		ids = append(ids, id)
 	}
 	if dir != "" {
-		entries, _ := os.ReadDir(dir) // one that cannot be read is for the cluster to refuse
+		entries, _ := os.ReadDir(dir) // strata.Open returns the error
 		for _, e := range entries {
 			number, is := strings.CutPrefix(e.Name(), "broker-")
 			if id, err := strconv.ParseInt(number, 10, 32); is && err == nil && id > 0 {
@@ -47,11 +47,11 @@ func (o *brokerOptions) ids(dir string, specs map[int32]replication.BrokerSpec) 
 	return ids
 }
 
-// specs returns what --rack and --broker-dir say of each broker.
+// specs returns the racks and directories of --rack and --broker-dir.
 func (o *brokerOptions) specs(memory bool) (map[int32]replication.BrokerSpec, error) {
 	specs := map[int32]replication.BrokerSpec{}
 	if n := len(o.racks); n > 0 && n != max(o.count, 1) {
-		return nil, misuse("--rack: %d racks for %d brokers; it has one for each, and --brokers says how many there are", n, max(o.count, 1))
+		return nil, misuse("--rack: %d racks for %d brokers (--brokers); give one for each", n, max(o.count, 1))
 	}
 	for i, rack := range o.racks {
 		specs[int32(i+1)] = replication.BrokerSpec{Rack: rack}
@@ -61,11 +61,11 @@ func (o *brokerOptions) specs(memory bool) (map[int32]replication.BrokerSpec, er
 		id, err := strconv.ParseInt(number, 10, 32)
 		switch {
 		case err != nil || id <= 0 || dir == "":
-			return nil, misuse("--broker-dir %s: it is ID=DIR", d)
+			return nil, misuse("--broker-dir %s: must be ID=DIR", d)
 		case memory:
-			return nil, misuse("--broker-dir %s: with --memory there are no directories", d)
+			return nil, misuse("--broker-dir %s: cannot be used with --memory", d)
 		case o.count > 0 && id > int64(o.count):
-			return nil, misuse("--broker-dir %s: there are %d brokers", d, o.count)
+			return nil, misuse("--broker-dir %s: the brokers are 1 to %d", d, o.count)
 		case specs[int32(id)].Dir != "":
 			return nil, misuse("--broker-dir %s: broker %d has a directory already", d, id)
 		}
@@ -76,10 +76,11 @@ func (o *brokerOptions) specs(memory bool) (map[int32]replication.BrokerSpec, er
 	return specs, nil
 }
 
-// An addressList gives each broker an address: that of broker 1 with the ports that follow, or one
-// for each of brokers 1 to last. A broker that is not there leaves its address free.
+// An addressList assigns an address to each broker. It has either the address of broker 1, from
+// which broker n gets the port plus n-1, or one address for each of brokers 1 to last. The address
+// of a missing broker is unused.
 type addressList struct {
-	flag  string // that it was given by
+	flag  string // name of the flag that has the list
 	given []string
 	last  int32
 }
@@ -89,7 +90,7 @@ func (l addressList) of(id int32) (host string, port int, err error) {
 	at := l.given[0]
 	if len(l.given) > 1 {
 		if len(l.given) != int(l.last) {
-			return "", 0, misuse("--%s: %d addresses for brokers 1 to %d; it has one for each, or that of broker 1", l.flag, len(l.given), l.last)
+			return "", 0, misuse("--%s: %d addresses for brokers 1 to %d; give one for each, or only that of broker 1", l.flag, len(l.given), l.last)
 		}
 		at = l.given[id-1]
 	}
@@ -99,13 +100,13 @@ func (l addressList) of(id int32) (host string, port int, err error) {
 	}
 	first, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
-		return "", 0, misuse("--%s %s: it is HOST:PORT", l.flag, at)
+		return "", 0, misuse("--%s %s: must be HOST:PORT", l.flag, at)
 	}
 	if port = int(first); port > 0 && len(l.given) == 1 {
 		port += int(id - 1)
 	}
 	if port > 1<<16-1 {
-		return "", 0, misuse("--%s %s: there is no port %d for broker %d", l.flag, at, port, id)
+		return "", 0, misuse("--%s %s: port %d of broker %d is out of range", l.flag, at, port, id)
 	}
 	return host, port, nil
 }
@@ -135,19 +136,32 @@ func closeListeners(lns map[int32]net.Listener) error {
 	return errors.Join(errs...)
 }
 
-// advertised returns what clients are told of each broker; nil: where it listens.
-func (o *brokerOptions) advertised(ids []int32) (map[int32]string, error) {
-	if len(o.advertise) == 0 {
-		return nil, nil
+// advertised returns the address of each broker that clients get: the one of --advertise, or the
+// host as written in --listen with the port of the listener. The unspecified address becomes
+// localhost.
+func (o *brokerOptions) advertised(ids []int32, lns map[int32]net.Listener) (map[int32]string, error) {
+	told, list := map[int32]string{}, addressList{"listen", o.listen, ids[len(ids)-1]}
+	if len(o.advertise) > 0 {
+		list.flag, list.given = "advertise", o.advertise
 	}
-	told := map[int32]string{}
 	for _, id := range ids {
-		host, port, err := addressList{"advertise", o.advertise, ids[len(ids)-1]}.of(id)
+		host, port, err := list.of(id)
 		if err != nil {
 			return nil, err
 		}
-		if host == "" || port == 0 {
-			return nil, misuse("--advertise %s: each is HOST:PORT", strings.Join(o.advertise, ","))
+		if len(o.advertise) > 0 {
+			if host == "" || port == 0 {
+				return nil, misuse("--advertise %s: each must be HOST:PORT", strings.Join(o.advertise, ","))
+			}
+		} else {
+			_, listening, err := net.SplitHostPort(lns[id].Addr().String())
+			if err != nil {
+				return nil, err
+			}
+			port, _ = strconv.Atoi(listening)
+			if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+				host = "localhost"
+			}
 		}
 		told[id] = net.JoinHostPort(host, strconv.Itoa(port))
 	}

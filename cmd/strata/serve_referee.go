@@ -11,9 +11,9 @@ import (
 	"github.com/stratalog/strata"
 )
 
-// steerCluster does what lines of standard input say, "stop ID" and "start ID" of a broker, one
-// after the other, and answers each on standard output: "done", or what is wrong. Connections to a
-// broker that is stopped are for whoever asks for it to cut.
+// steerCluster executes commands from standard input, one per line: "stop ID" and "start ID" of a
+// broker. It answers each on standard output with "done" or an error. It does not cut connections
+// to a stopped broker: the test does that.
 func steerCluster(c *strata.Cluster) {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		var what string

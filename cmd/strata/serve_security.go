@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -15,39 +16,39 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// securityOptions say how clients of `strata serve` prove who they are.
+// securityOptions configure TLS and the authentication of clients of `strata serve`.
 type securityOptions struct {
 	cert, key, clientCA, users, tokens string
 }
 
 func (o *securityOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.cert, "tls-cert", "", "serve TLS: `file` of the certificate in PEM, with those behind it. Files are read again when they change")
+	f.StringVar(&o.cert, "tls-cert", "", "serve TLS: `file` of the certificate in PEM, followed by its chain. Files are read again when they change")
 	f.StringVar(&o.key, "tls-key", "", "`file` of the certificate's key in PEM")
-	f.StringVar(&o.clientCA, "tls-client-ca", "", "`file` of the authorities whose certificates clients must show, in PEM; a client is then who its certificate names")
-	f.StringVar(&o.users, "users", "", "clients have to authenticate, by SASL PLAIN or SCRAM: `file` with a line name=password for each user, # for comments. They become users of the cluster, and those that the file no longer has are taken away, when it serves again and on SIGHUP")
-	f.StringVar(&o.tokens, "token-secret", "", "clients that have authenticated may have delegation tokens: `file` with the secret that the tokens' passwords follow from, the same at each start")
+	f.StringVar(&o.clientCA, "tls-client-ca", "", "require client certificates: `file` of their authorities in PEM. The name in its certificate is the principal of a client")
+	f.StringVar(&o.users, "users", "", "require SASL PLAIN or SCRAM: `file` with a line name=password for each user, # for comments. They become users of the cluster. At each start and on SIGHUP, users no longer in the file are removed, except if the file has no users at all")
+	f.StringVar(&o.tokens, "token-secret", "", "allow delegation tokens for authenticated clients: `file` with the secret that the tokens' passwords are derived from; keep it the same across starts")
 }
 
-// delegation returns what the tokens of clients follow from. The file's content is the secret, but
-// for space around it.
+// delegation returns the configuration of delegation tokens. The secret is the content of the file
+// without surrounding white space.
 func (o *securityOptions) delegation() (t kafka.DelegationTokens, err error) {
 	if o.tokens == "" {
 		return t, nil
 	}
 	if o.users == "" {
-		return t, misuse("--token-secret says nothing without --users: tokens are used by SASL")
+		return t, misuse("--token-secret needs --users: tokens authenticate by SASL")
 	}
 	b, err := os.ReadFile(o.tokens)
 	if err != nil {
 		return t, err
 	}
 	if t.Secret = strings.TrimSpace(string(b)); t.Secret == "" {
-		return t, fmt.Errorf("%s: there is no secret in it", o.tokens)
+		return t, fmt.Errorf("%s: the file has no secret", o.tokens)
 	}
 	return t, nil
 }
 
-// check refuses files that are not there.
+// check rejects files that do not exist.
 func (o *securityOptions) check() error {
 	for _, f := range []struct{ flag, name string }{{"tls-cert", o.cert}, {"tls-key", o.key}, {"tls-client-ca", o.clientCA}, {"users", o.users}, {"token-secret", o.tokens}} {
 		if f.name == "" {
@@ -60,10 +61,31 @@ func (o *securityOptions) check() error {
 	return nil
 }
 
-// authenticates reports whether everybody has to say who it is.
+// warn logs a warning for each file with secrets that every user of the machine can read.
+func (o *securityOptions) warn(logger *slog.Logger) {
+	for _, f := range []struct{ flag, name string }{{"users", o.users}, {"token-secret", o.tokens}, {"tls-key", o.key}} {
+		warnReadable(logger, f.flag, f.name)
+	}
+}
+
+// warnReadable logs a warning if every user of the machine can read the file. It ignores name "".
+func warnReadable(logger *slog.Logger, flag, name string) {
+	if everyoneReads(name) {
+		logger.Warn("every user of this machine can read a file with secrets: chmod o-r", "flag", "--"+flag, "file", name)
+	}
+}
+
+// everyoneReads reports whether every user of the machine can read the file. It is false on systems
+// without such permissions.
+func everyoneReads(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode()&0o004 != 0
+}
+
+// authenticates reports whether clients must authenticate.
 func (o *securityOptions) authenticates() bool { return o.users != "" || o.clientCA != "" }
 
-// security returns how the listeners are secured, but for the users, which need the cluster.
+// security returns the security of the listeners, without SASL, which needs the cluster.
 func (o *securityOptions) security(logger *slog.Logger) (s kafka.Security, err error) {
 	if (o.cert == "") != (o.key == "") || o.clientCA != "" && o.cert == "" {
 		return s, misuse("--tls-cert and --tls-key go together, and --tls-client-ca with them")
@@ -74,7 +96,7 @@ func (o *securityOptions) security(logger *slog.Logger) (s kafka.Security, err e
 	return s, err
 }
 
-// sasl returns how clients authenticate as users of the cluster; nil: they do not.
+// sasl returns the SASL configuration for users of the cluster, nil without --users.
 func (o *securityOptions) sasl(cluster *strata.Cluster) *kafka.SASL {
 	if o.users == "" {
 		return nil

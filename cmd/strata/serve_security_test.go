@@ -1,12 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
+	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -72,6 +77,10 @@ func TestUsersOfAFileAreThoseOfTheCluster(t *testing.T) {
 		require.Error(t, apply(bad))
 		require.Equal(t, users, cluster.ScramUsers())
 	}
+	for _, none := range []string{"", "# alice=a\n"} {
+		require.ErrorContains(t, apply(none), file+": the file has no users, so its 2 earlier users are kept")
+		require.Equal(t, users, cluster.ScramUsers())
+	}
 	require.NoError(t, apply("bob=c\n"))
 	users = cluster.ScramUsers()
 	require.Len(t, users, 2, "alice is gone, and who is of no file stays")
@@ -92,6 +101,78 @@ func TestUsersOfAFileAreThoseOfTheCluster(t *testing.T) {
 		_, err := o.security(nil)
 		require.Error(t, err)
 	}
+}
+
+// A file of users that is empty for a moment, as one that is being written, locks out no user.
+func TestServeKeepsUsersWhenTheirFileIsEmpty(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "users")
+	require.NoError(t, os.WriteFile(file, []byte("alice=alice-pw\n"), 0o600))
+	cluster, err := strata.Open(strata.Config{})
+	require.NoError(t, err)
+	defer cluster.Close()
+	u, err := newFileUsers(file, "")
+	require.NoError(t, err)
+	require.NoError(t, u.apply(t.Context(), cluster))
+	require.NoError(t, os.Truncate(file, 0))
+	require.ErrorContains(t, u.apply(t.Context(), cluster), "the file has no users")
+	require.Contains(t, cluster.ScramUsers(), "alice")
+	require.NoError(t, os.WriteFile(file, []byte("bob=bob-pw\n"), 0o600))
+	require.NoError(t, u.apply(t.Context(), cluster))
+	require.NotContains(t, cluster.ScramUsers(), "alice")
+}
+
+func TestSecretsThatEveryUserOfTheMachineCanReadAreWarnedOf(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("files have no such permissions")
+	}
+	dir := t.TempDir()
+	put := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), mode))
+		return path
+	}
+	open, closed, secret := put("open", "alice=alice-pw\n", 0o644), put("closed", "alice=alice-pw\n", 0o640), put("secret", "s", 0o604)
+	var logged bytes.Buffer
+	(&securityOptions{users: closed, key: closed}).warn(slog.New(slog.NewTextHandler(&logged, nil)))
+	require.Empty(t, logged.String())
+	s := start(t, "--memory", "--users", open, "--token-secret", secret)
+	r := command(t, "", "topics", "list", "-b", s.addr, "--user", "alice", "--config", put("config", "password = alice-pw\n", 0o644))
+	require.Equal(t, exitOK, r.code)
+	require.Equal(t, "strata: every user of this machine can read the password in "+filepath.Join(dir, "config")+": chmod o-r\n", r.err)
+	require.NoError(t, s.cmd.Process.Signal(os.Interrupt))
+	require.Equal(t, exitOK, s.wait(t))
+	for flag, file := range map[string]string{"--users": open, "--token-secret": secret} {
+		require.Contains(t, s.errs.String(), `level=WARN msg="every user of this machine can read a file with secrets: chmod o-r" flag=`+flag+" file="+file)
+	}
+}
+
+// A certificate for localhost is for a listener that was given as localhost, not for 127.0.0.1.
+func TestClientsAreToldTheHostThatWasTyped(t *testing.T) {
+	f := files{t, t.TempDir()}
+	a, err := throwaway.New()
+	require.NoError(t, err)
+	ca := f.put("ca.crt", string(a.PEM()))
+	serveAt := func(host string, certHosts ...string) (errs string) {
+		cert, key := f.certificate(a, throwaway.Request{Subject: pkix.Name{CommonName: "broker"}, Hosts: certHosts})
+		s := start(t, "--memory", "--listen", net.JoinHostPort(host, "0"), "--tls-cert", cert, "--tls-key", key, "--allow-public")
+		told := host
+		if host == "0.0.0.0" {
+			told = "localhost"
+		}
+		require.Equal(t, told, strings.Split(s.addr, ":")[0], s.ready)
+		if certHosts[0] == told {
+			r := command(t, "", "topics", "create", "orders", "--tls-ca", ca, "-b", s.addr) // at the address of the controller
+			require.Equal(t, exitOK, r.code, r.err)
+		}
+		require.NoError(t, s.cmd.Process.Signal(os.Interrupt))
+		require.Equal(t, exitOK, s.wait(t))
+		return s.errs.String()
+	}
+	require.Empty(t, serveAt("localhost", "localhost"))
+	require.Empty(t, serveAt("127.0.0.1", "127.0.0.1"))
+	require.Empty(t, serveAt("0.0.0.0", "localhost"))
+	require.Contains(t, serveAt("127.0.0.1", "localhost"), `msg="clients will refuse the certificate at the address that they are told" broker=1 listener=SSL host=127.0.0.1 error="x509:`)
+	require.Contains(t, serveAt("localhost", "127.0.0.1"), "host=localhost error=")
 }
 
 func TestServeGivesTokensUnderTheSecretOfAFile(t *testing.T) {
@@ -158,7 +239,7 @@ func TestServeWithoutAPlaceOrWithFilesThatAreNotThereIsMisuse(t *testing.T) {
 	for says, args := range map[string][]string{
 		"--users " + gone + ": no such file":   {"--memory", "--users", gone},
 		"--tls-key " + gone + ": no such file": {"--memory", "--tls-cert", os.DevNull, "--tls-key", gone},
-		"one of --dir and --memory":            {"--memory=false"},
+		"give either --dir or --memory":        {"--memory=false"},
 	} {
 		r := command(t, "", append([]string{"serve"}, args...)...)
 		require.Equal(t, exitMisuse, r.code, args)

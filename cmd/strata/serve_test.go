@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/kafka"
 	"github.com/stratalog/strata/share"
 )
@@ -122,6 +122,40 @@ func TestServeRefusesALockedDirectoryAndATakenPort(t *testing.T) {
 	require.NoDirExists(t, other)
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, exitOK, p.wait(t))
+}
+
+// The error of a cluster that lacks half of its brokers names the flag with which it is served.
+func TestServeAcceptsALossOfMetadataIfAsked(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	p := start(t, "--dir", dir, "--brokers", "2")
+	require.NotEmpty(t, p.ready)
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, exitOK, p.wait(t))
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "broker-2")))
+
+	p = start(t, "--dir", dir)
+	require.Equal(t, exitFailed, p.wait(t))
+	require.Contains(t, p.errs.String(), "serve: --accept-metadata-loss")
+	p = start(t, "--dir", dir, "--accept-metadata-loss")
+	require.NotEmpty(t, p.ready)
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, exitOK, p.wait(t))
+}
+
+func TestReadyLineNamesTheListenerOnlyIfClientsGetAnotherAddress(t *testing.T) {
+	for _, c := range [][2]string{
+		{"localhost:0", `^ready localhost:\d+\n$`},
+		{"127.0.0.1:0", `^ready 127\.0\.0\.1:\d+\n$`},
+	} {
+		p := start(t, "--memory", "--listen", c[0])
+		require.Regexp(t, c[1], p.ready)
+	}
+	p := start(t, "--memory", "--brokers", "2", "--listen", "localhost:0,localhost:0")
+	require.Regexp(t, `^ready localhost:\d+,localhost:\d+\n$`, p.ready)
+	p = start(t, "--memory", "--listen", ":0", "--allow-public")
+	require.Regexp(t, `^ready localhost:\d+ listening on \[::\]:\d+\n$`, p.ready)
+	require.False(t, sameAddresses("localhost:19092", "127.0.0.1:9092"), "the ports differ")
+	require.False(t, sameAddresses("example.invalid:9092", "127.0.0.1:9092"))
 }
 
 func TestServeSettings(t *testing.T) {

@@ -18,19 +18,19 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// usersOfFile is what the names of users that came from a file are kept in, beside the brokers of a
-// directory: a user that is taken out of the file while nobody serves is taken away, too, and no
-// one that was made in another way.
+// usersOfFile is the name of the file, beside the brokers' directories, with the names of the users
+// that came from --users. With it the next start removes a user that was deleted from --users in
+// the meantime, and leaves users that were created in another way.
 const usersOfFile = "users-of-file"
 
-// fileUsers makes the users of a file those of a cluster.
+// fileUsers creates the users of a file in a cluster, and removes them when the file does.
 type fileUsers struct {
 	file  string // name=password in each line
-	kept  string // the file of names; empty: they are in memory only
+	kept  string // path of usersOfFile; empty: names are in memory only
 	names map[string]bool
 }
 
-// newFileUsers returns those of a file, for a cluster in dir or, if that is empty, in memory.
+// newFileUsers returns the users of a file, for a cluster in dir, or in memory if dir is empty.
 func newFileUsers(file, dir string) (*fileUsers, error) {
 	u := &fileUsers{file: file, names: map[string]bool{}}
 	if dir == "" {
@@ -44,14 +44,14 @@ func newFileUsers(file, dir string) (*fileUsers, error) {
 	for line := range strings.Lines(string(text)) {
 		name, bad := strconv.Unquote(strings.TrimSuffix(line, "\n"))
 		if bad != nil {
-			return nil, fmt.Errorf("%s: it is a name in quotes in each line, and not %q", u.kept, line)
+			return nil, fmt.Errorf("%s: each line must be a quoted name, got %q", u.kept, line)
 		}
 		u.names[name] = true
 	}
 	return u, err
 }
 
-// keep has the names survive the process.
+// keep stores the names for the next start.
 func (u *fileUsers) keep(names map[string]bool) error {
 	if u.names = names; u.kept == "" {
 		return nil
@@ -63,19 +63,23 @@ func (u *fileUsers) keep(names map[string]bool) error {
 	return vfs.WriteFile(vfs.OS(), u.kept, []byte(text.String()))
 }
 
-// apply gives the cluster the users of the file, and takes away those that were of the file and are
-// no more.
+// apply reads the file, sets its users and passwords in the cluster, and removes users that are no
+// longer in the file. If the file has no users it removes none and returns an error: the file is
+// probably being rewritten.
 func (u *fileUsers) apply(ctx context.Context, cluster *strata.Cluster) error {
 	users, err := readUsers(u.file)
 	if err != nil {
 		return err
+	}
+	if len(users) == 0 && len(u.names) > 0 {
+		return fmt.Errorf("%s: the file has no users, so its %d earlier users are kept: `strata users remove` removes the last one", u.file, len(u.names))
 	}
 	names := maps.Clone(u.names)
 	for user := range users {
 		names[user] = true
 	}
 	if !maps.Equal(names, u.names) {
-		if err := u.keep(names); err != nil { // before there is one that nobody would know of
+		if err := u.keep(names); err != nil { // before a user is created: a crash in between must not lose its name
 			return err
 		}
 	}
@@ -136,11 +140,11 @@ func readUsers(name string) (map[string]string, error) {
 		}
 		user, password, ok := strings.Cut(line, "=")
 		user, password = strings.TrimSpace(user), strings.TrimSpace(password)
-		switch { // the line is not told: it may hold a password
+		switch { // errors do not quote the line: it may hold a password
 		case !ok || user == "" || password == "":
-			return nil, fmt.Errorf("%s, line %d: it is name=password", name, n)
+			return nil, fmt.Errorf("%s, line %d: must be name=password", name, n)
 		case users[user] != "":
-			return nil, fmt.Errorf("%s, line %d: user %s is there twice", name, n, user)
+			return nil, fmt.Errorf("%s, line %d: duplicate user %s", name, n, user)
 		}
 		users[user] = password
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/stratalog/strata/transaction"
 )
 
-// A brokerKey is a setting that is not one of topics, by Kafka's name.
+// A brokerKey is a broker setting that is no default of a topic setting, by Kafka's name.
 type brokerKey struct {
 	name string
 	set  func(c *strata.Config, k *kafka.Config, value string) error
@@ -201,27 +201,28 @@ func brokerKeyNames() string {
 	return strings.Join(names, ", ")
 }
 
-// number sets p to v, which must be a whole number and not below least.
+// number sets p to v, an integer of at least least.
 func number[N int | int32](p *N, v string, least int64) error {
 	n, err := strconv.ParseInt(v, 10, 32)
 	if err == nil && n < least {
-		err = fmt.Errorf("it is at least %d", least)
+		err = fmt.Errorf("must be at least %d", least)
 	}
 	*p = N(n)
 	return err
 }
 
-// span sets p to v units.
+// span sets p to v units. v is an integer of at least 0.
 func span(p *time.Duration, v string, unit time.Duration) error {
 	n, err := strconv.ParseInt(v, 10, 32)
 	if err == nil && n < 0 {
-		err = errors.New("it is at least 0")
+		err = errors.New("must be at least 0")
 	}
 	*p = time.Duration(n) * unit
 	return err
 }
 
-// interval sets p to v milliseconds, of which 0 means none.
+// interval sets p to v milliseconds, and to group.Unlimited if v is 0, which is Kafka's "no
+// interval".
 func interval(p *time.Duration, v string) error {
 	err := span(p, v, time.Millisecond)
 	if *p == 0 {
@@ -230,13 +231,13 @@ func interval(p *time.Duration, v string) error {
 	return err
 }
 
-// applySettings enters key=value settings into the configurations.
+// applySettings parses key=value settings into the configurations.
 func applySettings(c *strata.Config, k *kafka.Config, settings []string) error {
 	props := map[string]string{}
 	for _, s := range settings {
 		name, value, ok := strings.Cut(s, "=")
 		if !ok {
-			return misuse("--set %s: it is key=value", s)
+			return misuse("--set %s: must be key=value", s)
 		}
 		if i := slices.IndexFunc(brokerKeys, func(b brokerKey) bool { return b.name == name }); i >= 0 {
 			if err := brokerKeys[i].set(c, k, value); err != nil {
@@ -260,8 +261,8 @@ func applySettings(c *strata.Config, k *kafka.Config, settings []string) error {
 	return nil
 }
 
-// topicSetting returns a setting of topics by the topics' name for it; name
-// may be a broker's name for the default.
+// topicSetting returns key and value of a topic setting. name is the topic's key, or the broker's
+// key for the default.
 func topicSetting(name, value string) (string, string, error) {
 	for _, k := range topic.Keys() {
 		if k.Name == name {
@@ -285,5 +286,5 @@ func topicSetting(name, value string) (string, string, error) {
 		}
 		return k.Name, strconv.FormatInt(max(n*unit, -1), 10), nil
 	}
-	return "", "", misuse("--set %s: no setting of that name; `strata serve --help` says which there are", name)
+	return "", "", misuse("--set %s: unknown setting; `strata serve --help` lists the settings", name)
 }

@@ -55,19 +55,19 @@ func (l shareLine) writeText(w io.Writer) {
 	fmt.Fprintf(w, "%s: %s, %d members\n", l.Group, l.State, l.Members)
 }
 
-// shareStartLine is where a share group begins in a partition.
+// shareStartLine is the position of a share group in a partition.
 type shareStartLine struct {
 	Type      string `json:"type"`
 	Group     string `json:"group"`
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
-	Start     int64  `json:"startOffset"` // -1: it has not begun
-	Lag       int64  `json:"lag"`         // records from there on that are not done; -1: not known
+	Start     int64  `json:"startOffset"` // -1: the group has not started there
+	Lag       int64  `json:"lag"`         // records from Start on that are not done; -1: unknown
 	Error     string `json:"error,omitempty"`
 }
 
 func (l shareStartLine) writeText(w io.Writer) {
-	fmt.Fprintf(w, "  %s-%d: begins at %d, lag %d", l.Topic, l.Partition, l.Start, l.Lag)
+	fmt.Fprintf(w, "  %s-%d: start offset %d, lag %d", l.Topic, l.Partition, l.Start, l.Lag)
 	if l.Error != "" {
 		fmt.Fprintf(w, ", %s", l.Error)
 	}
@@ -77,8 +77,8 @@ func (l shareStartLine) writeText(w io.Writer) {
 func (a *app) sharesDescribe() *cobra.Command {
 	var tg target
 	c := &cobra.Command{Use: "describe GROUP...", Short: "Show members and positions of share groups", Args: cobra.MinimumNArgs(1),
-		Long: "describe prints each share group with its members and what they read, and for each partition where the group begins: all records before that are\n" +
-			"done. The lag is how many from there on are not.",
+		Long: "describe prints each share group, its members with their partitions, and the start offset and lag of each partition. All records before the\n" +
+			"start offset are done. The lag is the number of records from there on that are not done.",
 		Example: "  strata shares describe mailers -b localhost:9092\n  strata shares describe mailers --dir data --json"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
 		ctx, cancel := tg.bounded(ctx)
@@ -136,10 +136,11 @@ func (a *app) sharesReset() *cobra.Command {
 	var tg target
 	var topics []string
 	var to string
-	c := &cobra.Command{Use: "reset GROUP", Short: "Set where a share group without members begins", Args: cobra.ExactArgs(1),
-		Long: "reset lets the group begin anew in all partitions of the given topics: what it has done is forgotten. It must have no members; it is\n" +
-			"created if there is none. --to is earliest, latest, an offset, or a time (RFC 3339): the first record of that time or later.\n" +
-			"An offset beyond the end of a partition is refused, and nothing is changed; one before its first record is that record's.",
+	c := &cobra.Command{Use: "reset GROUP", Short: "Set the start offsets of a share group without members", Args: cobra.ExactArgs(1),
+		Long: "reset sets the start offset of the group in all partitions of the given topics, and deletes the state of records there. The group must have\n" +
+			"no members; it is created if it does not exist. --to is earliest, latest, an offset, or a time (RFC 3339), which means the first record of\n" +
+			"that time or later. An offset beyond the end of a partition is an error, and nothing is changed. An offset before the first record means\n" +
+			"the first record.",
 		Example: "  strata shares reset mailers --topic mails --to earliest -b localhost:9092\n" +
 			"  strata shares reset mailers --topic mails --to 2026-01-31T12:00:00Z --dir data"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, args []string) error {
@@ -175,7 +176,7 @@ func (a *app) sharesReset() *cobra.Command {
 	return c
 }
 
-// whyHasMembers is err in words if it is that a group has members.
+// whyHasMembers explains err if it is NON_EMPTY_GROUP, and returns other errors unchanged.
 func whyHasMembers(err error) error {
 	if errors.Is(err, kerr.NonEmptyGroup) {
 		return fmt.Errorf("the group has members: stop them first (%w)", err)
@@ -186,8 +187,8 @@ func whyHasMembers(err error) error {
 func (a *app) sharesForget() *cobra.Command {
 	var tg target
 	var topics []string
-	c := &cobra.Command{Use: "forget GROUP", Short: "Let a share group without members forget topics", Args: cobra.ExactArgs(1),
-		Long:    "forget removes what a share group has done in topics. The group must have no members.",
+	c := &cobra.Command{Use: "forget GROUP", Short: "Delete the state of a share group in topics", Args: cobra.ExactArgs(1),
+		Long:    "forget deletes the state of a share group in topics: start offsets and the state of records. The group must have no members.",
 		Example: "  strata shares forget mailers --topic mails -b localhost:9092"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, args []string) error {
 		ctx, cancel := tg.bounded(ctx)
@@ -214,8 +215,8 @@ func (a *app) sharesForget() *cobra.Command {
 
 func (a *app) sharesDelete() *cobra.Command {
 	var tg target
-	c := &cobra.Command{Use: "delete GROUP...", Short: "Delete share groups without members, with what they have done", Args: cobra.MinimumNArgs(1),
-		Long:    "delete removes share groups and what is kept of them. They must have no members; a group of consumers is none of them.",
+	c := &cobra.Command{Use: "delete GROUP...", Short: "Delete share groups without members, with their state", Args: cobra.MinimumNArgs(1),
+		Long:    "delete removes share groups and their state. They must have no members. The name of a consumer group is an error.",
 		Example: "  strata shares delete mailers -b localhost:9092"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
 		ctx, cancel := tg.bounded(ctx)

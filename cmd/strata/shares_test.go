@@ -15,7 +15,7 @@ func TestShareGroupsAreDescribedResetAndDeleted(t *testing.T) {
 		return run("shares", "reset", "jobs", "--topic", "orders", "--to", "earliest")
 	}())
 	require.Equal(t, result{exitOK, "jobs: Empty\n", ""}, run("shares", "list"))
-	require.Equal(t, result{exitOK, "jobs: Empty, 0 members\n  orders-0: begins at 0, lag 3\n  orders-1: begins at 1, lag 0\n", ""}, run("shares", "describe", "jobs"))
+	require.Equal(t, result{exitOK, "jobs: Empty, 0 members\n  orders-0: start offset 0, lag 3\n  orders-1: start offset 1, lag 0\n", ""}, run("shares", "describe", "jobs"))
 
 	c := client(t, b[1])
 	join := kmsg.NewPtrShareGroupHeartbeatRequest()

@@ -19,26 +19,28 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/internal/memnet"
 	"github.com/stratalog/strata/kafka"
+	"github.com/stratalog/strata/replication"
 )
 
-// A target is what a command talks to: brokers at some address, or a directory that nobody serves,
-// which is then served in memory for the time of the command. Either way it is Kafka's protocol.
+// A target is the cluster of a command: brokers at some address, or a directory that no process has
+// open. The command then opens the directory itself and serves it on an in-memory network. Either
+// way it speaks Kafka's protocol.
 type target struct {
 	bootstrap []string
 	dir       string
 	timeout   time.Duration
 	login     login
-	config    string         // file with settings
-	set       *pflag.FlagSet // of the command
+	config    string         // configuration file
+	set       *pflag.FlagSet // flags of the command
 }
 
 // flags adds the flags that name a target.
 func (tg *target) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringSliceVarP(&tg.bootstrap, "bootstrap", "b", nil, "address of a broker, HOST:PORT; several with commas; without it and --dir: $"+bootstrapEnv+", or that of the configuration file")
-	f.StringVar(&tg.dir, "dir", "", "directory of a cluster that nobody serves")
+	f.StringSliceVarP(&tg.bootstrap, "bootstrap", "b", nil, "address of a broker, HOST:PORT; several with commas; default: $"+bootstrapEnv+", or bootstrap in the configuration file")
+	f.StringVar(&tg.dir, "dir", "", "directory of a cluster that no process has open")
 	f.DurationVar(&tg.timeout, "timeout", 10*time.Second, "how long the target may take to answer")
-	f.StringVar(&tg.config, "config", "", "`file` with lines name = value, for these flags and the password; without it: $"+configEnv+", or strata/config in the directory of the user's configurations. The environment goes before it: $"+envOf("tls-ca")+", for example")
+	f.StringVar(&tg.config, "config", "", "configuration `file` with lines name = value, for these flags and the password; default: $"+configEnv+", or strata/config in the user's configuration directory. The environment overrides it, as by $"+envOf("tls-ca"))
 	tg.set = f
 	for _, name := range append(tg.login.flags(f), "bootstrap") {
 		c.MarkFlagsMutuallyExclusive(name, "dir")
@@ -49,10 +51,10 @@ func (tg *target) flags(c *cobra.Command) {
 type conn struct {
 	asker
 	opts   []kgo.Opt
-	closes []func() error // in reverse order
+	closes []func() error // called in reverse order
 }
 
-// An asker asks brokers: with admin, or with the client below it what kadm has no call for.
+// An asker sends requests to brokers: with admin, or with client for requests that kadm lacks.
 type asker struct {
 	client *kgo.Client
 	admin  *kadm.Client
@@ -60,9 +62,10 @@ type asker struct {
 
 func newAsker(client *kgo.Client) asker { return asker{client, kadm.NewClient(client)} }
 
-// connect reaches the target.
+// connect connects to the target, and returns an error if no broker answers.
 func (a *app) connect(ctx context.Context, tg *target) (c *conn, err error) {
-	c = &conn{opts: []kgo.Opt{kgo.SeedBrokers(tg.bootstrap...), kgo.ClientID("strata"), kgo.RetryTimeout(tg.timeout)}}
+	c = &conn{opts: []kgo.Opt{kgo.SeedBrokers(tg.bootstrap...), kgo.ClientID("strata"), kgo.RetryTimeout(tg.timeout),
+		kgo.DialTimeout(tg.timeout), kgo.RequestTimeoutOverhead(min(max(tg.timeout, 100*time.Millisecond), 15*time.Minute))}} // also bounds the first requests of a connection
 	if tg.dir != "" {
 		err = a.open(c, tg.dir)
 	} else {
@@ -90,13 +93,26 @@ func (a *app) connect(ctx context.Context, tg *target) (c *conn, err error) {
 	return c, nil
 }
 
+// howToReach explains how to reach a cluster whose directory another process has open.
+// TestDirectoryInUseShowsHowToReachItsCluster has the same lines of Go.
+const howToReach = `to reach the cluster through the process that has it open, use -b HOST:PORT instead of --dir.
+A program that has the cluster opens a listener for them in four lines:
+    ln, err := net.Listen("tcp", "127.0.0.1:9092")
+    server := kafka.NewServer(cluster, kafka.Config{})
+    go server.Serve(cluster.Backend().Controller(), ln)
+    defer server.Close() // before cluster.Close`
+
 // open serves dir in memory.
 func (a *app) open(c *conn, dir string) error {
-	// The files of a new cluster come later than its lock: whether it is in use Open finds out.
+	// In a new cluster the lock appears before other files. So only Open can find out whether
+	// another process has it open.
 	if _, err := a.fs.Stat(filepath.Join(dir, "broker-1")); errors.Is(err, fs.ErrNotExist) {
-		return misuse("--dir %s: no cluster is there; `strata serve --dir` makes one", dir)
+		return misuse("--dir %s: the directory has no cluster; `strata serve --dir` creates one", dir)
 	}
 	cluster, err := strata.Open(strata.Config{Dir: dir, FS: a.fs})
+	if errors.Is(err, replication.ErrLocked) {
+		return fmt.Errorf("%w\n%s", err, howToReach)
+	}
 	if err != nil {
 		return err
 	}
@@ -126,10 +142,11 @@ func (a *app) open(c *conn, dir string) error {
 	return nil
 }
 
-// everything lets the command do all there is, its entries too: who has the directory has it all.
+// everything gives the command all permissions, whatever the cluster's access control entries: a
+// user with access to the directory could change them anyway.
 var everything = kafka.Authorization{Enabled: true, SuperUsers: []string{kafka.Anonymous().String()}}
 
-// newClient returns a client of the target, which close closes.
+// newClient returns a client of the target. close closes it.
 func (c *conn) newClient(opts ...kgo.Opt) (*kgo.Client, error) {
 	client, err := kgo.NewClient(append(c.opts[:len(c.opts):len(c.opts)], opts...)...)
 	if err == nil {
@@ -146,14 +163,14 @@ func (c *conn) close() (err error) {
 	return err
 }
 
-// with is RunE of a command that talks to a target.
+// with returns RunE of a command that uses a target.
 func (a *app) with(tg *target, fn func(ctx context.Context, c *conn, args []string) error) func(*cobra.Command, []string) error {
 	return a.do(func(ctx context.Context, args []string) (err error) {
-		if err := tg.fill(); err != nil {
+		if err := tg.fill(a.say); err != nil {
 			return err
 		}
 		if tg.timeout <= 0 {
-			return misuse("--timeout %s: it must be above 0", tg.timeout)
+			return misuse("--timeout %s: must be above 0", tg.timeout)
 		}
 		c, err := a.connect(ctx, tg)
 		if err != nil {
@@ -164,7 +181,7 @@ func (a *app) with(tg *target, fn func(ctx context.Context, c *conn, args []stri
 	})
 }
 
-// bounded bounds one exchange with a target.
+// bounded returns a context that ends after the target's timeout.
 func (tg *target) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, tg.timeout, fmt.Errorf("no answer within %s", tg.timeout))
 }

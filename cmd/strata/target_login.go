@@ -18,14 +18,14 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
-// A login says how brokers are reached that want TLS, or to know who comes.
+// A login has the TLS and SASL settings of a connection to brokers.
 type login struct {
 	tls                       bool
 	ca, cert, key, serverName string
 	insecure                  bool
 
 	user, mechanism, tokenFile string
-	password                   string // of no flag
+	password                   string // not a flag: arguments of a process are public
 }
 
 // The names of mechanisms, as --sasl has them.
@@ -38,19 +38,19 @@ const (
 
 // flags adds the flags of a login, and returns their names.
 func (l *login) flags(f *pflag.FlagSet) []string {
-	f.BoolVar(&l.tls, "tls", false, "use TLS; the other --tls flags do, too")
-	f.StringVar(&l.ca, "tls-ca", "", "`file` of the authorities, in PEM, that brokers' certificates are of; without it: those of the system")
-	f.StringVar(&l.cert, "tls-cert", "", "`file` of a certificate in PEM to show to brokers, with those behind it")
-	f.StringVar(&l.key, "tls-key", "", "`file` of its key in PEM")
-	f.StringVar(&l.serverName, "tls-server-name", "", "`name` that brokers' certificates are of, if it is not that of the address")
-	f.BoolVar(&l.insecure, "tls-insecure", false, "take any certificate, so that anybody could be the broker")
+	f.BoolVar(&l.tls, "tls", false, "use TLS; implied by the other --tls flags")
+	f.StringVar(&l.ca, "tls-ca", "", "`file` of the authorities of brokers' certificates, in PEM; default: the system's authorities")
+	f.StringVar(&l.cert, "tls-cert", "", "`file` of the client certificate in PEM, followed by its chain")
+	f.StringVar(&l.key, "tls-key", "", "`file` of the client certificate's key in PEM")
+	f.StringVar(&l.serverName, "tls-server-name", "", "`name` in brokers' certificates, if it differs from the host of the address")
+	f.BoolVar(&l.insecure, "tls-insecure", false, "accept any certificate; the broker is not authenticated")
 	f.StringVar(&l.user, "user", "", "authenticate as `user`, with the password in $"+envOf(passwordSetting)+" or in the configuration file")
-	f.StringVar(&l.mechanism, "sasl", saslScram512, "how: "+strings.Join([]string{saslPlain, saslScram256, saslScram512, saslOAuth}, ", "))
-	f.StringVar(&l.tokenFile, "token-file", "", "`file` of a token, for --sasl "+saslOAuth+"; it is read anew for each connection")
+	f.StringVar(&l.mechanism, "sasl", saslScram512, "SASL mechanism: "+strings.Join([]string{saslPlain, saslScram256, saslScram512, saslOAuth}, ", "))
+	f.StringVar(&l.tokenFile, "token-file", "", "`file` of a token, for --sasl "+saslOAuth+"; read again for each connection")
 	return []string{"tls", "tls-ca", "tls-cert", "tls-key", "tls-server-name", "tls-insecure", "user", "sasl", "token-file"}
 }
 
-// opts returns what a client needs for the login.
+// opts returns the client options for the login.
 func (l *login) opts() (opts []kgo.Opt, err error) {
 	if l.tls || l.ca != "" || l.cert != "" || l.key != "" || l.serverName != "" || l.insecure {
 		cfg, err := l.tlsConfig()
@@ -91,7 +91,7 @@ func (l *login) tlsConfig() (*tls.Config, error) {
 	return cfg, nil
 }
 
-// sasl returns how to authenticate; nil: not at all.
+// sasl returns the SASL mechanism, nil for none.
 func (l *login) sasl() (sasl.Mechanism, error) {
 	if l.tokenFile != "" && l.mechanism != saslOAuth {
 		return nil, misuse("--token-file is for --sasl %s", saslOAuth)
@@ -107,13 +107,13 @@ func (l *login) sasl() (sasl.Mechanism, error) {
 		}), nil
 	case saslPlain, saslScram256, saslScram512:
 	default:
-		return nil, misuse("--sasl %s: there are %s, %s, %s and %s", l.mechanism, saslPlain, saslScram256, saslScram512, saslOAuth)
+		return nil, misuse("--sasl %s: must be %s, %s, %s or %s", l.mechanism, saslPlain, saslScram256, saslScram512, saslOAuth)
 	}
 	if l.user == "" {
 		return nil, nil
 	}
 	if l.password == "" {
-		return nil, misuse("--user %s: its password is to be in $%s or in the configuration file", l.user, envOf(passwordSetting))
+		return nil, misuse("--user %s: put the password in $%s or in the configuration file", l.user, envOf(passwordSetting))
 	}
 	switch l.mechanism {
 	case saslPlain:
@@ -124,19 +124,19 @@ func (l *login) sasl() (sasl.Mechanism, error) {
 	return scram.Auth{User: l.user, Pass: l.password}.AsSha512Mechanism(), nil
 }
 
-// explain says what may have to be told to brokers that do not answer.
+// explain adds to err, of a failed connection, the flags that may be missing.
 func (l *login) explain(addrs string, err error) error {
 	var first *kgo.ErrFirstReadEOF
 	var unknown x509.UnknownAuthorityError
 	switch {
 	case errors.Is(err, kerr.SaslAuthenticationFailed) && l.user != "":
-		return fmt.Errorf("%s does not let user %s in: %w", addrs, l.user, err)
+		return fmt.Errorf("%s rejects user %s: %w", addrs, l.user, err)
 	case errors.Is(err, kerr.SaslAuthenticationFailed):
-		return fmt.Errorf("%s does not let us in: %w", addrs, err)
+		return fmt.Errorf("%s rejects the login: %w", addrs, err)
 	case errors.As(err, &first):
-		return fmt.Errorf("%s closes connections at once: it may want --tls, or --user: %w", addrs, err)
+		return fmt.Errorf("%s closes the connection at once: it may need --tls or --user: %w", addrs, err)
 	case errors.As(err, &unknown):
-		return fmt.Errorf("the certificate of %s is of nobody who is trusted: --tls-ca says who is: %w", addrs, err)
+		return fmt.Errorf("the certificate of %s is from an untrusted authority: add it with --tls-ca: %w", addrs, err)
 	}
 	return fmt.Errorf("no broker answers at %s: %w", addrs, err)
 }

@@ -68,7 +68,7 @@ func TestCommandsReachBrokersThatWantToKnowWhoComes(t *testing.T) {
 	t.Setenv("STRATA_PASSWORD", "wrong")
 	r = list("--tls-ca", ca, "--user", "alice")
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "does not let user alice in")
+	require.Contains(t, r.err, "rejects user alice")
 	require.NotContains(t, r.err, "wrong")
 
 	t.Run("by a configuration file", func(t *testing.T) {
@@ -124,15 +124,15 @@ func TestCommandsShowATokenOfAFile(t *testing.T) {
 func TestSettingsThatMakeNoSenseAreMisuse(t *testing.T) {
 	f := files{t, t.TempDir()}
 	for want, args := range map[string][]string{
-		"its password is to be in $STRATA_PASSWORD":                            {"-b", "x:1", "--user", "alice"},
-		"--tls-cert and --tls-key go together":                                 {"-b", "x:1", "--tls-cert", "x"},
-		"there are plain, scram-sha-256":                                       {"-b", "x:1", "--sasl", "kerberos"},
-		"--token-file is for --sasl oauthbearer":                               {"-b", "x:1", "--token-file", "x"},
-		"needs --token-file":                                                   {"-b", "x:1", "--sasl", "oauthbearer"},
-		"[dir user]":                                                           {"--dir", "x", "--user", "alice"},
-		"line 2: it is name = value":                                           {"--config", f.put("a", "tls = true\nsecret\n")},
-		"line 1: no setting is called dir":                                     {"--config", f.put("b", "dir = x\n")},
-		"line 3: user is there twice":                                          {"--config", f.put("c", "user = x\n\nuser = y\n")},
+		"put the password in $STRATA_PASSWORD":   {"-b", "x:1", "--user", "alice"},
+		"--tls-cert and --tls-key go together":   {"-b", "x:1", "--tls-cert", "x"},
+		"must be plain, scram-sha-256":           {"-b", "x:1", "--sasl", "kerberos"},
+		"--token-file is for --sasl oauthbearer": {"-b", "x:1", "--token-file", "x"},
+		"needs --token-file":                     {"-b", "x:1", "--sasl", "oauthbearer"},
+		"[dir user]":                             {"--dir", "x", "--user", "alice"},
+		"line 2: must be name = value":           {"--config", f.put("a", "tls = true\nsecret\n")},
+		"line 1: unknown setting dir":            {"--config", f.put("b", "dir = x\n")},
+		"line 3: duplicate user":                 {"--config", f.put("c", "user = x\n\nuser = y\n")},
 		`the configuration file's timeout: time: missing unit in duration "1"`: {"--config", f.put("d", "timeout = 1\n")},
 	} {
 		r := strataRun(t, append([]string{"topics", "list"}, args...)...)

@@ -11,13 +11,14 @@ import (
 	"strings"
 )
 
-// settable are the flags of a target that the environment and the configuration file may have
-// instead. A password is in these only: the arguments of a process are there for all to see.
+// settable are the flags of a target that can be set in the environment and in the configuration
+// file instead. The password can be set only there: all users of a machine can read a process's
+// arguments.
 var settable = []string{"bootstrap", "timeout", "tls", "tls-ca", "tls-cert", "tls-key", "tls-server-name", "tls-insecure", "user", "sasl", "token-file"}
 
 const passwordSetting = "password"
 
-// Where the environment has settings, and the name of the file with the others.
+// Environment variables of the bootstrap address and of the configuration file's name.
 const (
 	bootstrapEnv = "STRATA_BOOTSTRAP"
 	configEnv    = "STRATA_CONFIG"
@@ -27,15 +28,18 @@ func envOf(setting string) string {
 	return "STRATA_" + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
 }
 
-// fill sets what no flag has set: as the environment says, and else as the configuration file does.
-// A directory needs none of it.
-func (tg *target) fill() error {
+// fill sets settings without a flag from the environment, or else from the configuration file. It
+// does nothing for a directory.
+func (tg *target) fill(say func(format string, args ...any)) error {
 	if tg.dir != "" {
 		return nil
 	}
-	file, err := readSettings(tg.config)
+	file, from, err := readSettings(tg.config)
 	if err != nil {
 		return err
+	}
+	if file[passwordSetting] != "" && everyoneReads(from) {
+		say("every user of this machine can read the password in %s: chmod o-r", from)
 	}
 	for _, name := range settable {
 		if tg.set.Changed(name) {
@@ -57,34 +61,35 @@ func (tg *target) fill() error {
 		tg.login.password = file[passwordSetting]
 	}
 	if len(tg.bootstrap) == 0 {
-		return misuse("which cluster? --bootstrap HOST:PORT, --dir DIR, the environment's %s, or bootstrap in a configuration file (--config)", bootstrapEnv)
+		return misuse("no cluster given: use --bootstrap HOST:PORT, --dir DIR, the environment variable %s, or bootstrap in a configuration file (--config)", bootstrapEnv)
 	}
 	return nil
 }
 
-// readSettings reads the configuration file of that name: lines name = value, # for comments. With
-// no name it is that of the environment, and else the user's, if there is one.
-func readSettings(name string) (map[string]string, error) {
-	settings := map[string]string{}
+// readSettings reads a configuration file: lines name = value, # for comments. If name is empty it
+// reads the file named in the environment, or else the user's file if it exists. from is the name
+// of the file that it read, "" for none.
+func readSettings(name string) (settings map[string]string, from string, err error) {
+	settings = map[string]string{}
 	optional := false
 	if name == "" {
 		var set bool
 		if name, set = os.LookupEnv(configEnv); !set {
 			dir, err := os.UserConfigDir()
 			if err != nil {
-				return settings, nil // nobody has one: no home directory
+				return settings, "", nil // no home directory
 			}
 			name, optional = filepath.Join(dir, "strata", "config"), true
 		} else if name == "" {
-			return settings, nil
+			return settings, "", nil
 		}
 	}
 	f, err := os.Open(name)
 	if optional && errors.Is(err, fs.ErrNotExist) {
-		return settings, nil
+		return settings, "", nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
+		return nil, "", fmt.Errorf("configuration: %w", err)
 	}
 	defer f.Close()
 	lines := bufio.NewScanner(f)
@@ -95,18 +100,18 @@ func readSettings(name string) (map[string]string, error) {
 		}
 		key, value, ok := strings.Cut(line, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
-		switch { // the value is not told: it may be a password
+		switch { // errors do not quote the value: it may be a password
 		case !ok || value == "":
-			return nil, misuse("%s, line %d: it is name = value", name, n)
+			return nil, "", misuse("%s, line %d: must be name = value", name, n)
 		case key != passwordSetting && !slices.Contains(settable, key):
-			return nil, misuse("%s, line %d: no setting is called %s; there are %s and %s", name, n, key, strings.Join(settable, ", "), passwordSetting)
+			return nil, "", misuse("%s, line %d: unknown setting %s; the settings are %s and %s", name, n, key, strings.Join(settable, ", "), passwordSetting)
 		case settings[key] != "":
-			return nil, misuse("%s, line %d: %s is there twice", name, n, key)
+			return nil, "", misuse("%s, line %d: duplicate %s", name, n, key)
 		}
 		settings[key] = value
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("configuration: %s: %w", name, err)
+		return nil, "", fmt.Errorf("configuration: %s: %w", name, err)
 	}
-	return settings, nil
+	return settings, name, nil
 }

@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -129,7 +129,7 @@ func TestTopIsAPageOnATerminal(t *testing.T) {
 	require.Empty(t, pages[0])
 	for _, page := range pages[1:] {
 		page = strings.ReplaceAll(page, "\r\n", "\n")
-		require.Regexp(t, `^\S+Z  topics 1 of 2, groups 1 of 1\n\nTOPIC +RECORDS/S +RECORDS +PARTITIONS *\n\S+ +0.0 +\d +2 *\n\n`+
-			`GROUP +LAG +RECORDS/S +CAUGHT UP IN +STATE +MEMBERS *\nbilling +2 +0.0 +- +Empty +0 *\n$`, page)
+		require.Regexp(t, `^\S+Z  topics 1 of 2, groups 1 of 1\n\nTOPIC +OFFSETS/S +OFFSETS +PARTITIONS *\n\S+ +0.0 +\d +2 *\n\n`+
+			`GROUP +LAG +OFFSETS/S +CAUGHT UP IN +STATE +MEMBERS *\nbilling +2 +0.0 +- +Empty +0 *\n$`, page)
 	}
 }

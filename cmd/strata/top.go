@@ -33,17 +33,18 @@ func (a *app) topCmd() *cobra.Command {
 	var o topOptions
 	c := &cobra.Command{
 		Use: "top", Short: "Watch rates and lag of topics and groups", Args: cobra.NoArgs,
-		Long: "top looks at all topics, groups of consumers and share groups every --interval, and prints what has changed since the look before: the records\n" +
-			"a second of each topic, busiest first; of each group its lag, the records a second that it gets done, and, if it catches up, how long\n" +
-			"that takes, those furthest behind first. On a terminal it is a page that is written over; else, and with --json, lines.\n\n" +
-			"The first page comes after the first interval. A broker that goes and comes is told on standard error, and a look that failed, once, until one\n" +
-			"succeeds. It ends when it is interrupted, or after --count pages.",
+		Long: "top measures all topics, consumer groups and share groups every --interval, and prints rates since the previous measurement. For each topic it\n" +
+			"prints the offsets written per second, busiest topic first. For each group it prints the lag, the offsets done per second, and, if the lag\n" +
+			"shrinks, the time until it is 0; the group furthest behind comes first. Transaction markers and compacted records count as offsets.\n" +
+			"On a terminal each page overwrites the previous one; otherwise, and with --json, the output is lines.\n\n" +
+			"The first page appears after the first interval. It reports on standard error when a broker becomes unreachable and when it is back, and the\n" +
+			"first of several failed measurements. It ends when it is interrupted, or after --count pages.",
 		Example: "  strata top -b localhost:9092\n  strata top --interval 10s --count 1 --json -b localhost:9092",
 	}
 	c.PreRunE = func(c *cobra.Command, _ []string) error {
 		o.rowsSet = c.Flags().Changed("rows")
 		if o.interval <= 0 || o.count < 0 || o.rows < 0 {
-			return misuse("--interval must be above 0, --count and --rows are at least 0")
+			return misuse("--interval must be above 0, --count and --rows must be at least 0")
 		}
 		return nil
 	}
@@ -59,13 +60,13 @@ func (a *app) topCmd() *cobra.Command {
 	})
 	tg.flags(c)
 	f := c.Flags()
-	f.DurationVar(&o.interval, "interval", 2*time.Second, "time between two looks")
-	f.IntVar(&o.count, "count", 0, "end after so many pages; 0: when it is interrupted")
-	f.IntVar(&o.rows, "rows", pageRows, "at most so many topics and so many groups a page; 0: all, as without a terminal")
+	f.DurationVar(&o.interval, "interval", 2*time.Second, "time between two measurements")
+	f.IntVar(&o.count, "count", 0, "end after this many pages; 0: run until interrupted")
+	f.IntVar(&o.rows, "rows", pageRows, "largest number of topics, and of groups, per page; 0: all, the default without a terminal")
 	return c
 }
 
-// pageRows are as many topics, and as many groups, as a page on a terminal has.
+// pageRows is the default of --rows on a terminal.
 const pageRows = 15
 
 func (a *app) top(ctx context.Context, o topOptions, lookAround func(context.Context) (*look, error)) error {
@@ -104,18 +105,18 @@ func (a *app) top(ctx context.Context, o topOptions, lookAround func(context.Con
 	return nil
 }
 
-// A look is what there is at a moment.
+// A look is one measurement of all topics and groups.
 type look struct {
 	at     time.Time
-	topics map[string]map[int32][2]int64 // start and end of each partition that tells
-	errs   map[string]string             // why one of a topic's partitions does not
+	topics map[string]map[int32][2]int64 // start and end offset of each partition with known offsets
+	errs   map[string]string             // the error of one of a topic's other partitions
 	groups []groupPart
 }
 
-// groupPart is a group of any kind at a moment.
+// groupPart is one measurement of a group of any kind.
 type groupPart struct {
 	topGroupLine
-	done map[partitionOf]int64 // up to where it is done
+	done map[partitionOf]int64 // offset before which all is done
 }
 
 func (tg *target) lookAtAll(ctx context.Context, ask asker) (*look, error) {
@@ -186,7 +187,7 @@ func (l *look) addShares(ctx context.Context, admin *kadm.Client) error {
 	}
 	var names []string
 	for _, g := range listed.Sorted() {
-		if g.ProtocolType == "share" { // brokers that know no types list all groups
+		if g.ProtocolType == "share" { // brokers without group types list all groups
 			names = append(names, g.Group)
 		}
 	}
@@ -210,7 +211,7 @@ func (l *look) addShares(ctx context.Context, admin *kadm.Client) error {
 			}
 			if o.Err == nil && o.Lag >= 0 {
 				part.Lag += o.Lag
-				// What is done beyond the start counts, too: end less lag.
+				// Records done beyond the start offset count too: end minus lag.
 				if offsets, ok := l.topics[o.Topic][o.Partition]; ok {
 					part.done[partitionOf{o.Topic, o.Partition}] = offsets[1] - o.Lag
 				}
@@ -224,15 +225,15 @@ func (l *look) addShares(ctx context.Context, admin *kadm.Client) error {
 	return nil
 }
 
-// A frame is what top shows at a moment.
+// A frame is one page of output.
 type frame struct {
 	at     time.Time
 	topics []topTopicLine
 	groups []topGroupLine
 }
 
-// since returns what l shows beside an earlier look, those first that people look for. A topic, a
-// partition or a group that was not there, or not known, has no rate yet.
+// since returns the page for l, with rates since an earlier look. Busy topics and groups with a
+// large lag come first. A topic, partition or group that is not in before has no rate yet.
 func (l *look) since(before *look) frame {
 	f := frame{at: l.at}
 	elapsed := l.at.Sub(before.at).Seconds()
@@ -240,9 +241,9 @@ func (l *look) since(before *look) frame {
 		line := topTopicLine{Type: "topic", Time: timeText(l.at.UnixMilli()), Topic: name, Partitions: len(parts), Error: l.errs[name]}
 		var added int64
 		for p, now := range parts {
-			line.Records += now[1] - now[0]
+			line.Offsets += now[1] - now[0]
 			if was, ok := before.topics[name][p]; ok {
-				added += max(0, now[1]-was[1]) // less: it was created again
+				added += max(0, now[1]-was[1]) // below 0: the topic was created again
 			}
 		}
 		if _, ok := before.topics[name]; ok {
@@ -265,7 +266,7 @@ func (l *look) since(before *look) frame {
 				}
 			}
 			line.Rate = rate(done, elapsed)
-			if d := group.DrainTime(g.Lag, was.Lag, l.at.Sub(before.at)); d > 0 { // neither never nor unknown
+			if d := group.DrainTime(g.Lag, was.Lag, l.at.Sub(before.at)); d > 0 { // 0 or below: never, or unknown
 				line.Drain = d.Round(time.Second).String()
 			}
 		}
@@ -303,14 +304,14 @@ type topTopicLine struct {
 	Type       string   `json:"type"`
 	Time       string   `json:"time"`
 	Topic      string   `json:"topic"`
-	Partitions int      `json:"partitions"`    // that tell their offsets
-	Records    int64    `json:"records"`       // offsets from the first to the last; some may be compacted away
-	Rate       *float64 `json:"recordsPerSec"` // null: not known yet
+	Partitions int      `json:"partitions"`    // with known offsets
+	Offsets    int64    `json:"offsets"`       // from the first to the last offset; compacted records included
+	Rate       *float64 `json:"offsetsPerSec"` // null: unknown yet
 	Error      string   `json:"error,omitempty"`
 }
 
 func (l topTopicLine) writeText(w io.Writer) {
-	fmt.Fprintf(w, "%s topic %s: %s records/s, %d records in %d partitions%s\n", l.Time, l.Topic, rateText(l.Rate), l.Records, l.Partitions, errorText(l.Error))
+	fmt.Fprintf(w, "%s topic %s: %s offsets/s, %d offsets in %d partitions%s\n", l.Time, l.Topic, rateText(l.Rate), l.Offsets, l.Partitions, errorText(l.Error))
 }
 
 type topGroupLine struct {
@@ -321,8 +322,8 @@ type topGroupLine struct {
 	State   string   `json:"state"`
 	Members int      `json:"members"`
 	Lag     int64    `json:"lag"`
-	Rate    *float64 `json:"recordsPerSec"`   // that it gets done; null: not known yet
-	Drain   string   `json:"drain,omitempty"` // until it has caught up, as it goes
+	Rate    *float64 `json:"offsetsPerSec"`   // done by the group; null: unknown yet
+	Drain   string   `json:"drain,omitempty"` // time until the lag is 0 at the present rate; empty: unknown, or never
 	Error   string   `json:"error,omitempty"`
 }
 
@@ -335,7 +336,7 @@ func (l topGroupLine) writeText(w io.Writer) {
 	if l.Drain != "" {
 		drain = ", caught up in " + l.Drain
 	}
-	fmt.Fprintf(w, "%s %s %s: lag %d, %s records/s, %s, %d members%s%s\n", l.Time, kind, l.Group, l.Lag, rateText(l.Rate), l.State, l.Members, drain, errorText(l.Error))
+	fmt.Fprintf(w, "%s %s %s: lag %d, %s offsets/s, %s, %d members%s%s\n", l.Time, kind, l.Group, l.Lag, rateText(l.Rate), l.State, l.Members, drain, errorText(l.Error))
 }
 
 func errorText(s string) string {
@@ -372,23 +373,23 @@ func first[T any](all []T, n int) []T {
 	return all[:n]
 }
 
-// page writes over what the terminal shows.
+// page overwrites the screen of a terminal.
 func (f frame) page(w io.Writer, topics []topTopicLine, groups []topGroupLine) {
 	fmt.Fprintf(w, "\x1b[H\x1b[2J%s  topics %d of %d, groups %d of %d\n\n", timeText(f.at.UnixMilli()), len(topics), len(f.topics), len(groups), len(f.groups))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TOPIC\tRECORDS/S\tRECORDS\tPARTITIONS\t")
+	fmt.Fprintln(t, "TOPIC\tOFFSETS/S\tOFFSETS\tPARTITIONS\t")
 	for _, l := range topics {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", l.Topic, rateText(l.Rate), l.Records, l.Partitions, l.Error)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", printable(l.Topic), rateText(l.Rate), l.Offsets, l.Partitions, printable(l.Error))
 	}
 	t.Flush()
 	fmt.Fprintln(w)
-	fmt.Fprintln(t, "GROUP\tLAG\tRECORDS/S\tCAUGHT UP IN\tSTATE\tMEMBERS\t")
+	fmt.Fprintln(t, "GROUP\tLAG\tOFFSETS/S\tCAUGHT UP IN\tSTATE\tMEMBERS\t")
 	for _, l := range groups {
-		state := l.State
+		state := printable(l.State)
 		if l.Share {
 			state += " (share)"
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%d\t%s\n", l.Group, l.Lag, rateText(l.Rate), cmp.Or(l.Drain, "-"), state, l.Members, l.Error)
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%d\t%s\n", printable(l.Group), l.Lag, rateText(l.Rate), cmp.Or(l.Drain, "-"), state, l.Members, printable(l.Error))
 	}
 	t.Flush()
 }

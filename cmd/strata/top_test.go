@@ -9,12 +9,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/internal/synctest"
 )
 
 // modernMember joins a group of KIP-848's protocol, and returns when it has all of a topic.
@@ -58,7 +59,7 @@ func TestGroupsOfEitherProtocolAreSeen(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.err, "modern, orders-0: the group has 1 members")
 	for _, name := range []string{"nobody", "jobs"} { // no group, no group of consumers
-		require.Equal(t, result{exitFailed, "", "strata: " + name + ": no such group of consumers\n"}, run("groups", "describe", name))
+		require.Equal(t, result{exitFailed, "", "strata: " + name + ": no such consumer group\n"}, run("groups", "describe", name))
 	}
 }
 
@@ -128,7 +129,7 @@ func TestGroupsOfStreamsAreSeen(t *testing.T) {
 	require.Contains(t, r.err, "app, in-0: the group has 2 members")
 	r = run("top", "--interval", "20ms", "--count", "1")
 	require.Equal(t, exitOK, r.code, r.err)
-	require.Contains(t, r.out, "group app: lag 2, 0.0 records/s, Stable, 2 members\n")
+	require.Contains(t, r.out, "group app: lag 2, 0.0 offsets/s, Stable, 2 members\n")
 }
 
 // shown are the lines of one page, by the kind and name of what they are about.
@@ -152,15 +153,15 @@ func TestTopShowsTopicsAndGroupsOfAllKinds(t *testing.T) {
 	modernMember(t, b[1], "modern", "orders", 2)
 	r := run("top", "--interval", "20ms", "--count", "1")
 	require.Equal(t, exitOK, r.code, r.err)
-	require.Regexp(t, `^\S+Z topic orders: 0.0 records/s, 5 records in 2 partitions\n`+
-		`\S+Z group modern: lag 5, 0.0 records/s, \w+, 1 members\n`+
-		`\S+Z share group jobs: lag 3, 0.0 records/s, Empty, 0 members\n`+
-		`\S+Z group classic: lag 1, 0.0 records/s, Empty, 0 members\n$`, r.out)
+	require.Regexp(t, `^\S+Z topic orders: 0.0 offsets/s, 5 offsets in 2 partitions\n`+
+		`\S+Z group modern: lag 5, 0.0 offsets/s, \w+, 1 members\n`+
+		`\S+Z share group jobs: lag 3, 0.0 offsets/s, Empty, 0 members\n`+
+		`\S+Z group classic: lag 1, 0.0 offsets/s, Empty, 0 members\n$`, r.out)
 	lines := shown(t, run("top", "--interval", "20ms", "--count", "1", "--json").out)
 	require.Len(t, lines, 4)
 	require.Equal(t, true, lines["group jobs"]["share"])
 	require.EqualValues(t, 5, lines["group modern"]["lag"])
-	require.EqualValues(t, 5, lines["topic orders"]["records"])
+	require.EqualValues(t, 5, lines["topic orders"]["offsets"])
 	for _, args := range [][]string{{"--interval", "0s"}, {"--count", "-1"}, {"--rows", "-1"}, {"extra"}} {
 		require.Equal(t, exitMisuse, run(append([]string{"top"}, args...)...).code, args)
 	}
@@ -180,7 +181,7 @@ func TestTopTellsOnceOfLooksThatFail(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 6, n)
 		require.Equal(t, "strata: look 2; trying again\nstrata: look 5; trying again\n", errs.String())
-		require.Regexp(t, `^\S+ topic orders: 100.0 records/s, 400 .*\n\S+ topic orders: 100.0 records/s, 600 .*\n$`, out.String()) // since the last that succeeded
+		require.Regexp(t, `^\S+ topic orders: 100.0 offsets/s, 400 .*\n\S+ topic orders: 100.0 offsets/s, 600 .*\n$`, out.String()) // since the last that succeeded
 	})
 }
 
@@ -189,14 +190,14 @@ func TestTopGoesOnWhenABrokerGoesAndComes(t *testing.T) {
 	p := start(t, "--dir", dir)
 	require.Equal(t, exitOK, strataRun(t, "produce", "orders", "one", "-b", p.addr).code)
 	f := follow(t, "top", "--interval", "20ms", "-b", p.addr)
-	require.Contains(t, f.line(), "topic orders: 0.0 records/s, 1 records in 1 partitions")
+	require.Contains(t, f.line(), "topic orders: 0.0 offsets/s, 1 offsets in 1 partitions")
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, exitOK, p.wait(t))
 	require.Eventually(t, func() bool { return strings.Contains(f.stderr(), "no broker at "+p.addr) }, time.Minute, 10*time.Millisecond)
 	again := start(t, "--dir", dir, "--listen", p.addr)
 	require.Equal(t, p.addr, again.addr)
 	require.Equal(t, exitOK, strataRun(t, "produce", "orders", "two", "-b", p.addr).code)
-	for !strings.Contains(f.line(), "2 records") {
+	for !strings.Contains(f.line(), "2 offsets") {
 	}
 	_, err := f.signalled(syscall.SIGTERM)
 	require.NoError(t, err, f.stderr())
@@ -227,11 +228,11 @@ func TestRatesOfTopAreByTheTimeBetweenLooks(t *testing.T) {
 		got = append(got, text(l))
 	}
 	require.Equal(t, []string{
-		"topic a: 0.5 records/s, 1010 records in 2 partitions, 1: away\n", // two in four seconds; what came to be known has no rate
-		"topic again: 0.0 records/s, 7 records in 1 partitions\n",
-		"topic new: - records/s, 9 records in 1 partitions\n",
-		"group new: lag 50, - records/s, , 0 members\n",
-		"group g: lag 20, 1.3 records/s, , 0 members, caught up in 8s\n",
-		"group back: lag 8, -2.0 records/s, , 0 members\n",
+		"topic a: 0.5 offsets/s, 1010 offsets in 2 partitions, 1: away\n", // two in four seconds; offsets that became known have no rate
+		"topic again: 0.0 offsets/s, 7 offsets in 1 partitions\n",
+		"topic new: - offsets/s, 9 offsets in 1 partitions\n",
+		"group new: lag 50, - offsets/s, , 0 members\n",
+		"group g: lag 20, 1.3 offsets/s, , 0 members, caught up in 8s\n",
+		"group back: lag 8, -2.0 offsets/s, , 0 members\n",
 	}, got)
 }

@@ -10,11 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 func (a *app) topicsCmd() *cobra.Command {
-	c := a.parent(&cobra.Command{Use: "topics", Short: "List, describe, create, change and delete topics, advise on their segments"})
+	c := a.parent(&cobra.Command{Use: "topics", Short: "List, describe, create, change and delete topics, calculate segment settings"})
 	c.AddCommand(a.topicsList(), a.topicsDescribe(), a.topicsCreate(), a.topicsAlter(), a.topicsGrow(), a.topicsDelete(), a.topicsOffsets(), a.topicsDeleteRecords(), a.topicsAdvise())
 	return c
 }
@@ -43,7 +44,7 @@ func (a *app) topicsList() *cobra.Command {
 		return nil
 	})
 	tg.flags(c)
-	c.Flags().BoolVar(&internal, "internal", false, "internal topics too")
+	c.Flags().BoolVar(&internal, "internal", false, "include internal topics")
 	return c
 }
 
@@ -53,7 +54,7 @@ type topicLine struct {
 	ID         string            `json:"id"`
 	Partitions int               `json:"partitions"`
 	Internal   bool              `json:"internal"`
-	Configs    map[string]string `json:"configs,omitempty"` // those that are not defaults
+	Configs    map[string]string `json:"configs,omitempty"` // settings that are not defaults
 }
 
 func (l topicLine) writeText(w io.Writer) {
@@ -88,7 +89,7 @@ func (a *app) topicsDescribe() *cobra.Command {
 	var tg target
 	c := &cobra.Command{Use: "describe [TOPIC...]", Short: "Show partitions, offsets and settings of topics",
 		Long: "describe prints each topic with the settings that are not defaults, and each of its partitions: first and next offset, leader, replicas.\n" +
-			"Without a name it is all topics but the internal ones.",
+			"Without a name it prints all topics except internal ones.",
 		Example: "  strata topics describe orders -b localhost:9092\n  strata topics describe orders payments --dir data --json"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
 		ctx, cancel := tg.bounded(ctx)
@@ -120,12 +121,13 @@ func (a *app) describeTopics(ctx context.Context, admin *kadm.Client, names []st
 	if err != nil {
 		return err
 	}
+	// A partition without a leader has no offsets: its line has the error.
 	starts, err := admin.ListStartOffsets(ctx, names...)
-	if err != nil {
+	if err = ofSome(err); err != nil {
 		return err
 	}
 	ends, err := admin.ListEndOffsets(ctx, names...)
-	if err != nil {
+	if err = ofSome(err); err != nil {
 		return err
 	}
 	for _, t := range topics.Sorted() {
@@ -143,8 +145,12 @@ func (a *app) describeTopics(ctx context.Context, admin *kadm.Client, names []st
 			return err
 		}
 		for _, p := range t.Partitions.Sorted() {
-			start, _ := starts.Lookup(t.Topic, p.Partition)
-			end, _ := ends.Lookup(t.Topic, p.Partition)
+			start, okStart := starts.Lookup(t.Topic, p.Partition)
+			end, okEnd := ends.Lookup(t.Topic, p.Partition)
+			if !okStart || !okEnd {
+				start.Offset, end.Offset = -1, -1
+				start.Err = cmp.Or(start.Err, end.Err, error(kerr.LeaderNotAvailable))
+			}
 			l := partitionLine{"partition", t.Topic, p.Partition, p.Leader, p.LeaderEpoch, p.Replicas, p.ISR, start.Offset, end.Offset, ""}
 			if err := cmp.Or(p.Err, start.Err, end.Err); err != nil {
 				l.Error = err.Error()

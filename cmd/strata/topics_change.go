@@ -20,7 +20,7 @@ func (a *app) topicsCreate() *cobra.Command {
 	var replication int16
 	var set []string
 	c := &cobra.Command{Use: "create TOPIC...", Short: "Create topics", Args: cobra.MinimumNArgs(1),
-		Long: "create makes topics with the given number of partitions and settings; what is not given is the broker's default.",
+		Long: "create creates topics with the given number of partitions and settings; the rest are the broker's defaults.",
 		Example: "  strata topics create orders --partitions 6 -b localhost:9092\n" +
 			"  strata topics create state --set cleanup.policy=compact --set segment.ms=3600000 --dir data"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
@@ -50,7 +50,7 @@ func (a *app) topicsCreate() *cobra.Command {
 	return c
 }
 
-// configChanges reads what --set and --unset say.
+// configChanges parses --set and --unset.
 func configChanges(set, unset []string) ([]kadm.AlterConfig, error) {
 	values, err := parseSet(set)
 	if err != nil {
@@ -62,12 +62,12 @@ func configChanges(set, unset []string) ([]kadm.AlterConfig, error) {
 	}
 	for _, k := range unset {
 		if values[k] != nil {
-			return nil, misuse("%s is to be set and unset", k)
+			return nil, misuse("%s is in both --set and --unset", k)
 		}
 		changes = append(changes, kadm.AlterConfig{Op: kadm.DeleteConfig, Name: k})
 	}
 	if len(changes) == 0 {
-		return nil, misuse("nothing to change: name --set or --unset")
+		return nil, misuse("nothing to change: give --set or --unset")
 	}
 	return changes, nil
 }
@@ -76,7 +76,7 @@ func (a *app) topicsAlter() *cobra.Command {
 	var tg target
 	var set, unset []string
 	c := &cobra.Command{Use: "alter TOPIC...", Short: "Change settings of topics", Args: cobra.MinimumNArgs(1),
-		Long:    "alter sets settings of topics, or returns them to their defaults. It takes effect at once.",
+		Long:    "alter changes settings of topics, or resets them to their defaults. Changes take effect at once.",
 		Example: "  strata topics alter orders --set retention.ms=3600000 --unset segment.ms -b localhost:9092"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
 		changes, err := configChanges(set, unset)
@@ -101,15 +101,15 @@ func (a *app) topicsAlter() *cobra.Command {
 	})
 	tg.flags(c)
 	c.Flags().StringArrayVar(&set, "set", nil, "a setting of the topic, key=value; may be repeated")
-	c.Flags().StringArrayVar(&unset, "unset", nil, "a setting that returns to its default; may be repeated")
+	c.Flags().StringArrayVar(&unset, "unset", nil, "a setting to reset to its default; may be repeated")
 	return c
 }
 
 func (a *app) topicsGrow() *cobra.Command {
 	var tg target
 	var total int
-	c := &cobra.Command{Use: "add-partitions TOPIC...", Short: "Give topics more partitions", Args: cobra.MinimumNArgs(1),
-		Long:    "add-partitions grows topics to a number of partitions. Records stay where they are; where a key goes changes from now on.",
+	c := &cobra.Command{Use: "add-partitions TOPIC...", Short: "Add partitions to topics", Args: cobra.MinimumNArgs(1),
+		Long:    "add-partitions increases the number of partitions of topics to --total. Existing records stay where they are. New records of a key may go to another partition.",
 		Example: "  strata topics add-partitions orders --total 12 -b localhost:9092"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
 		if total < 1 {
@@ -132,7 +132,7 @@ func (a *app) topicsGrow() *cobra.Command {
 		return nil
 	})
 	tg.flags(c)
-	c.Flags().IntVar(&total, "total", 0, "number of partitions afterwards")
+	c.Flags().IntVar(&total, "total", 0, "new number of partitions")
 	_ = c.MarkFlagRequired("total")
 	return c
 }
@@ -140,7 +140,7 @@ func (a *app) topicsGrow() *cobra.Command {
 func (a *app) topicsDelete() *cobra.Command {
 	var tg target
 	c := &cobra.Command{Use: "delete TOPIC...", Short: "Delete topics with all their records", Args: cobra.MinimumNArgs(1),
-		Long:    "delete removes topics and their records, for good.",
+		Long:    "delete removes topics and their records permanently.",
 		Example: "  strata topics delete orders -b localhost:9092"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
 		ctx, cancel := tg.bounded(ctx)
@@ -163,7 +163,7 @@ func (a *app) topicsDelete() *cobra.Command {
 	return c
 }
 
-// doneLine says that something was done to a topic or group.
+// doneLine reports an operation on a topic or group.
 type doneLine struct {
 	Type string `json:"type"` // "created", "deleted", ...
 	Name string `json:"name"`
@@ -176,17 +176,17 @@ func parseSet(set []string) (map[string]*string, error) {
 	for _, s := range set {
 		k, v, ok := strings.Cut(s, "=")
 		if !ok || k == "" {
-			return nil, misuse("--set %s: it is key=value", s)
+			return nil, misuse("--set %s: must be key=value", s)
 		}
 		if m[k] != nil {
-			return nil, misuse("--set %s is there twice", k)
+			return nil, misuse("--set %s is given twice", k)
 		}
 		m[k] = &v
 	}
 	return m, nil
 }
 
-// withMessage is an error about name, in the words of the broker if it says more than the code.
+// withMessage returns err with name and, if it is an error code, with the broker's message.
 func withMessage(name string, err error, message string) error {
 	if refused, ok := errors.AsType[*kerr.Error](err); ok && message != "" {
 		err = &refusal{refused, message}

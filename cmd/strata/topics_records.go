@@ -13,16 +13,16 @@ import (
 func (a *app) topicsOffsets() *cobra.Command {
 	var tg target
 	var at string
-	c := &cobra.Command{Use: "offsets TOPIC...", Short: "Show the offset of a place or a time in each partition", Args: cobra.MinimumNArgs(1),
-		Long: "offsets prints for each partition the offset that --at means: earliest is the first record, latest the next one to be written, a time\n" +
-			"(RFC 3339) the first record of that time or later; if there is none, the end.",
+	c := &cobra.Command{Use: "offsets TOPIC...", Short: "Show the first, next or timestamp's offset of each partition", Args: cobra.MinimumNArgs(1),
+		Long: "offsets prints the offset of --at in each partition. earliest is the first record, latest the next record to be written, a time (RFC 3339)\n" +
+			"the first record of that time or later, or the end if there is none.",
 		Example: "  strata topics offsets orders -b localhost:9092\n" +
 			"  strata topics offsets orders --at 2026-01-31T12:00:00Z -b localhost:9092 --json"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
 		ctx, cancel := tg.bounded(ctx)
 		defer cancel()
 		if _, notOffset := strconv.ParseInt(at, 10, 64); notOffset == nil {
-			return misuse("--at %s: it is earliest, latest, or a time", at)
+			return misuse("--at %s: must be earliest, latest, or a time", at)
 		}
 		listed, err := resolve(ctx, c.admin, at, names)
 		if err != nil {
@@ -56,13 +56,13 @@ func (a *app) topicsDeleteRecords() *cobra.Command {
 	var before string
 	partition := int32(-1)
 	c := &cobra.Command{Use: "delete-records TOPIC", Short: "Delete the first records of a topic's partitions", Args: cobra.ExactArgs(1),
-		Long: "delete-records removes the records before an offset, for good: those partitions begin there then. --before is latest (all that is there\n" +
-			"now), an offset, or a time (RFC 3339): the records before the first one of that time or later. It prints where each begins.",
+		Long: "delete-records permanently removes the records before an offset. --before is latest (all present records), an offset, or a time (RFC 3339),\n" +
+			"which means the first record of that time or later. It prints the new start offset of each partition.",
 		Example: "  strata topics delete-records orders --before 2026-01-31T12:00:00Z -b localhost:9092\n" +
 			"  strata topics delete-records orders --before 4200 --partition 0 -b localhost:9092"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, args []string) error {
 		if partition < -1 {
-			return misuse("--partition %d: it is -1, for all, or more", partition)
+			return misuse("--partition %d: must be at least 0, or -1 for all", partition)
 		}
 		ctx, cancel := tg.bounded(ctx)
 		defer cancel()
@@ -83,12 +83,12 @@ func (a *app) topicsDeleteRecords() *cobra.Command {
 	})
 	tg.flags(c)
 	c.Flags().StringVar(&before, "before", "", "latest, an offset, or a time")
-	c.Flags().Int32Var(&partition, "partition", -1, "only of this partition; -1: of all")
+	c.Flags().Int32Var(&partition, "partition", -1, "only this partition; -1: all")
 	_ = c.MarkFlagRequired("before")
 	return c
 }
 
-// deleteRecords deletes what it can, and then says what could not be deleted.
+// deleteRecords deletes records in all partitions that allow it, and returns the error of another.
 func (a *app) deleteRecords(ctx context.Context, admin *kadm.Client, offsets kadm.Offsets) error {
 	rs, err := admin.DeleteRecords(ctx, offsets)
 	if err != nil {

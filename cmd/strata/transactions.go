@@ -114,7 +114,7 @@ type hangingLine struct {
 	ProducerID  int64  `json:"producerId"`
 	Epoch       int16  `json:"producerEpoch"`
 	StartOffset int64  `json:"startOffset"`
-	LastWrite   string `json:"lastWrite"` // by the timestamps of its records
+	LastWrite   string `json:"lastWrite"` // timestamp of its last record
 }
 
 func (l hangingLine) writeText(w io.Writer) {
@@ -132,13 +132,13 @@ func (a *app) transactionsFindHanging() *cobra.Command {
 	var tg target
 	var topics []string
 	var longer time.Duration
-	c := &cobra.Command{Use: "find-hanging", Short: "Find transactions that nobody is going to end", Args: cobra.NoArgs,
-		Long: "find-hanging prints what is open in partitions, was not written in for longer than --max-timeout by the timestamps of its records,\n" +
-			"and is known to no transaction coordinator. Consumers that read committed records get no further there.",
+	c := &cobra.Command{Use: "find-hanging", Short: "Find open transactions that no coordinator will end", Args: cobra.NoArgs,
+		Long: "find-hanging prints transactions that are open in a partition, have no record with a timestamp within the last --max-timeout, and are not\n" +
+			"known to any transaction coordinator. Consumers with isolation.level=read_committed stop at such a transaction.",
 		Example: "  strata transactions find-hanging -b localhost:9092\n  strata transactions find-hanging --topic orders --max-timeout 1h --dir data"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, _ []string) error {
 		if longer < 0 {
-			return misuse("--max-timeout %s: it is at least 0", longer)
+			return misuse("--max-timeout %s: must be at least 0", longer)
 		}
 		ctx, cancel := tg.bounded(ctx)
 		defer cancel()
@@ -154,13 +154,13 @@ func (a *app) transactionsFindHanging() *cobra.Command {
 		return nil
 	})
 	tg.flags(c)
-	c.Flags().StringSliceVar(&topics, "topic", nil, "topic to look at, several with commas; all if there is none")
+	c.Flags().StringSliceVar(&topics, "topic", nil, "topic, several with commas (default all)")
 	c.Flags().DurationVar(&longer, "max-timeout", 15*time.Minute, "transaction.max.timeout.ms of the brokers")
 	return c
 }
 
-// findHanging asks the partitions, the coordinators, and the partitions again: what has ended
-// meanwhile was a coordinator's.
+// findHanging queries the partitions, then the coordinators, then the partitions again: a
+// transaction that ended in between belonged to a coordinator.
 func findHanging(ctx context.Context, admin *kadm.Client, topics []string, longer time.Duration) (found []kadm.DescribedProducer, err error) {
 	open, err := openLonger(ctx, admin, topics, longer)
 	if err != nil || len(open) == 0 {
@@ -175,7 +175,7 @@ func findHanging(ctx context.Context, admin *kadm.Client, topics []string, longe
 		return nil, err
 	}
 	described := kadm.DescribedTransactions{}
-	if len(known) > 0 { // none would be all
+	if len(known) > 0 { // an empty list would mean all
 		if described, err = admin.DescribeTransactions(ctx, known.TransactionalIDs()...); err != nil {
 			return nil, err
 		}
@@ -201,7 +201,7 @@ func findHanging(ctx context.Context, admin *kadm.Client, topics []string, longe
 	return found, nil
 }
 
-// openLonger returns what is open in partitions and has no record from the last while.
+// openLonger returns the open transactions of partitions whose last record is older than longer.
 func openLonger(ctx context.Context, admin *kadm.Client, topics []string, longer time.Duration) (open []kadm.DescribedProducer, err error) {
 	listed, err := admin.ListTopicsWithInternal(ctx, topics...)
 	if err != nil {
@@ -237,12 +237,12 @@ func (a *app) transactionsAbort() *cobra.Command {
 	var start int64
 	var longer time.Duration
 	c := &cobra.Command{Use: "abort", Short: "Abort a hanging transaction", Args: cobra.NoArgs,
-		Long: "abort ends a transaction that find-hanging prints, in one partition, by a marker in its producer's epoch. Any other is refused:\n" +
-			"its coordinator ends it.",
+		Long: "abort ends a hanging transaction, one that find-hanging prints, in one partition. It writes an abort marker with the producer's epoch. For\n" +
+			"any other transaction it returns an error: the coordinator ends it.",
 		Example: "  strata transactions abort --topic orders --partition 0 --start-offset 4711 -b localhost:9092"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, _ []string) error {
 		if longer < 0 || partition < 0 || start < 0 {
-			return misuse("--max-timeout, --partition and --start-offset are at least 0")
+			return misuse("--max-timeout, --partition and --start-offset must be at least 0")
 		}
 		ctx, cancel := tg.bounded(ctx)
 		defer cancel()
@@ -265,7 +265,7 @@ func (a *app) transactionsAbort() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&topic, "topic", "", "topic")
 	f.Int32Var(&partition, "partition", 0, "partition")
-	f.Int64Var(&start, "start-offset", 0, "offset that the transaction begins at")
+	f.Int64Var(&start, "start-offset", 0, "first offset of the transaction")
 	f.DurationVar(&longer, "max-timeout", 15*time.Minute, "transaction.max.timeout.ms of the brokers")
 	for _, name := range []string{"topic", "partition", "start-offset"} {
 		_ = c.MarkFlagRequired(name)
@@ -273,7 +273,7 @@ func (a *app) transactionsAbort() *cobra.Command {
 	return c
 }
 
-// abortHanging has the leader write the marker.
+// abortHanging requests the abort marker from the partition's leader.
 func abortHanging(ctx context.Context, c *conn, p kadm.DescribedProducer) error {
 	client, err := c.newClient()
 	if err != nil {

@@ -19,7 +19,7 @@ func (a *app) usersCmd() *cobra.Command {
 	return c
 }
 
-// A userLine is what a cluster keeps of a user's password with one mechanism.
+// A userLine is a stored SCRAM credential of a user, for one mechanism, without its secrets.
 type userLine struct {
 	Type       string `json:"type"`
 	User       string `json:"user"`
@@ -40,8 +40,8 @@ func (l userLine) writeText(w io.Writer) {
 
 func (a *app) usersList() *cobra.Command {
 	var tg target
-	c := &cobra.Command{Use: "list [USER...]", Short: "List users, and how they may authenticate",
-		Long:    "list prints what the cluster keeps of each user's password: the mechanism and the iterations, never the password. Without a name it is all users.",
+	c := &cobra.Command{Use: "list [USER...]", Short: "List users and their SCRAM mechanisms",
+		Long:    "list prints the mechanisms and iterations of each user's credentials, never a password. Without a name it prints all users.",
 		Example: "  strata users list -b localhost:9092\n  strata users list alice --dir data --json"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
 		ctx, cancel := tg.bounded(ctx)
@@ -69,7 +69,7 @@ func (a *app) usersList() *cobra.Command {
 	return c
 }
 
-// mechanisms are those that --mechanism names.
+// mechanisms parses --mechanism.
 func mechanisms(names []string) (out []kadm.ScramMechanism, err error) {
 	for _, name := range names {
 		switch strings.ToLower(name) {
@@ -78,17 +78,17 @@ func mechanisms(names []string) (out []kadm.ScramMechanism, err error) {
 		case "scram-sha-512":
 			out = append(out, kadm.ScramSha512)
 		default:
-			return nil, misuse("--mechanism %s: it is scram-sha-256 or scram-sha-512", name)
+			return nil, misuse("--mechanism %s: must be scram-sha-256 or scram-sha-512", name)
 		}
 	}
 	return out, nil
 }
 
-const mechanismFlag, mechanismHelp = "mechanism", "which: scram-sha-256, scram-sha-512, several with commas"
+const mechanismFlag, mechanismHelp = "mechanism", "scram-sha-256, scram-sha-512, or both with a comma"
 
 var bothMechanisms = []string{"scram-sha-256", "scram-sha-512"}
 
-// minIterations and maxIterations are Kafka's (ScramMechanism).
+// minIterations and maxIterations are Kafka's bounds (ScramMechanism).
 const minIterations, maxIterations = 4096, 16384
 
 func (a *app) usersSet() *cobra.Command {
@@ -96,13 +96,13 @@ func (a *app) usersSet() *cobra.Command {
 	var names []string
 	iterations := int32(8192)
 	c := &cobra.Command{Use: "set USER", Short: "Add a user, or change a password", Args: cobra.ExactArgs(1),
-		Long: "set reads the new password, the first line of standard input, and gives the cluster what is needed to check it, not the password itself: one\n" +
-			"salted hash for each mechanism. A user is added, or has the new password from the next connection on. With SASL PLAIN it is the same password.",
+		Long: "set reads a password from the first line of standard input. The cluster gets one salted hash for each mechanism, never the password itself.\n" +
+			"The user is added if it does not exist. The new password applies to new connections, with SASL PLAIN too.",
 		Example: "  strata users set alice -b localhost:9092 < password\n" +
 			"  printf '%s\\n' \"$NEW\" | strata users set alice --mechanism scram-sha-512 --iterations 16384 --dir data"}
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if iterations < minIterations || iterations > maxIterations {
-			return misuse("--iterations %d: it is %d to %d", iterations, minIterations, maxIterations)
+			return misuse("--iterations %d: must be %d to %d", iterations, minIterations, maxIterations)
 		}
 		_, err := mechanisms(names)
 		return err
@@ -116,7 +116,7 @@ func (a *app) usersSet() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		// A user may come once in a request.
+		// A request may have a user only once.
 		for _, m := range ms {
 			err := tg.alterUser(ctx, c, args[0], nil, []kadm.UpsertSCRAM{{User: args[0], Mechanism: m, Iterations: iterations, Password: password}})
 			if err != nil {
@@ -130,7 +130,7 @@ func (a *app) usersSet() *cobra.Command {
 	})
 	tg.flags(c)
 	c.Flags().StringSliceVar(&names, mechanismFlag, bothMechanisms, mechanismHelp)
-	c.Flags().Int32Var(&iterations, "iterations", iterations, fmt.Sprintf("how often the password is hashed, %d to %d", minIterations, maxIterations))
+	c.Flags().Int32Var(&iterations, "iterations", iterations, fmt.Sprintf("number of hash iterations, %d to %d", minIterations, maxIterations))
 	return c
 }
 
@@ -141,7 +141,7 @@ func firstLine(in io.Reader) (string, error) {
 		return "", fmt.Errorf("standard input: %w", err)
 	}
 	if line = strings.TrimRight(line, "\r\n"); line == "" {
-		return "", errors.New("standard input has no password: it is its first line")
+		return "", errors.New("no password in the first line of standard input")
 	}
 	return line, nil
 }
@@ -150,8 +150,7 @@ func (a *app) usersRemove() *cobra.Command {
 	var tg target
 	var names []string
 	c := &cobra.Command{Use: "remove USER", Short: "Remove a user, or a mechanism", Args: cobra.ExactArgs(1),
-		Long: "remove takes away what the cluster keeps of a user's password, with all mechanisms that it has, or those of --mechanism. Connections that\n" +
-			"are there stay.",
+		Long:    "remove deletes the credentials of a user, for all mechanisms or for those of --mechanism. Existing connections stay open.",
 		Example: "  strata users remove alice -b localhost:9092\n  strata users remove alice --mechanism scram-sha-256 --dir data"}
 	c.PreRunE = func(*cobra.Command, []string) error { _, err := mechanisms(names); return err }
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, args []string) error {
@@ -175,11 +174,11 @@ func (a *app) usersRemove() *cobra.Command {
 		return nil
 	})
 	tg.flags(c)
-	c.Flags().StringSliceVar(&names, mechanismFlag, nil, mechanismHelp+" (default all that the user has)")
+	c.Flags().StringSliceVar(&names, mechanismFlag, nil, mechanismHelp+" (default all mechanisms of the user)")
 	return c
 }
 
-// mechanismsOf returns those that a user can authenticate with.
+// mechanismsOf returns the mechanisms that a user has credentials for.
 func (tg *target) mechanismsOf(ctx context.Context, c *conn, user string) (out []kadm.ScramMechanism, err error) {
 	ctx, cancel := tg.bounded(ctx)
 	defer cancel()

@@ -45,13 +45,13 @@ $ strata users list carol
 strata: carol: no such user
 exit code 1
 $ strata users set alice
-strata: standard input has no password: it is its first line
+strata: no password in the first line of standard input
 exit code 1
 $ strata users set alice --iterations 4095
-strata: --iterations 4095: it is 4096 to 16384
+strata: --iterations 4095: must be 4096 to 16384
 exit code 2
 $ strata users set alice --mechanism md5
-strata: --mechanism md5: it is scram-sha-256 or scram-sha-512
+strata: --mechanism md5: must be scram-sha-256 or scram-sha-512
 exit code 2
 $ strata users remove bob --mechanism scram-sha-512
 strata: bob: the user has no password for that mechanism

@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// data is a key or value: printed quoted, or as base64:... if it is not UTF-8; JSON
-// has a string, {"base64": "..."} or null.
+// data is a key or value. As text it is quoted, or base64:... if it is not UTF-8. As JSON it is a
+// string, {"base64": "..."} or null.
 type data []byte
 
 func (d data) MarshalJSON() ([]byte, error) {
@@ -61,7 +61,7 @@ func headersText(hs []header) string {
 	return " headers " + strings.Join(parts, ",")
 }
 
-// timeText is a timestamp in ms as people read it, "-" if there is none.
+// timeText formats a timestamp in ms as UTC, and a negative one as "-".
 func timeText(ms int64) string {
 	if ms < 0 {
 		return "-"

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -13,27 +15,31 @@ import (
 
 	"github.com/stratalog/strata/cmd/internal/verify"
 	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/replication"
 )
 
 func (a *app) verifyCmd() *cobra.Command {
 	var o verifyOptions
 	c := &cobra.Command{
 		Use:   "verify DIR",
-		Short: "Check every byte of a partition, a broker's directory, or all brokers of a directory",
-		Long: "verify reads logs of Strata or Apache Kafka: every batch's CRC, the order of offsets and epochs, every index entry against the\n" +
-			"segments, snapshots, checkpoints, identities. It changes nothing, takes no lock, and opens nothing for writing. Beside a live writer\n" +
-			"damage in a partition is believed when three checks in a row have found it.\n\n" +
-			"It prints what is damaged, with file and position, and notes about what is unusual but harmless (an incomplete last batch after a crash),\n" +
-			"among them what recovery would do to the files when the log is opened next.\n" +
-			"The exit code is 1 if anything is damaged. A terminal is shown on standard error how far it is.",
-		Example: "  strata verify data                       # all brokers of a directory that strata serve was given\n" +
+		Short: "Check every byte of a partition, of a broker's directory, or of a cluster's directory",
+		Long: "verify checks logs of Strata or Apache Kafka: the CRC of every batch, the order of offsets and epochs, every index entry against the segments,\n" +
+			"snapshots, checkpoints and identities. It changes nothing, acquires no lock, and opens no file for writing. While another process writes, it\n" +
+			"reports damage in a partition only if three checks in a row find it.\n\n" +
+			"It also compares the directories of Strata's brokers with the metadata and with the brokers' own evidence of their records: a directory of a\n" +
+			"partition that is missing, empty, another partition's, or ends too early is damage, as the next open finds it. The directory of a broker alone is\n" +
+			"compared with that broker's copy of the metadata. A broker that is running writes its evidence with a delay of some seconds.\n\n" +
+			"It prints damage, with file and position, and notes about unusual but harmless findings, such as an incomplete last batch after a crash. Notes\n" +
+			"include the changes that recovery would make when the log is opened next.\n" +
+			"The exit code is 1 if anything is damaged. On a terminal, progress is shown on standard error.",
+		Example: "  strata verify data                       # all brokers in a directory of strata serve\n" +
 			"  strata verify data/broker-1/orders-0     # one partition\n" +
-			"  strata verify /var/lib/kafka/data        # Apache Kafka's\n" +
+			"  strata verify /var/lib/kafka/data        # a log directory of Apache Kafka\n" +
 			"  strata verify --json data | jq 'select(.severity == \"damage\")'",
 		Args: cobra.ExactArgs(1),
 	}
 	c.RunE = a.do(func(ctx context.Context, args []string) error { return a.verify(ctx, args[0], o) })
-	c.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print no progress and no notes")
+	c.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print neither progress nor notes")
 	return c
 }
 
@@ -43,6 +49,7 @@ type verifyOptions struct {
 
 func (a *app) verify(ctx context.Context, dir string, o verifyOptions) error {
 	var printing error
+	var damaged damagedPaths
 	began := time.Now()
 	tell, done := a.progress()
 	if o.quiet {
@@ -51,6 +58,9 @@ func (a *app) verify(ctx context.Context, dir string, o verifyOptions) error {
 	counts, err := verify.Dir(ctx, dir, verify.Options{
 		FS: a.fs,
 		Found: func(f verify.Finding) {
+			if f.Severity == verify.Damage {
+				damaged = append(damaged, f.Path)
+			}
 			if f.Severity == verify.Damage || !o.quiet {
 				printing = errors.Join(printing, a.emit(newFindingLine(f)))
 			}
@@ -64,6 +74,24 @@ func (a *app) verify(ctx context.Context, dir string, o verifyOptions) error {
 		},
 	})
 	done()
+	if err == nil {
+		missing := a.missing(ctx, dir)
+		for _, e := range directoryErrors(missing) {
+			line := findingLine{"finding", verify.Damage, e.Dir, nil, e.Error()}
+			if damaged.within(e.Dir) { // the same, as the next open finds it
+				line.Severity = verify.Note
+				counts.Notes++
+			} else {
+				counts.Damages++
+			}
+			if line.Severity == verify.Damage || !o.quiet {
+				printing = errors.Join(printing, a.emit(line))
+			}
+		}
+		if len(directoryErrors(missing)) == 0 {
+			err = missing
+		}
+	}
 	switch {
 	case errors.Is(err, verify.ErrNoLogs), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return misuse("%v", err)
@@ -81,17 +109,53 @@ func (a *app) verify(ctx context.Context, dir string, o verifyOptions) error {
 	return nil
 }
 
-// planRecovery says what opening a log would do to its files, without doing it.
-func (a *app) planRecovery(dir string) (lines []string, err error) {
+// missing compares dir with the list of a backup. If it has none, it compares dir with the metadata
+// and evidence of the brokers.
+func (a *app) missing(ctx context.Context, dir string) error {
+	if listed, err := replication.CheckBackup(a.fs, dir); listed || err != nil {
+		return err
+	}
+	return replication.CheckEvidence(ctx, a.fs, dir)
+}
+
+// damagedPaths has the paths of damaged files and directories.
+type damagedPaths []string
+
+// within reports whether dir or something below it is damaged.
+func (ps damagedPaths) within(dir string) bool {
+	return slices.ContainsFunc(ps, func(path string) bool {
+		rel, err := filepath.Rel(dir, path)
+		return err == nil && filepath.IsLocal(rel)
+	})
+}
+
+// directoryErrors returns those in err, which may join several.
+func directoryErrors(err error) (all []*replication.DirectoryError) {
+	switch e := err.(type) {
+	case *replication.DirectoryError:
+		return append(all, e)
+	case interface{ Unwrap() []error }:
+		for _, joined := range e.Unwrap() {
+			all = append(all, directoryErrors(joined)...)
+		}
+	}
+	return all
+}
+
+// planRecovery returns what opening a log would do to its files. It changes none.
+func (a *app) planRecovery(dir string) (p verify.Plan) {
 	rep, err := log.PlanRecovery(dir, log.Config{FS: a.fs})
+	if damage, ok := errors.AsType[*log.CorruptError](err); ok {
+		p.Refused = &verify.Finding{Severity: verify.Damage, Path: damage.Path, Pos: damage.Pos, Text: damage.Reason}
+	}
 	for _, s := range rep.Steps {
 		line := s.Action
 		if s.Reason != "" {
 			line += " (" + s.Reason + ")"
 		}
-		lines = append(lines, line)
+		p.Steps = append(p.Steps, line)
 	}
-	return lines, err
+	return p
 }
 
 type findingLine struct {
@@ -137,7 +201,7 @@ func (l summaryLine) writeText(w io.Writer) {
 		l.Partitions, l.Segments, l.Files, l.Batches, l.Records, size(l.Bytes), verdict, l.Notes)
 }
 
-// size is a number of bytes as people read it.
+// size formats a number of bytes with a binary unit.
 func size(n int64) string {
 	switch {
 	case n >= 1<<30:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -8,7 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/record"
 )
 
 func TestVerifyOfGoodDirectories(t *testing.T) {
@@ -52,6 +55,56 @@ func TestVerifyOfATornTail(t *testing.T) {
 	r := strataRun(t, "verify", "killed/rolled-0")
 	require.Equal(t, exitOK, r.code)
 	golden(t, "verify-torn.text", r.out)
+}
+
+// The last batch of a log whose process was killed is damaged: verify calls it so where an open
+// would refuse it, and an incomplete write where an open would cut it.
+func TestVerifyDecidesAboutALastBatchAsAnOpenDoes(t *testing.T) {
+	const name = "00000000000000000000.log"
+	written := filepath.Join(t.TempDir(), "orders-0")
+	l, err := log.Open(written, log.Config{})
+	require.NoError(t, err)
+	for range 3 {
+		_, err = l.Append(t.Context(), record.String("", "key", "value"))
+		require.NoError(t, err)
+	}
+	killed := filepath.Join(t.TempDir(), "orders-0")
+	require.NoError(t, os.CopyFS(killed, os.DirFS(written)))
+	require.NoError(t, l.Close())
+	p, err := os.ReadFile(filepath.Join(killed, name))
+	require.NoError(t, err)
+	size := l.Size() / 3
+	last := int(2 * size)
+	opened := map[bool]int{}
+	damaged := func(change func(p []byte)) {
+		dir := filepath.Join(t.TempDir(), "orders-0")
+		require.NoError(t, os.CopyFS(dir, os.DirFS(killed)))
+		q := bytes.Clone(p)
+		change(q[last : 3*size])
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), q, 0o644))
+		r := strataRun(t, "verify", dir)
+		l, err := log.Open(dir, log.Config{})
+		if opened[err == nil]++; err == nil {
+			require.NoError(t, l.Close())
+			require.Equal(t, exitOK, r.code, r.out)
+			return
+		}
+		require.ErrorIs(t, err, log.ErrCorrupt)
+		require.Equal(t, exitFailed, r.code, "%s: %v", r.out, err)
+		require.NotContains(t, r.out, "incomplete last batch")
+	}
+	looked := sample.Fewer(t, 3)
+	for i := range int(size) - 1 {
+		if looked(i) {
+			damaged(func(p []byte) { p[i] ^= 1 << (i % 8) })
+		}
+	}
+	for _, kept := range []int{10, record.HeaderSize, record.HeaderSize + 4, int(size) - 2} {
+		damaged(func(p []byte) { clear(p[kept:]) })
+		damaged(func(p []byte) { clear(p[kept:]); p[kept-1], p[kept-2] = 0xff, 0x77 })
+	}
+	require.NotZero(t, opened[true])
+	require.NotZero(t, opened[false])
 }
 
 // What recovery would do is printed, and not done.
@@ -99,4 +152,23 @@ func TestVerifyMissesMetaProperties(t *testing.T) {
 		require.NoError(t, os.Remove(filepath.Join(broker, name)))
 	}
 	missed(dir) // nothing but its metadata is left
+}
+
+// A directory that is missing is damage, with the way out, and a directory in use or stopped in
+// order is good.
+func TestVerifyFindsAMissingDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	p := start(t, "--dir", dir)
+	require.Equal(t, exitOK, strataRun(t, "produce", "orders", "a", "b", "-b", p.addr).code)
+	r := strataRun(t, "verify", "--quiet", dir)
+	require.Equal(t, exitOK, r.code, r.out)
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, exitOK, p.wait(t))
+	r = strataRun(t, "verify", "--quiet", dir)
+	require.Equal(t, exitOK, r.code, r.out)
+	lost := filepath.Join(dir, "broker-1", "orders-0")
+	require.NoError(t, os.RemoveAll(lost))
+	r = strataRun(t, "verify", dir)
+	require.Equal(t, exitFailed, r.code)
+	require.Regexp(t, "(?m)^DAMAGE "+lost+": .*: the directory is missing \\(", r.out)
 }

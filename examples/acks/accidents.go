@@ -14,14 +14,14 @@ import (
 
 const total = 20
 
-// orders is the partition that is written to.
+// orders is the partition of the example.
 var orders = record.TopicPartition{Topic: "orders"}
 
-// A sender writes the records 0 to 19 while an accident happens, and returns which of them the
-// producer was told to be written.
+// A sender writes the records 0 to 19 while an accident happens. It returns the records that were
+// acknowledged.
 type sender func(context.Context, *strata.Cluster, producer.Config) (told map[string]bool, err error)
 
-// loseAnswer loses what the broker answers to the 5th record. It was written.
+// loseAnswer drops the response to the 5th record, which was written.
 func loseAnswer(ctx context.Context, cluster *strata.Cluster, cfg producer.Config) (map[string]bool, error) {
 	p, err := producer.New(&badNetwork{Backend: cluster, lose: 5}, cfg)
 	if err != nil {
@@ -35,7 +35,7 @@ func loseAnswer(ctx context.Context, cluster *strata.Cluster, cfg producer.Confi
 	return told, p.Close()
 }
 
-// killLeader takes the leader's power away when the followers lack the last five records.
+// killLeader cuts the leader's power when the followers lack the last five records.
 func killLeader(ctx context.Context, cluster *strata.Cluster, cfg producer.Config) (map[string]bool, error) {
 	link := &badNetwork{Backend: cluster, sent: make(chan int, 100)}
 	p, err := producer.New(link, cfg)
@@ -55,10 +55,10 @@ func killLeader(ctx context.Context, cluster *strata.Cluster, cfg producer.Confi
 		return nil, err
 	}
 	link.await(total - 5)
-	cutFollowers(cluster) // from here on they do not hear of anything
+	cutFollowers(cluster) // from here on they get no records
 	send(total-5, total)
 	link.await(5)                                                    // they are on their way to the leader
-	if err := barrier(ctx, cluster, record.AcksLeader); err != nil { // the leader has all before it
+	if err := barrier(ctx, cluster, record.AcksLeader); err != nil { // the leader has all earlier records
 		return nil, err
 	}
 	if err := cluster.KillBroker(1); err != nil {
@@ -66,7 +66,7 @@ func killLeader(ctx context.Context, cluster *strata.Cluster, cfg producer.Confi
 	}
 	mendFollowers(cluster)
 	err = errors.Join(p.Flush(ctx), p.Close(), cluster.StartBroker(ctx, 1), cluster.WaitISR(ctx, orders))
-	return told.written, err // nobody writes to it any more
+	return told.written, err // no goroutine writes to it any more
 }
 
 func cutFollowers(cluster *strata.Cluster) {
@@ -81,9 +81,9 @@ func mendFollowers(cluster *strata.Cluster) {
 	}
 }
 
-// outcomes are what a producer was told of its records.
+// outcomes collects the acknowledgements of a producer's records.
 type outcomes struct {
-	mu      sync.Mutex // callbacks come from the goroutines of the cluster
+	mu      sync.Mutex // callbacks run on goroutines of the cluster
 	written map[string]bool
 }
 

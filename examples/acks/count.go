@@ -13,16 +13,17 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A count is what became of the records of one producer.
+// A count is the result of the records of one producer.
 type count struct {
-	confirmed     int // the producer was told that they are written
-	inLog         int // different ones
+	confirmed     int // acknowledged to the producer
+	inLog         int // distinct records
 	lost, doubled int // confirmed and not in the log; in the log more than once
+	drawing       []byte
 }
 
 // compare reads the topic to its end.
 func compare(ctx context.Context, cluster *strata.Cluster, told map[string]bool) (c count, err error) {
-	if err := barrier(ctx, cluster, record.AcksAll); err != nil { // also what nobody waited for is written
+	if err := barrier(ctx, cluster, record.AcksAll); err != nil { // so that unacknowledged records are written too
 		return c, err
 	}
 	seen := map[string]int{}
@@ -37,19 +38,25 @@ func compare(ctx context.Context, cluster *strata.Cluster, told map[string]bool)
 		if written {
 			c.confirmed++
 		}
+		sign := byte('#')
 		switch {
 		case n == 0 && written:
 			c.lost++
+			sign = 'x'
+		case n == 0:
+			sign = '.'
 		case n > 1:
 			c.doubled++
+			sign = '2'
 		}
 		c.inLog += min(n, 1)
+		c.drawing = append(c.drawing, sign)
 	}
 	return c, nil
 }
 
-// barrier writes a record that is not counted: when it is acknowledged, what was written before it
-// is where it is.
+// barrier writes a record that is not counted. When it is acknowledged, all earlier records of the
+// partition are written.
 func barrier(ctx context.Context, cluster *strata.Cluster, acks record.Acks) error {
 	p, err := producer.New(cluster, producer.Config{Acks: acks})
 	if err != nil {
@@ -59,22 +66,22 @@ func barrier(ctx context.Context, cluster *strata.Cluster, acks record.Acks) err
 	return errors.Join(err, p.Close())
 }
 
-// badNetwork is a way to the broker that loses one answer.
+// badNetwork is a connection to the broker that drops one response.
 type badNetwork struct {
 	producer.Backend
-	lose     int32 // the answer to this batch; 0: none
+	lose     int32 // number of the batch whose response is dropped; 0: none
 	requests atomic.Int32
-	sent     chan int // how many records each batch has, if there is room
+	sent     chan int // number of records of each batch, if there is room
 }
 
-// await waits until so many records are on their way to the broker.
+// await waits until n records are on their way to the broker.
 func (n *badNetwork) await(records int) {
 	for records > 0 {
 		records -= <-n.sent
 	}
 }
 
-// errLost can be tried again: the producer cannot know what became of its request.
+// errLost is retriable: the producer cannot know whether its request was applied.
 type errLost struct{}
 
 func (errLost) Error() string   { return "lost" }

@@ -1,6 +1,6 @@
-// Command acks lets the same two accidents happen to a producer under acks=0, 1 and all: an answer
-// that gets lost, and a leader that loses power before its followers have its last records. It
-// counts what was lost and what is there twice.
+// Command acks causes the same two accidents for a producer with acks=0, 1 and all: a lost
+// response, and a leader that loses power before its followers have its last records. It counts the
+// records that were lost and that were written twice.
 //
 //	go run ./examples/acks
 package main
@@ -26,7 +26,7 @@ func main() {
 	}
 }
 
-// ways are the producers that are compared.
+// ways are the producers to compare.
 var ways = []struct {
 	name string
 	cfg  producer.Config
@@ -38,7 +38,7 @@ var ways = []struct {
 }
 
 func run(ctx context.Context, out io.Writer) error {
-	// On this file system a broker that is killed loses what it had not synced.
+	// On this file system a killed broker loses all unsynced data.
 	cluster, err := strata.Open(strata.Config{Brokers: 3, Dir: "data", FS: vfs.Mem()})
 	if err != nil {
 		return err
@@ -49,33 +49,34 @@ func run(ctx context.Context, out io.Writer) error {
 		send      sender
 	}{
 		{
-			"The answer to the 5th of 20 records gets lost on its way back:",
-			"Who asks for no answer misses none. Who sends again what was written has it twice,\nunless batches are numbered: then the broker knows it.", loseAnswer,
+			"The response to the 5th of 20 records is lost on its way back:",
+			"A producer without acknowledgements does not notice. A retry writes the record twice, unless batches\nare numbered: then the broker recognises the batch.", loseAnswer,
 		},
 		{
-			"The leader loses power after 20 records; its followers have not got the last 5:",
-			"Nothing but acks=all waits for another copy: what only the leader has acknowledged is gone with it.\nWith acks=all these 5 were not acknowledged yet, and the producer gave them to the next leader.", killLeader,
+			"The leader loses power after 20 records; its followers do not have the last 5:",
+			"Only acks=all waits for another copy: records that only the leader had are lost with it.\nWith acks=all these 5 were not acknowledged yet, and the producer sent them to the next leader.", killLeader,
 		},
 	} {
 		fmt.Fprintln(out, accident.what)
 		w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-		fmt.Fprintln(w, "  producer\ttold \"written\"\tin the log\tlost\tdoubled")
+		fmt.Fprintln(w, "  producer\tacknowledged\tin the log\tlost\tdoubled\tthe 20 records")
 		for _, way := range ways {
 			c, err := try(ctx, cluster, way.cfg, accident.send)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(w, "  %s\t%d\t%d\t%d\t%d\n", way.name, c.confirmed, c.inLog, c.lost, c.doubled)
+			fmt.Fprintf(w, "  %s\t%d\t%d\t%d\t%d\t%s\n", way.name, c.confirmed, c.inLog, c.lost, c.doubled, c.drawing)
 		}
 		if err := w.Flush(); err != nil {
 			return err
 		}
 		fmt.Fprintf(out, "%s\n\n", accident.why)
 	}
+	fmt.Fprintln(out, "# is a record in the log, 2 a record that is there twice, x an acknowledged record that is lost.")
 	return nil
 }
 
-// try has an accident happen to one producer, on a topic of its own that broker 1 leads.
+// try causes an accident for one producer, on its own topic with broker 1 as leader.
 func try(ctx context.Context, cluster *strata.Cluster, cfg producer.Config, send sender) (c count, err error) {
 	err = cluster.CreateTopic(ctx, "orders", topic.Config{
 		Assignment: [][]int32{{1, 2, 3}}, ReplicationFactor: 3, Properties: map[string]string{"min.insync.replicas": "2"},

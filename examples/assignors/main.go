@@ -1,6 +1,6 @@
-// Command assignors lets the same three members share the same partitions out with each assignor,
-// and one of them leave; it shows who gets what and who keeps what. Then it looks for the group:
-// its leader, its coordinator, and its record in the topic __consumer_offsets.
+// Command assignors runs the same three members with each assignor, and then one of them leaves. It
+// shows the assignments, and how many partitions stay with their member. Then it shows where the
+// group is stored: its leader, its coordinator, and its records in the topic __consumer_offsets.
 //
 //	go run ./examples/assignors
 package main
@@ -36,7 +36,7 @@ var topics = []string{"clicks", "orders"}
 const partitions = 10 // of both topics
 
 func run(ctx context.Context, out io.Writer) error {
-	// a group that never gets there is an error, not a wait for ever
+	// a group that never gets there is an error, not an endless wait
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	cluster, err := strata.Open(strata.Config{})
@@ -60,7 +60,7 @@ func run(ctx context.Context, out io.Writer) error {
 	return locate(ctx, cluster, out)
 }
 
-// share forms a group of three with the assignor, and lets one leave.
+// share forms a group of three with the assignor, and then one leaves.
 func share(ctx context.Context, cluster *strata.Cluster, a assignor.Assignor, out io.Writer) (err error) {
 	fmt.Fprintf(out, "\n%s\n", a.Name())
 	g := &members{cluster: cluster, group: "with-" + a.Name(), byName: map[string]*member{}}
@@ -89,7 +89,7 @@ func share(ctx context.Context, cluster *strata.Cluster, a assignor.Assignor, ou
 	return err
 }
 
-// show prints who has what; the leader is the member that computed it.
+// show prints the assignment. The leader is the member that computed it.
 func show(out io.Writer, g group.Info) {
 	for _, m := range byName(g) {
 		var names []string
@@ -104,8 +104,8 @@ func show(out io.Writer, g group.Info) {
 	}
 }
 
-// keeps counts the partitions that members of both had before,
-// and those of them that they have still.
+// keeps counts the partitions of members of both assignments before, and how many of these they
+// keep.
 func keeps(before, after group.Info) (kept, had int) {
 	for _, b := range before.Members {
 		for _, a := range after.Members {
@@ -127,8 +127,8 @@ func byName(g group.Info) []group.MemberInfo {
 	return slices.SortedFunc(slices.Values(g.Members), func(a, b group.MemberInfo) int { return strings.Compare(a.ClientID, b.ClientID) })
 }
 
-// dedicated is an assignor of our own: the first member has all of orders, and the others share the
-// rest. The group leader runs it; who joins with another one is refused.
+// dedicated is a custom assignor: the first member gets all of orders, and the others share the
+// rest. The group leader runs it. A member that joins with another assignor is rejected.
 type dedicated struct{}
 
 func (dedicated) Name() string { return "dedicated" }
@@ -136,7 +136,7 @@ func (dedicated) Name() string { return "dedicated" }
 func (dedicated) Assign(members []assignor.Member, partitions map[string]int32) (map[string][]record.TopicPartition, error) {
 	out, turn := map[string][]record.TopicPartition{}, 0
 	for _, topic := range slices.Sorted(maps.Keys(partitions)) {
-		// of the members that want the topic, in an order that is the same everywhere
+		// of the members that subscribe to the topic, in a deterministic order
 		var owners []string
 		for _, m := range members {
 			if slices.Contains(m.Topics, topic) {
@@ -161,7 +161,7 @@ func (dedicated) Assign(members []assignor.Member, partitions map[string]int32) 
 	return out, nil
 }
 
-// members are consumers of one group, each at work on a goroutine of its own.
+// members are consumers of one group, each on its own goroutine.
 type members struct {
 	cluster *strata.Cluster
 	group   string
@@ -177,7 +177,7 @@ type member struct {
 func (g *members) join(name string, a assignor.Assignor) error {
 	c, err := consumer.New(g.cluster, consumer.Config{
 		Group: g.group, Topics: topics, ClientID: name, Assignors: []assignor.Assignor{a},
-		// how fast a member learns of a rebalance; cheap in one process
+		// bounds the time until a member notices a rebalance; cheap in one process
 		HeartbeatInterval: 20 * time.Millisecond,
 	})
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// A demon breaks things. One broker is down at a time, so that two can go on; cuts may stop them
-// for a while all the same.
+// A demon causes faults. At most one broker is down at a time, so that two can continue; cuts may
+// still stop them for a while.
 type demon struct {
 	cluster     *strata.Cluster
 	rng         *rand.Rand
@@ -20,7 +20,7 @@ type demon struct {
 
 func (d *demon) rage(ctx context.Context) error {
 	for range blows {
-		time.Sleep(time.Duration(1+d.rng.IntN(25)) * time.Millisecond) // let them work in between
+		time.Sleep(time.Duration(1+d.rng.IntN(25)) * time.Millisecond) // time for the brokers to work in between
 		if err := d.blow(ctx); err != nil {
 			return err
 		}
@@ -28,7 +28,7 @@ func (d *demon) rage(ctx context.Context) error {
 	return nil
 }
 
-// blow breaks something, or mends it.
+// blow causes a fault, or repairs one.
 func (d *demon) blow(ctx context.Context) error {
 	from := d.rng.Int32N(3)
 	path := replication.NetworkPath{From: 1 + from, To: 1 + (from+1+d.rng.Int32N(2))%3}
@@ -75,7 +75,7 @@ func (d *demon) mendPaths() {
 	}
 }
 
-// mend ends all of it, and waits until all replicas are in sync.
+// mend repairs all faults, and waits until all replicas are in sync.
 func (d *demon) mend(ctx context.Context) error {
 	d.mendPaths()
 	if err := d.startAll(ctx); err != nil {

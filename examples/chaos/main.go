@@ -1,6 +1,6 @@
-// Command chaos lets three brokers lose power and the network between them break at random, while a
-// producer writes with acks=all. At the end it proves that nothing was lost: what was acknowledged
-// can be read, once and in order, and the files of all brokers hold the same.
+// Command chaos cuts the power of three brokers and the network between them at random, while a
+// producer writes with acks=all. At the end it proves that nothing was lost: each acknowledged
+// record is read once and in order, and the files of all brokers have the same records.
 //
 //	go run ./examples/chaos
 //	go run ./examples/chaos -seed 7
@@ -24,15 +24,15 @@ import (
 )
 
 const (
-	blows = 60 // things that go wrong
+	blows = 60 // number of faults
 	dir   = "data"
 )
 
-// orders is the partition that is written to.
+// orders is the partition of the example.
 var orders = record.TopicPartition{Topic: "orders"}
 
 func main() {
-	seed := flag.Uint64("seed", 1, "of what goes wrong, and when")
+	seed := flag.Uint64("seed", 1, "seed of the random faults")
 	flag.Parse()
 	if err := run(context.Background(), os.Stdout, *seed); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
@@ -41,7 +41,7 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, seed uint64) error {
-	fsys := vfs.Mem() // loses what was not synced when the power goes
+	fsys := vfs.Mem() // loses unsynced data in a power cut
 	cluster, err := strata.Open(strata.Config{Brokers: 3, Dir: dir, FS: fsys, Properties: map[string]string{"replica.lag.time.max.ms": "100"}})
 	if err != nil {
 		return err
@@ -65,12 +65,12 @@ func run(ctx context.Context, out io.Writer, seed uint64) error {
 	if err := cluster.Close(); err != nil {
 		return err
 	}
-	seen.tell(out)
+	seen.report(out)
 	fmt.Fprintf(out, "%d records were acknowledged; the longest wait was %d ms.\n\n", len(w.acked), w.longest.Milliseconds())
 	return prove(out, w, read, fsys)
 }
 
-// torment has everything go wrong while a producer writes, and mends it at the end.
+// torment causes faults while a producer writes, and repairs all of them at the end.
 func torment(ctx context.Context, cluster *strata.Cluster, rng *rand.Rand, out io.Writer) (*writer, error) {
 	w := &writer{stop: make(chan struct{})}
 	var work errgroup.Group
@@ -78,6 +78,6 @@ func torment(ctx context.Context, cluster *strata.Cluster, rng *rand.Rand, out i
 	d := &demon{cluster: cluster, rng: rng, down: map[int32]bool{}}
 	err := errors.Join(d.rage(ctx), d.mend(ctx))
 	close(w.stop)
-	fmt.Fprintf(out, "%d brokers lost power, %d paths between brokers were cut, at random.\n", d.kills, d.cuts)
+	fmt.Fprintf(out, "Random faults: %d brokers lost power, %d paths between brokers were cut.\n", d.kills, d.cuts)
 	return w, errors.Join(err, work.Wait())
 }

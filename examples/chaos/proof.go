@@ -16,7 +16,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A writer writes 0, 1, 2 and so on, each when the one before is settled, until it is stopped.
+// A writer writes 0, 1, 2 and so on until it is stopped, each after the result of the previous one.
 type writer struct {
 	stop    chan struct{}
 	acked   []string
@@ -54,9 +54,9 @@ func readAll(ctx context.Context, cluster *strata.Cluster) (values []string, err
 	return values, nil
 }
 
-// prove compares what was acknowledged with what was read, and with the files of each broker.
+// prove compares the acknowledged records with the read records, and with the files of each broker.
 func prove(out io.Writer, w *writer, read []string, fsys vfs.FS) error {
-	if err := same("what was acknowledged, and what is read,", w.acked, read); err != nil {
+	if err := same("acknowledged records and read records", w.acked, read); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "A consumer reads all %d, once and in order.\n", len(read))
@@ -76,7 +76,7 @@ func prove(out io.Writer, w *writer, read []string, fsys vfs.FS) error {
 		if err := l.Close(); err != nil {
 			return err
 		}
-		if err := same(fmt.Sprintf("what is read, and the files of broker %d,", broker), read, have); err != nil {
+		if err := same(fmt.Sprintf("read records and the files of broker %d", broker), read, have); err != nil {
 			return err
 		}
 		fmt.Fprintf(out, "The files of broker %d hold the same %d.\n", broker, len(have))
@@ -84,7 +84,7 @@ func prove(out io.Writer, w *writer, read []string, fsys vfs.FS) error {
 	return nil
 }
 
-// same returns where two sequences differ.
+// same returns an error with the first difference of two sequences.
 func same(what string, a, b []string) error {
 	for i := range max(len(a), len(b)) {
 		if i >= len(a) || i >= len(b) || a[i] != b[i] {

@@ -15,15 +15,15 @@ import (
 
 const (
 	sends = 25                    // of one record each
-	every = 20 * time.Millisecond // so that the disk is idle again when the next one comes
+	every = 20 * time.Millisecond // long enough for the disk to be idle again
 )
 
-// acknowledgements sends the same records with each kind of acknowledgement: how long a send takes,
-// what its caller knows afterwards, and what he learns when the broker refuses the write.
+// acknowledgements sends the same records with each kind of acknowledgement. It prints the time of
+// a send, its result, and the result if the broker rejects the write.
 func acknowledgements(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
-	fmt.Fprintf(out, "A courier's coordinates, one every %v, %d with each kind of acknowledgement; then one that the broker refuses:\n", every, sends)
+	fmt.Fprintf(out, "A courier's coordinates, one every %v, %d with each kind of acknowledgement; then one that the broker rejects:\n", every, sends)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "  acks\tmedian\tthe caller gets\tof the refused one")
+	fmt.Fprintln(w, "  acks\tmedian\tthe caller gets\tfor the rejected one")
 	for _, way := range []struct {
 		name string
 		acks record.Acks
@@ -37,13 +37,13 @@ func acknowledgements(ctx context.Context, cluster *strata.Cluster, out io.Write
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(out, "Without an acknowledgement nobody waits for a disk that keeps up, and a lost record is not noticed. With one replica, leader and\n"+
-		"all wait for the same: the record is on stable storage.")
+	_, err := fmt.Fprintln(out, "Without an acknowledgement a send does not wait for the disk, and a lost record is not noticed. With one replica, leader and\n"+
+		"all wait for the same event: the record is on stable storage.")
 	return err
 }
 
-// sendWith returns the median time of a send, what its Ack says, and what became of a
-// record that the broker does not take.
+// sendWith returns the median time of a send, the content of its Ack, and the result of a record
+// that the broker rejects.
 func sendWith(ctx context.Context, cluster *strata.Cluster, acks record.Acks) (median time.Duration, known, refused string, err error) {
 	err = withProducer(cluster, producer.Config{Acks: acks}, func(p *producer.Producer) error {
 		var took []time.Duration

@@ -16,19 +16,19 @@ import (
 
 const (
 	orders = 500
-	atOnce = 10               // orders that come together
-	pause  = time.Millisecond // between them and the next ones
+	atOnce = 10               // orders that arrive together
+	pause  = time.Millisecond // time until the next ones
 )
 
-// batching sends a trickle of records under different lingers: a batch that waits for
-// company costs less and answers later.
+// batching sends a trickle of records with different lingers: larger batches cost less, and are
+// acknowledged later.
 func batching(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
 	fmt.Fprintf(out, "%d orders, %d every %v, all acknowledged by all:\n", orders, atOnce, pause)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "  batch bytes\tlinger\trecords a batch\tmedian\tslowest")
+	fmt.Fprintln(w, "  batch bytes\tlinger\trecords per batch\tmedian\tslowest")
 	for _, cfg := range []producer.Config{
-		{BatchBytes: 1}, // every record has a batch of its own
-		{},              // a batch takes those that come while its predecessor is written
+		{BatchBytes: 1}, // every record has its own batch
+		{},              // a batch takes the records that arrive while the previous one is written
 		{Linger: 5 * time.Millisecond},
 		{Linger: 50 * time.Millisecond},
 	} {
@@ -45,12 +45,12 @@ func batching(ctx context.Context, cluster *strata.Cluster, out io.Writer) error
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(out, "Linger buys larger batches with latency. Without it a batch still grows by what arrives while the disk is busy.")
+	_, err := fmt.Fprintln(out, "Linger gives larger batches and more latency. Without it a batch still takes all records that arrive while the disk is busy.")
 	return err
 }
 
-// trickle sends the orders and returns how many shared a batch, on
-// average, and how long each took, sorted.
+// trickle sends the orders. It returns the average number of records per batch, and the sorted
+// durations of the sends.
 func trickle(ctx context.Context, cluster *strata.Cluster, cfg producer.Config) (perBatch float64, took []time.Duration, err error) {
 	var mu sync.Mutex // guards took and failed
 	var failed error

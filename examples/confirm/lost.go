@@ -13,10 +13,10 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// lostReply sends one record whose first reply gets lost on the way back, although it was written.
-// The producer cannot tell that from a record that never arrived, and sends it again.
+// lostReply sends one record that is written, but whose first reply is lost on the way back. The
+// producer cannot distinguish that from a record that never arrived, and sends it again.
 func lostReply(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
-	fmt.Fprintln(out, "A card limit is raised by 100; it is written, but the reply gets lost:")
+	fmt.Fprintln(out, "A card limit is raised by 100; the record is written, but the reply is lost:")
 	for _, way := range []struct {
 		name string
 		cfg  producer.Config
@@ -45,17 +45,17 @@ func lostReply(ctx context.Context, cluster *strata.Cluster, out io.Writer) erro
 			return err
 		}
 	}
-	_, err := fmt.Fprintln(out, "The idempotent producer numbers its batches: the broker knows the second one, and answers with the offset of the first.")
+	_, err := fmt.Fprintln(out, "The idempotent producer numbers its batches: the broker recognises the second one, and returns the offset of the first.")
 	return err
 }
 
-// records returns how many records topic limits has.
+// records returns the number of records in topic limits.
 func records(ctx context.Context, cluster *strata.Cluster) (int64, error) {
 	ends, err := cluster.Offsets(ctx, "limits", strata.Latest)
 	return ends[record.TopicPartition{Topic: "limits"}], err
 }
 
-// unreliable is a way to the broker that loses replies, or refuses every write.
+// unreliable is a connection to the broker that drops replies, or rejects every write.
 type unreliable struct {
 	producer.Backend
 	refuse      bool
@@ -63,10 +63,10 @@ type unreliable struct {
 	sent        atomic.Int32
 }
 
-// errLost can be tried again: nobody knows whether the record was written.
+// errLost is retriable: the producer cannot know whether the record was written.
 type errLost struct{}
 
-func (errLost) Error() string   { return "the reply got lost" }
+func (errLost) Error() string   { return "the reply was lost" }
 func (errLost) Retriable() bool { return true }
 
 func (u *unreliable) Produce(req *partition.ProduceRequest) {

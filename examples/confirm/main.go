@@ -1,6 +1,5 @@
-// Command confirm shows what a producer learns about its records, and what learning it
-// costs: the three acknowledgements, a reply that gets lost with and without idempotence,
-// and batching and linger against latency.
+// Command confirm shows the acknowledgements of a producer and their costs: the three kinds, a lost
+// reply with and without idempotence, and batching and linger against latency.
 //
 //	go run ./examples/confirm
 package main
@@ -25,7 +24,7 @@ func main() {
 	}
 }
 
-// run works on real files: waiting for the disk is what an acknowledgement costs.
+// run works on real files, because the cost of an acknowledgement is the wait for the disk.
 func run(ctx context.Context, out io.Writer, disk vfs.FS) (err error) {
 	dir, err := os.MkdirTemp("", "strata-confirm-")
 	if err != nil {
@@ -51,7 +50,7 @@ func run(ctx context.Context, out io.Writer, disk vfs.FS) (err error) {
 	return nil
 }
 
-// withProducer runs f with a producer of its own on b.
+// withProducer runs f with a new producer on b.
 func withProducer(b producer.Backend, cfg producer.Config, f func(*producer.Producer) error) error {
 	p, err := producer.New(b, cfg)
 	if err != nil {

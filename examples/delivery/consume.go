@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"text/tabwriter"
 
@@ -32,7 +33,7 @@ func consumerSide(ctx context.Context, cluster *strata.Cluster, out io.Writer) e
 	}
 	fmt.Fprintf(out, "%d records each, commits every %d, a crash after the work on record %d:\n\n", total, commitEvery, crashAt)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "  delivery\tdata\tlost\trepeated\tresult")
+	fmt.Fprintln(w, "  delivery\tdata\tlost\trepeated\tresult\trecords 400 to 700")
 	const (
 		atMostOnce  = "at most once: commit, then work"
 		atLeastOnce = "at least once: work, then commit"
@@ -66,9 +67,25 @@ func consumerSide(ctx context.Context, cluster *strata.Cluster, out io.Writer) e
 		if !maps.Equal(wk.state, wk.use.want) {
 			verdict = "WRONG"
 		}
-		fmt.Fprintf(w, "  %s\t%s\t%d\t%d\t%s\n", line.way, line.use.topic, lost, repeated, verdict)
+		fmt.Fprintf(w, "  %s\t%s\t%d\t%d\t%s\t%s\n", line.way, line.use.topic, lost, repeated, verdict, draw(wk.seen, 400, 700))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "\nA character is every %dth record: # worked on once, 2 twice, . lost.\n", perSign)
+	return err
+}
+
+const perSign = 10 // a drawing shows every tenth record
+
+// draw returns a character for the records from, from+perSign and so on: the number of times that
+// each was worked on.
+func draw(seen map[string]int, from, to int) string {
+	var s strings.Builder
+	for i := from; i < to; i += perSign {
+		s.WriteByte(".#23456789"[min(seen[strconv.Itoa(i)], 9)])
+	}
+	return s.String()
 }
 
 // fill writes the records of u, numbered in their keys.

@@ -1,6 +1,6 @@
-// Command delivery crashes a consumer in the middle of its work, and lets requests and replies of a
-// producer get lost, under each way of delivering; it counts what was lost and repeated, and shows
-// which kinds of data can live with that.
+// Command delivery crashes a consumer in the middle of its work, and drops requests and replies of
+// a producer, with each delivery guarantee. It counts lost and repeated records, and shows which
+// kinds of data tolerate that.
 //
 //	go run ./examples/delivery
 package main
@@ -40,7 +40,7 @@ func run(ctx context.Context, out io.Writer) error {
 	return producerSide(ctx, cluster, out)
 }
 
-// tally counts what was lost and what was repeated, given how often each of total records was seen.
+// tally counts lost and repeated records, given how often each of total records was seen.
 func tally(seen map[string]int, total int) (lost, repeated int) {
 	for i := range total {
 		switch n := seen[fmt.Sprint(i)]; {

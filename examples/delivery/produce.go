@@ -65,7 +65,7 @@ func sendAll(ctx context.Context, b producer.Backend, cfg producer.Config, topic
 	return p.Close()
 }
 
-// sendLast sends a record that is none of those that are counted, and waits until it is there.
+// sendLast sends a record that is not counted, and waits until it is written.
 func sendLast(ctx context.Context, b producer.Backend, topic string) error {
 	p, err := producer.New(b, producer.Config{})
 	if err != nil {

@@ -27,8 +27,8 @@ func courier() use {
 	}
 }
 
-// orderStates: placed, paid, packed, sent. An event says what the order is now, so
-// it may come twice; none may be missing.
+// orderStates: placed, paid, packed, sent. An event has the new state of the order. It may come
+// twice, but none may be missing.
 func orderStates() use {
 	want := map[string]int{}
 	for i := range total / 4 {

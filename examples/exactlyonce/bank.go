@@ -22,7 +22,8 @@ const (
 	atLeast = "at least once, without"
 )
 
-// teller is the transactional id: who begins with it ends what its predecessor has left open.
+// teller is the transactional id: a new bank that begins with it ends the open transaction of the
+// previous one.
 const teller = "teller"
 
 // found makes the topics, and orders all transfers.
@@ -85,7 +86,7 @@ func allRead(g group.Info) bool {
 	return read >= transfers
 }
 
-// inTransactions makes the transfers of a batch, and says that they are read, in one transaction.
+// inTransactions makes the transfers of a batch and commits their offsets in one transaction.
 func inTransactions(ctx context.Context, c *strata.Cluster, in *consumer.Consumer) error {
 	p, err := producer.New(c, producer.Config{TransactionalID: teller})
 	if err != nil {
@@ -104,7 +105,7 @@ func inTransactions(ctx context.Context, c *strata.Cluster, in *consumer.Consume
 	})
 }
 
-// withoutTransactions makes one transfer after the other. The consumer commits what is processed.
+// withoutTransactions makes one transfer after the other. The consumer commits processed records.
 func withoutTransactions(ctx context.Context, c *strata.Cluster, in *consumer.Consumer) error {
 	p, err := producer.New(c, producer.Config{})
 	if err != nil {
@@ -130,7 +131,7 @@ func withoutTransactions(ctx context.Context, c *strata.Cluster, in *consumer.Co
 	return nil
 }
 
-// book returns what an order makes: "number amount", under the account.
+// book returns the debit and the credit of an order: "number amount", with the account as key.
 func book(order record.Record) (debit, credit record.Record, err error) {
 	f := strings.Fields(string(order.Value))
 	if len(f) != 4 {
@@ -140,7 +141,7 @@ func book(order record.Record) (debit, credit record.Record, err error) {
 	return record.String("debits", f[1], entry), record.String("credits", f[2], entry), nil
 }
 
-// A balance is what an auditor finds.
+// A balance is the result of an audit.
 type balance struct {
 	debited, credited int
 	seen              map[int][2]int // debits and credits of each transfer
@@ -157,7 +158,7 @@ func (b balance) once() (n int) {
 	return n
 }
 
-// audit adds up what is committed.
+// audit adds up the committed records.
 func audit(ctx context.Context, dir, mode string) (balance, error) {
 	b := balance{seen: map[int][2]int{}}
 	c, err := strata.Open(strata.Config{Dir: dir})
@@ -166,8 +167,8 @@ func audit(ctx context.Context, dir, mode string) (balance, error) {
 	}
 	defer c.Close()
 	if mode == exactly {
-		// What the bank had decided when it died is finished, and what it had not is aborted. Who
-		// does not ask for that sees it happen a moment later.
+		// A transaction that the killed bank had decided is completed, an undecided one is aborted.
+		// Without this call that would happen a moment later.
 		p, err := producer.New(c, producer.Config{TransactionalID: teller})
 		if err != nil {
 			return b, err

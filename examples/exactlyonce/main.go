@@ -1,6 +1,5 @@
-// Command exactlyonce moves money between accounts while the process that does it is killed again
-// and again, kill -9, wherever it is: with transactions, where an auditor never finds a penny too
-// many or too few, and without, where it does.
+// Command exactlyonce moves money between accounts, in a process that is killed with kill -9
+// several times. With transactions an auditor never finds a wrong total; without them it does.
 //
 //	go run ./examples/exactlyonce
 package main
@@ -13,13 +12,18 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"time"
+
+	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/record"
 )
 
 const (
 	transfers = 400
 	accounts  = 10
-	opening   = 100 // what each account begins with
+	opening   = 100 // opening balance of each account
 	kills     = 8
 )
 
@@ -37,28 +41,28 @@ func main() {
 	}
 }
 
-// The program starts itself as the bank, which is killed; these tell it that it is the bank.
+// The program starts itself as the bank, with these environment variables.
 const (
 	bankDir  = "STRATA_BANK_DIR"
 	bankMode = "STRATA_BANK_MODE"
 )
 
-// run lets a bank of each kind do the same work.
+// run does the same work with a bank of each kind.
 func run(ctx context.Context, out io.Writer) error {
 	fmt.Fprintf(out, "%d transfers between %d accounts that hold %d together. A transfer is a record in \"debits\" and one in \"credits\".\n"+
-		"The bank is killed %d times; after each, an auditor adds up what it has left behind.\n\n", transfers, accounts, accounts*opening, kills)
+		"The bank is killed %d times. After each kill an auditor adds up the committed records.\n\n", transfers, accounts, accounts*opening, kills)
 	for _, mode := range []string{exactly, atLeast} {
 		if err := watch(ctx, mode, out); err != nil {
 			return fmt.Errorf("%s: %w", mode, err)
 		}
 		fmt.Fprintln(out)
 	}
-	_, err := fmt.Fprintln(out, "In a transaction the debit, the credit and \"this transfer is read\" are one thing: all of it, or nothing, whenever the bank dies.\n"+
-		"Without, it dies between them, and does again what it had not noted as read.")
+	_, err := fmt.Fprintln(out, "In a transaction the debit, the credit and the committed offset of the transfer appear together or not at all, whenever the bank\n"+
+		"is killed. Without one a kill comes between them, and the next run repeats the transfers without a committed offset.")
 	return err
 }
 
-// watch has a bank do all the work, killing it on the way, and audits it.
+// watch runs a bank until all work is done, kills it on the way, and audits it.
 func watch(ctx context.Context, mode string, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "strata-bank-")
 	if err != nil {
@@ -84,6 +88,11 @@ func watch(ctx context.Context, mode string, out io.Writer) error {
 		}
 		fmt.Fprintf(out, "  %-10s %9d %9d %9d %+11d %8d\n", what, len(b.seen), b.debited, b.credited, b.credited-b.debited, b.repeated)
 		if !killed {
+			if mode == exactly {
+				if err := draw(out, dir); err != nil {
+					return err
+				}
+			}
 			_, err := fmt.Fprintf(out, "The accounts hold %d, and should hold %d; %d of %d transfers were made exactly once.\n",
 				accounts*opening+b.credited-b.debited, accounts*opening, b.once(), transfers)
 			return err
@@ -91,8 +100,61 @@ func watch(ctx context.Context, mode string, out io.Writer) error {
 	}
 }
 
-// workUntilKilled starts the bank, and kills it a moment after it has begun to work, unless it is
-// to be left alone or is ready before that.
+// draw shows transactions in the log of debits, if possible around an aborted one.
+func draw(out io.Writer, dir string) error {
+	var shown []string
+	for partition := range 2 {
+		all, aborted, err := logged(dir, partition)
+		if err != nil {
+			return err
+		}
+		if shown == nil || aborted >= 0 {
+			shown = all[max(0, aborted-8):min(len(all), max(0, aborted-8)+16)]
+		}
+		if aborted >= 0 {
+			break
+		}
+	}
+	_, err := fmt.Fprintf(out, "A part of the log (d is a debit, C the marker of a committed transaction, A of an aborted one):\n  %s\n", strings.Join(shown, " "))
+	return err
+}
+
+// logged returns a word for each transaction in a partition of debits, and the index of the first
+// aborted one with debits, or -1.
+func logged(dir string, partition int) (all []string, aborted int, err error) {
+	l, err := log.OpenReadOnly(filepath.Join(dir, "broker-1", fmt.Sprintf("debits-%d", partition)), log.Config{})
+	if err != nil {
+		return nil, -1, err
+	}
+	defer l.Close()
+	word, aborted := "", -1
+	for b, err := range l.Batches(l.StartOffset()) {
+		if err != nil {
+			return nil, -1, err
+		}
+		if !b.IsControl() {
+			word += strings.Repeat("d", int(b.RecordCount))
+			continue
+		}
+		kind, _, err := b.Control()
+		if err != nil {
+			return nil, -1, err
+		}
+		if kind == record.ControlCommit {
+			word += "C"
+		} else {
+			if word != "" && aborted < 0 {
+				aborted = len(all)
+			}
+			word += "A"
+		}
+		all, word = append(all, word), ""
+	}
+	return all, aborted, nil
+}
+
+// workUntilKilled starts the bank. If kill is set it kills the bank shortly after it has begun to
+// work, unless all work is done before.
 func workUntilKilled(ctx context.Context, dir, mode string, kill bool) (killed bool, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -110,7 +172,7 @@ func workUntilKilled(ctx context.Context, dir, mode string, kill bool) (killed b
 	}
 	if _, err := bufio.NewReader(says).ReadString('\n'); err == nil && kill { // it works
 		time.Sleep(time.Duration(20+rand.IntN(130)) * time.Millisecond)
-		_ = cmd.Process.Kill() // kill -9; an error says that it is ready
+		_ = cmd.Process.Kill() // kill -9; an error means that it has ended already
 	}
 	err = cmd.Wait()
 	if kill && cmd.ProcessState != nil && !cmd.ProcessState.Exited() {

@@ -48,6 +48,9 @@ func TestProgramShowsThatMoneyNeitherAppearsNorVanishes(t *testing.T) {
 	}
 	require.Contains(t, once, "hold 1000, and should hold 1000; 400 of 400 transfers were made exactly once")
 
+	require.Regexp(t, `\nA part of the log .*:\n  (d*[CA] ?){5,16}\n`, once)
+	require.NotContains(t, often, "A part of the log")
+
 	rows = audits(often)
 	require.Greater(t, len(rows), 1, "it was killed")
 	require.Positive(t, rows[len(rows)-1][4], "some transfers are made again\n%s", out)

@@ -16,8 +16,7 @@ const (
 )
 
 // avro writes records of strings and longs as Apache Avro does: the fields in the order of the
-// schema, without names or tags, so that nobody can read them without the schema that they were
-// written with.
+// schema, without names or tags. A reader needs the schema that they were written with.
 func avro(r schema.Registry) format {
 	with := func(text string) schema.Config {
 		return schema.Config{Registry: r, Schema: schema.Schema{Type: schema.Avro, Text: text}}
@@ -64,8 +63,8 @@ func appendAvroString(p []byte, s string) []byte {
 
 var errAvro = errors.New("avro: value does not follow its schema")
 
-// avroDecode reads what was written with the schema text. What the writer did not know has today's
-// default.
+// avroDecode decodes a record that was written with the schema text. A field that is not in that
+// schema has today's default.
 func avroDecode(text string, p []byte) (order, error) {
 	o := order{Currency: "EUR"}
 	var s avroRecord
@@ -100,8 +99,8 @@ func avroDecode(text string, p []byte) (order, error) {
 
 var errBreaks = errors.New("readers of the subject could not read it")
 
-// onlyOptionalFieldsAreAdded is a registry's rule, for Avro: who reads with the newest schema can
-// read what is written with the next, and the reverse.
+// onlyOptionalFieldsAreAdded is a registry's compatibility rule for Avro: readers with the newest
+// schema can read records of the next one, and the reverse.
 func onlyOptionalFieldsAreAdded(_ string, newest, next schema.Schema) error {
 	if next.Type != schema.Avro {
 		return nil
@@ -116,7 +115,7 @@ func onlyOptionalFieldsAreAdded(_ string, newest, next schema.Schema) error {
 	}
 	for _, f := range from.Fields {
 		if has[f.Name] != f.Type {
-			return fmt.Errorf("%w: field %s is gone or has another type", errBreaks, f.Name)
+			return fmt.Errorf("%w: field %s is missing or has another type", errBreaks, f.Name)
 		}
 		delete(has, f.Name)
 	}

@@ -1,12 +1,12 @@
-// Command formats shows how values travel: as JSON that nobody has a schema of, and as Avro and
-// Protobuf in the wire format of Confluent's schema registry. Each topic gets one order from a
-// program of last year and one from today's, which knows a currency; one reader reads both.
+// Command formats shows encodings of values: JSON without a schema, and Avro and Protobuf in the
+// wire format of Confluent's schema registry. Each topic gets one order from last year's program
+// and one from today's, which adds a currency. One reader reads both.
 //
 //	go run ./examples/formats
 //
-// Strata knows no format. What it takes are two functions, to bytes and back; package schema puts
-// the id of a schema before the bytes. The Avro and the Protobuf here cover what an order needs, in
-// the formats' own bytes; an application uses the library of its choice.
+// Strata is independent of formats: it takes two functions, to bytes and back. Package schema puts
+// the id of a schema before the bytes. The Avro and Protobuf code here covers only the types of an
+// order; an application uses the library of its choice.
 package main
 
 import (
@@ -77,12 +77,12 @@ func run(ctx context.Context, out io.Writer) error {
 	for _, subject := range []string{"avro-value", "protobuf-value"} {
 		fmt.Fprintf(out, "  %s has schemas %v\n", subject, registry.Versions(subject))
 	}
-	// A program that forgets that others read its topic.
+	// A program that ignores the other readers of its topic.
 	strict := schema.Serializer(schema.Config{Registry: registry, Schema: schema.Schema{Type: schema.Avro, Text: avroRenamed}}, avroEncode(avroRenamed))
 	if _, err := strict("avro", orders[1]); !errors.Is(err, errBreaks) {
 		return fmt.Errorf("the registry took a schema that breaks readers: %v", err)
 	}
-	_, err = fmt.Fprintln(out, "  a schema without a field that readers need is refused before anything is written")
+	_, err = fmt.Fprintln(out, "  a schema without a field that readers need is rejected before any record is written")
 	return err
 }
 
@@ -98,7 +98,7 @@ func write(ctx context.Context, p *producer.Producer, f format) error {
 	return err
 }
 
-// read reads a topic with one decoder, whoever wrote it and whenever. A record that cannot be
+// read reads a topic with one decoder, including records of older programs. A record that cannot be
 // decoded does not stop it.
 func read(ctx context.Context, cluster *strata.Cluster, out io.Writer, f format) error {
 	fmt.Fprintf(out, "%s:\n", f.name)
@@ -123,7 +123,7 @@ func shown(p []byte) string {
 	return hex.EncodeToString(p[:5]) + " " + hex.EncodeToString(p[5:])
 }
 
-// plainJSON needs no registry: every record names its fields again, and what a field means is
+// plainJSON needs no registry: every record has the names of its fields, and their meaning is
 // agreed on elsewhere.
 func plainJSON() format {
 	return format{name: "json", old: record.SerializeJSON[order], next: record.SerializeJSON[order], read: func(p []byte) (order, error) {

@@ -27,7 +27,7 @@ func TestProgramReadsOldAndNewRecordsOfEachFormat(t *testing.T) {
 		"o-1  1250 cents EUR  14 bytes: 0000000003 000a036f2d3110c413",
 		"o-2  990 cents SEK  19 bytes: 0000000004 000a036f2d3210bc0f1a0353454b",
 		"avro-value has schemas [1 2]",
-		"refused before anything is written",
+		"rejected before any record is written",
 	} {
 		require.Contains(t, b.String(), want)
 	}

@@ -13,9 +13,9 @@ const (
 	protobufToday    = `syntax = "proto3"; message Order { string id = 1; sint64 cents = 2; optional string currency = 3; }`
 )
 
-// protobuf writes orders as Protocol Buffers does: each field behind its number, so that a reader
-// finds those that it knows, and skips others. The registry's id says which version it was; readers
-// rarely need it.
+// protobuf writes orders as Protocol Buffers does: each field after its number, so that a reader
+// finds known fields and skips others. The registry's id identifies the version; readers rarely
+// need it.
 func protobuf(r schema.Registry) format {
 	with := func(text string) schema.Config {
 		// Order is the first message

@@ -9,8 +9,8 @@ import (
 	"github.com/stratalog/strata/partition"
 )
 
-// A link is a member's way to the brokers. While it is frozen its calls
-// wait, as those of a stopped process do.
+// A link is a member's connection to the brokers. While it is frozen its calls wait, like those of
+// a stopped process.
 type link struct {
 	consumer.Backend
 	mu     sync.Mutex

@@ -1,6 +1,6 @@
-// Command groups lets members of consumer groups come, go and freeze, and prints who owns what,
-// generation by generation. Then it measures for how long a member that stays gets nothing while
-// another one comes or goes, with eager, cooperative and static members.
+// Command groups lets members of consumer groups join, leave and freeze, and prints the assignment
+// of each generation. Then it measures how long a remaining member gets no records while another
+// one joins or restarts, with eager, cooperative and static members.
 package main
 
 import (
@@ -24,7 +24,7 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer) (err error) {
-	// a group that never gets there is an error, not a wait for ever
+	// a group that never gets there is an error, not an endless wait
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	cluster, err := strata.Open(strata.Config{Group: group.Config{MinSessionTimeout: 100 * time.Millisecond}})

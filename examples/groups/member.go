@@ -16,19 +16,19 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A stage is where members come and go.
+// A stage is the cluster of a scene, with its output.
 type stage struct {
 	cluster *strata.Cluster
 	out     io.Writer
 	members []*member
 }
 
-// A member is a consumer at work on a goroutine of its own.
+// A member is a consumer on its own goroutine.
 type member struct {
 	name   string
 	c      *consumer.Consumer
 	link   *link
-	values chan string // of the records handed out; lossless only if somebody reads it
+	values chan string // values of its records; dropped unless a scene reads them
 	gap    gap
 	stop   context.CancelFunc
 	done   chan error
@@ -38,9 +38,9 @@ func (s *stage) join(name string, cfg consumer.Config) (*member, error) {
 	return s.joinSlow(name, cfg, 0)
 }
 
-// joinSlow is join for a member that works on each record for so long.
+// joinSlow is join for a member that works on each record for a time.
 func (s *stage) joinSlow(name string, cfg consumer.Config, work time.Duration) (*member, error) {
-	// how fast a member learns of a rebalance
+	// bounds the time until a member notices a rebalance
 	cfg.ClientID, cfg.HeartbeatInterval = name, 50*time.Millisecond
 	m := &member{name: name, link: &link{Backend: s.cluster}, values: make(chan string, 4096), done: make(chan error, 1)}
 	var err error
@@ -54,11 +54,11 @@ func (s *stage) joinSlow(name string, cfg consumer.Config, work time.Duration) (
 		for r, recordErr := range m.c.Records(ctx) {
 			err = errors.Join(err, recordErr)
 			m.gap.record()
-			time.Sleep(work)
 			select {
 			case m.values <- string(r.Value):
-			default: // nobody looks
+			default: // no scene reads them
 			}
+			time.Sleep(work)
 		}
 		m.done <- errors.Join(err, m.c.Close())
 	}()
@@ -66,12 +66,12 @@ func (s *stage) joinSlow(name string, cfg consumer.Config, work time.Duration) (
 	return m, nil
 }
 
-// leave says farewell to the group, unless the member is static, and returns
-// when everything of the member has ended.
+// leave closes the member, which leaves the group unless it is static, and returns when its
+// goroutine has ended.
 func (m *member) leave() error {
 	m.stop()
 	err := <-m.done
-	m.done <- nil // for whoever calls it again
+	m.done <- nil // for a second call
 	return err
 }
 
@@ -84,12 +84,12 @@ func (s *stage) leaveAll() (err error) {
 	return err
 }
 
-// partitions is how many the topics of each group have.
+// partitions is the number of partitions of the topics of each group.
 var partitions = map[string]int{"shop": 6, "web": 4, "ice": 4}
 
-// show waits until the group has n members, to which all its partitions are assigned, and
-// prints who owns what in it. What moves is held back until its owner has given it up: the
-// group is stable for a moment without it.
+// show waits until the group has n members with all partitions assigned, and prints the assignment.
+// A partition that moves is held back until its owner has revoked it, so the group can be stable
+// for a moment without it.
 func (s *stage) show(ctx context.Context, id, event string, n int) (group.Info, error) {
 	g, err := s.cluster.WaitGroup(ctx, id, func(g group.Info) bool {
 		assigned := 0

@@ -15,12 +15,12 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// pauses lets a third member join and restart, and measures the longest time in which a steady
-// member gets no record. The second member is slow, 200 ms a record: with an eager rebalance
-// everybody has stopped and waits for it, with a cooperative one they go on meanwhile. A static
-// member comes back under its name: there is no rebalance.
+// pauses measures the longest time in which a steady member gets no record, while a third member
+// joins and restarts. The second member is slow, 200 ms per record. In an eager rebalance all
+// members stop and wait for it; in a cooperative one they continue. A static member returns under
+// its instance id without a rebalance.
 func (s *stage) pauses(ctx context.Context) (err error) {
-	fmt.Fprintln(s.out, "\nLongest gap in the records of a steady member (6 partitions, a record every ms, beside it a member that needs 200 ms a record):")
+	fmt.Fprintln(s.out, "\nLongest gap in the records of a steady member (6 partitions, a record every ms; another member needs 200 ms per record):")
 	ctx, cancel := context.WithCancel(ctx)
 	var traffic sync.WaitGroup
 	var sendErr error
@@ -36,7 +36,7 @@ func (s *stage) pauses(ctx context.Context) (err error) {
 	for _, way := range []struct {
 		name string
 		cfg  consumer.Config
-		id   string // instance id of the member that comes and goes
+		id   string // instance id of the member that joins and restarts
 	}{
 		{"eager", consumer.Config{Assignors: []assignor.Assignor{assignor.Sticky()}}, ""},
 		{"cooperative", consumer.Config{}, ""},
@@ -48,10 +48,11 @@ func (s *stage) pauses(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		if _, err := s.joinSlow("slow", cfg, 200*time.Millisecond); err != nil {
+		slow, err := s.joinSlow("slow", cfg, 200*time.Millisecond)
+		if err != nil {
 			return err
 		}
-		if _, err := s.settled(ctx, cfg.Group, 2, steady); err != nil {
+		if _, err := s.settled(ctx, cfg.Group, 2, steady, slow); err != nil {
 			return err
 		}
 		cfg.InstanceID = way.id
@@ -61,7 +62,7 @@ func (s *stage) pauses(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		before, err := s.settled(ctx, cfg.Group, 3, steady, guest)
+		before, err := s.settled(ctx, cfg.Group, 3, steady, guest, slow)
 		if err != nil {
 			return err
 		}
@@ -87,9 +88,10 @@ func (s *stage) pauses(ctx context.Context) (err error) {
 }
 
 // settled returns when n members own all six partitions (a cooperative rebalance takes two
-// generations, one to give up, one to take) and each of ms has had a new record.
+// generations, one to give up, one to take) and each of ms has got a new record. The last of
+// ms has just begun to work on its record.
 func (s *stage) settled(ctx context.Context, id string, n int, ms ...*member) (g group.Info, err error) {
-	for range 2 { // the second look is after the records: whoever got one is in the group
+	for range 2 { // the second look is after the records: a member with a record is in the group
 		g, err = s.cluster.WaitGroup(ctx, id, func(g group.Info) bool {
 			owned := 0
 			for _, m := range g.Members {

@@ -29,7 +29,7 @@ func (s *stage) share(ctx context.Context) error {
 
 // idle: more members than partitions.
 func (s *stage) idle(ctx context.Context) error {
-	fmt.Fprintln(s.out, "\nFive members on 4 partitions: one has nothing to do, until somebody leaves.")
+	fmt.Fprintln(s.out, "\nFive members on 4 partitions: one is idle, until another member leaves.")
 	ms := map[string]*member{}
 	for _, name := range []string{"ann", "bob", "cleo", "dan", "eve"} {
 		m, err := s.join(name, consumer.Config{Group: "web", Topics: []string{"clicks"}})
@@ -52,15 +52,15 @@ func (s *stage) idle(ctx context.Context) error {
 			}
 			after, err := s.show(ctx, "web", owner.ClientID+" leaves", 4)
 			if err == nil {
-				fmt.Fprintf(s.out, "  %d of the 3 that stay keep the partition they had\n", keepers(g, after))
+				fmt.Fprintf(s.out, "  %d of the 3 remaining members keep their partition\n", keepers(g, after))
 			}
 			return err
 		}
 	}
-	return errors.New("nobody has a partition")
+	return errors.New("no member has a partition")
 }
 
-// keepers counts the members that had partitions before and have them still.
+// keepers counts the members that have the same partitions as before.
 func keepers(before, after group.Info) (n int) {
 	for _, b := range before.Members {
 		for _, a := range after.Members {
@@ -72,10 +72,9 @@ func keepers(before, after group.Info) (n int) {
 	return n
 }
 
-// freeze: the process of a member stands still; all that the group
-// sees of it is that its heartbeats stop.
+// freeze: the process of a member stands still, so that its heartbeats stop.
 func (s *stage) freeze(ctx context.Context) error {
-	fmt.Fprintln(s.out, "\nA member freezes: nothing of it gets through any more. After its session timeout of 400 ms the other one has everything.")
+	fmt.Fprintln(s.out, "\nA member freezes: its heartbeats stop. After its session timeout of 400 ms the other one gets all partitions.")
 	frozen, err := s.join("ann", consumer.Config{Group: "ice", Topics: []string{"clicks"}, SessionTimeout: 400 * time.Millisecond})
 	if err != nil {
 		return err
@@ -93,11 +92,11 @@ func (s *stage) freeze(ctx context.Context) error {
 	}
 	fmt.Fprintf(s.out, "  that took %d ms\n", time.Since(start).Milliseconds())
 	frozen.link.thaw()
-	_, err = s.show(ctx, "ice", "ann thaws, learns that she is out and joins anew", 2)
+	_, err = s.show(ctx, "ice", "ann thaws, gets an error as a former member, and joins again", 2)
 	return err
 }
 
-// twoGroups: groups know nothing of each other, each gets every record.
+// twoGroups: groups are independent, each gets every record.
 func (s *stage) twoGroups(ctx context.Context) error {
 	const total = 1000
 	fmt.Fprintf(s.out, "\nTwo groups on one topic, %d records.\n", total)

@@ -1,5 +1,5 @@
-// Command grow adds partitions to a live topic and shows which keys go elsewhere from
-// then on, and that nothing written moves.
+// Command grow adds partitions to a live topic. It shows which keys move to another partition, and
+// that existing records do not move.
 package main
 
 import (
@@ -72,8 +72,8 @@ func run(ctx context.Context, out io.Writer) error {
 	if moved == 0 {
 		return errors.New("no key has moved: the producer still uses 4 partitions")
 	}
-	fmt.Fprintf(out, "\n%d of %d keys go to another partition from now on: their order across the change is not kept.\n", moved, keys)
-	fmt.Fprintln(out, "What was written stays where it was; records per partition before and right after adding:")
+	fmt.Fprintf(out, "\nNew records of %d of %d keys go to another partition: their order across the change is not kept.\n", moved, keys)
+	fmt.Fprintln(out, "Existing records do not move; records per partition before and right after adding:")
 	for i := range int32(6) {
 		tp := record.TopicPartition{Topic: "orders", Partition: i}
 		fmt.Fprintf(out, "  orders-%d: %2d -> %2d\n", i, written[tp], still[tp])

@@ -17,7 +17,7 @@ func TestProgramShowsThatKeysMoveAndRecordsDoNot(t *testing.T) {
 	for range 20 {
 		var out strings.Builder
 		require.NoError(t, run(t.Context(), &out))
-		require.Contains(t, out.String(), "\n20 of 24 keys go to another partition from now on")
+		require.Contains(t, out.String(), "\nNew records of 20 of 24 keys go to another partition")
 		require.Len(t, regexp.MustCompile(`(?m)^user-\d+ +\d +[45]   moves$`).FindAllString(out.String(), -1), 9, "to the new partitions")
 		require.Contains(t, out.String(), "  orders-5:  0 ->  0\n")
 	}

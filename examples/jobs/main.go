@@ -1,7 +1,7 @@
-// Command jobs runs a queue of jobs over a topic with one partition: a share group has as many
-// workers as there is work for, not as many as there are partitions. Each job is with one worker at
-// a time. One worker fails with jobs in hand, and others get them; one job is the end of whoever
-// begins it, and is given up after five deliveries without the others suffering from it.
+// Command jobs runs a queue of jobs over a topic with one partition. A share group can have more
+// workers than partitions, and each job is with one worker at a time. One worker fails with jobs in
+// hand, and others get them. One job ends every worker that begins it, and is given up after five
+// deliveries, while all other jobs are done.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -102,7 +103,7 @@ func work(ctx context.Context, cluster *strata.Cluster, b *board, id int) error 
 	return nil
 }
 
-// A board is what the workers write on.
+// A board collects the results of the workers.
 type board struct {
 	mu     sync.Mutex
 	done   map[string]int // how often each job was done
@@ -163,7 +164,17 @@ func (b *board) tell(w io.Writer) {
 	for _, n := range b.done {
 		again += n - 1
 	}
+	fmt.Fprint(w, "A share group hands each job to one worker at a time, also within one partition.\n\n")
 	fmt.Fprintf(w, "%d jobs in one partition, %d workers: %d of them had work\n", jobs, workers, busy)
+	for id, n := range b.by {
+		fmt.Fprintf(w, "  worker %d  %-50s %d\n", id, strings.Repeat("#", n/2), n)
+	}
+	fmt.Fprint(w, "\nA worker fails with jobs in hand. They return to the queue, and other workers do them:\n")
 	fmt.Fprintf(w, "%d jobs done, %d of them more than once\n", len(b.done), again)
+	fmt.Fprint(w, "\nOne job ends every worker that begins it. It is given up, and the other jobs continue:\n  ")
+	for i := range b.most {
+		fmt.Fprintf(w, "%d fails -> ", i+1)
+	}
+	fmt.Fprint(w, "archived\n")
 	fmt.Fprintf(w, "%q was delivered %d times, and given up; workers failed %d times\n", poison, b.most, b.deaths)
 }

@@ -67,7 +67,7 @@ func run(ctx context.Context, out io.Writer) error {
 		}
 		fmt.Fprintf(out, "  the topic as a whole, as it was read: %s\n     in a's order: %v\n\n", strings.Join(all, " "), ordered(all, "a"))
 	}
-	fmt.Fprintln(out, "A partition is one sequence, the same for all. Between producers whoever reaches the leader first wins; between partitions there is no order.")
+	fmt.Fprintln(out, "A partition is one sequence, the same for all readers. Records of several producers are in the order of their arrival at the leader. Between partitions there is no order.")
 	return nil
 }
 

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// A database is what the shop keeps: any with transactions will do. This one is a file, which a
+// A database has the data of the shop: any with transactions would do. This one is a file, which a
 // transaction replaces as a whole.
 type database struct {
 	path string
@@ -17,7 +17,7 @@ type database struct {
 
 type tables struct {
 	Orders []string // rows
-	Outbox []string // events to be sent, by number; a real one forgets those that the relay has sent
+	Outbox []string // events by number; a real one deletes sent events
 }
 
 func openDatabase(dir string) (*database, error) {

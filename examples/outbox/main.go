@@ -1,7 +1,7 @@
-// Command outbox takes orders: each is a row in a database and an event for everybody else, one of
-// each, although the shop is killed again and again, kill -9. An outbox does that: the event is
-// first a row too, written with the order, and a relay sends it on in a transaction that also says
-// how far it has come. Next to it, a shop that writes to both by itself.
+// Command outbox takes orders. Each order is a row in a database and an event in a topic, exactly
+// one of each, although the shop is killed several times with kill -9. With an outbox the event is
+// first a row too, written with the order, and a relay sends it in a transaction that also has the
+// relay's position. For comparison, a second shop writes to database and topic itself.
 //
 //	go run ./examples/outbox
 package main
@@ -22,7 +22,7 @@ const (
 	kills  = 8
 )
 
-// The program starts itself as the shop, which is killed; these tell it that it is the shop.
+// The program starts itself as the shop, with these environment variables.
 const (
 	shopDir  = "STRATA_SHOP_DIR"
 	shopMode = "STRATA_SHOP_MODE"
@@ -41,21 +41,23 @@ func main() {
 	}
 }
 
-// run lets a shop of each kind take the same orders.
+// run takes the same orders with a shop of each kind.
 func run(ctx context.Context, out io.Writer) error {
-	fmt.Fprintf(out, "%d orders, each a row in a database and an event in a topic. The shop is killed %d times.\n\n", orders, kills)
+	fmt.Fprintf(out, "%d orders, each a row in a database and an event in a topic. The shop is killed %d times.\n\n"+
+		"  %-25s  shop --[row, event]--> database --> relay --[events, position]--> topic\n"+
+		"  %-25s  shop --[row]--> database, then shop --[event]--> topic\n\n", orders, kills, withOutbox, bothByItself)
 	for _, mode := range []string{withOutbox, bothByItself} {
 		if err := watch(ctx, mode, out); err != nil {
 			return fmt.Errorf("%s: %w", mode, err)
 		}
 		fmt.Fprintln(out)
 	}
-	_, err := fmt.Fprintln(out, "Two stores cannot be written to at once. The outbox writes to one, and the relay goes on where its last transaction ended: the\n"+
-		"events and that place are written together.")
+	_, err := fmt.Fprintln(out, "A write to two stores is not atomic. The outbox is in the same database as the row, and the relay continues where its last\n"+
+		"transaction ended: it writes the events and its position together.")
 	return err
 }
 
-// watch has a shop take all orders, killing it on the way, and compares rows and events.
+// watch runs a shop until all orders are taken, kills it on the way, and compares rows and events.
 func watch(ctx context.Context, mode string, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "strata-shop-")
 	if err != nil {
@@ -82,8 +84,8 @@ func watch(ctx context.Context, mode string, out io.Writer) error {
 	return err
 }
 
-// workUntilKilled starts the shop, and kills it a moment after it has begun to work, unless it is
-// to be left alone or is ready before that.
+// workUntilKilled starts the shop. If kill is set it kills the shop shortly after it has begun to
+// work, unless all orders are taken before.
 func workUntilKilled(ctx context.Context, dir, mode string, kill bool) (killed bool, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -101,7 +103,7 @@ func workUntilKilled(ctx context.Context, dir, mode string, kill bool) (killed b
 	}
 	if _, err := bufio.NewReader(says).ReadString('\n'); err == nil && kill { // it works
 		time.Sleep(time.Duration(20+rand.IntN(80)) * time.Millisecond)
-		_ = cmd.Process.Kill() // kill -9; an error says that it is ready
+		_ = cmd.Process.Kill() // kill -9; an error means that it has ended already
 	}
 	err = cmd.Wait()
 	if kill && cmd.ProcessState != nil && !cmd.ProcessState.Exited() {

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 func TestProgramSendsOneEventForEachRow(t *testing.T) {
 	var b strings.Builder
 	require.NoError(t, run(t.Context(), &b))
-	with, without, ok := strings.Cut(b.String(), bothByItself+":")
+	with, without, ok := strings.Cut(b.String(), bothByItself+":\n")
 	require.True(t, ok, b.String())
 	require.Contains(t, with, "  300 rows, 300 events; 0 rows without an event, 0 events too many\n")
 	require.Contains(t, without, "  300 rows, ")

@@ -62,7 +62,7 @@ func work(ctx context.Context, dir, mode string, says io.Writer) error {
 }
 
 // shopWithOutbox writes an order and its event to the database at once. The relay, here on the same
-// goroutine, sends what is new in the outbox.
+// goroutine, sends the new events of the outbox.
 func shopWithOutbox(ctx context.Context, c *strata.Cluster, db *database) error {
 	p, err := producer.New(c, producer.Config{TransactionalID: relayID})
 	if err != nil {
@@ -95,11 +95,11 @@ func shopWithOutbox(ctx context.Context, c *strata.Cluster, db *database) error 
 	return nil
 }
 
-// place is where the relay notes how far it is: a group's offset, which may be any number.
+// place is the relay's position: a group's offset, which may be any number.
 var place = record.TopicPartition{Topic: events}
 
-// relayedSoFar returns how many events of the outbox were sent. What a relay before has left open
-// is ended first.
+// relayedSoFar returns how many events of the outbox were sent. It first ends the transaction that
+// an earlier relay left open.
 func relayedSoFar(ctx context.Context, c *strata.Cluster, p *producer.Producer) (int, error) {
 	if err := p.InitTransactions(ctx); err != nil {
 		return 0, err
@@ -111,7 +111,7 @@ func relayedSoFar(ctx context.Context, c *strata.Cluster, p *producer.Producer) 
 	return int(g.Offsets[place].Offset), err
 }
 
-// relay sends what is new in the outbox, and notes it, in one transaction.
+// relay sends the new events of the outbox and commits its position, in one transaction.
 func relay(ctx context.Context, p *producer.Producer, outbox []string, sent int) (int, error) {
 	next := min(len(outbox), sent+relayStep)
 	err := p.Transact(ctx, func(tx *producer.Txn) error {

@@ -47,21 +47,21 @@ func run(ctx context.Context, out io.Writer) error {
 		p         topic.Partitioner
 	}{
 		{"default, key = country", "a key stays on its partition, and its order is kept", country, topic.Default()},
-		{"default, no key", "in turn: the load is even, order is not kept", none, topic.Default()},
+		{"default, no key", "in turn: even load, no order", none, topic.Default()},
 		{"sticky, no key", "one partition until a batch is full: fewer, fuller batches", none, topic.Sticky()},
-		{"xxhash, key = country", "faster than the default on long keys, but no Kafka client agrees", country, topic.XXHash()},
-		{"list, key = country", "de and fr have a partition of their own, the rest shares the last", country, byCountry},
+		{"xxhash, key = country", "faster than the default on long keys, but different from Kafka's clients", country, topic.XXHash()},
+		{"list, key = country", "de and fr have their own partitions, the rest share the last", country, byCountry},
 		{"range, key = price", "below 100, below 200, above", amount, topic.Range(price(100), price(200))},
 		{"composite", "the range picks one of three blocks of two partitions, then in turn", amount,
 			topic.Composite(topic.Range(price(100), price(200)), 2, topic.RoundRobin())},
-		{"custom", "whatever the application says", country,
+		{"custom", "any function of the application", country,
 			topic.PartitionerFunc(func(r record.Record, n int) int { return int(r.Key[0]) % n })},
 	} {
 		if err := show(ctx, out, cluster, c.name, c.why, c.key, c.p); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintln(out, "Record.To(4) goes to partition 4 whatever the partitioner says.")
+	fmt.Fprintln(out, "A record with Record.To(4) goes to partition 4, whatever the partitioner.")
 	return nil
 }
 

@@ -1,6 +1,6 @@
-// Command placement puts topics A, B and C on brokers 101, 102 and 103, and shows who leads and who
-// follows each partition: at first, when a broker is lost, when it is back, and when the leaders
-// are where they belong again.
+// Command placement puts topics A, B and C on brokers 101, 102 and 103, and shows the leader and
+// the followers of each partition: at first, when a broker is lost, when it is back, and after the
+// election of the preferred leaders.
 //
 //	go run ./examples/placement
 package main
@@ -55,7 +55,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if err := cluster.KillBroker(102); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "Broker 102 is lost. A and B go on at the others; what only 102 had, of C, has no leader.")
+	fmt.Fprintln(out, "Broker 102 is lost. Other replicas of A and B take over; the only replica of C-1 was there, so C-1 has no leader.")
 	show(cluster, out)
 	if err := cluster.StartBroker(ctx, 102); err != nil {
 		return err
@@ -65,12 +65,12 @@ func run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 	}
-	fmt.Fprintln(out, "Broker 102 is back and in sync, but where it had followers it leads nothing: the others have all the work.")
+	fmt.Fprintln(out, "Broker 102 is back and in sync, but its former partitions keep their new leaders: the load is uneven.")
 	show(cluster, out)
 	if err := preferred(ctx, cluster); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "The first replica of each partition is asked to lead again (kafka-leader-election --election-type preferred).")
+	fmt.Fprintln(out, "The first replica of each partition is elected again (kafka-leader-election --election-type preferred).")
 	show(cluster, out)
 	return nil
 }
@@ -104,7 +104,7 @@ func partitions() (tps []record.TopicPartition) {
 	return tps
 }
 
-// show prints who has and who leads what.
+// show prints the leader and followers of each partition.
 func show(cluster *strata.Cluster, out io.Writer) {
 	fmt.Fprintf(out, "\n       %s\n", strings.Trim(fmt.Sprint(brokers), "[]"))
 	leads := map[int32]int{}
@@ -127,7 +127,7 @@ func show(cluster *strata.Cluster, out io.Writer) {
 	fmt.Fprint(out, "\n\n")
 }
 
-// mark returns what a broker is to a partition.
+// mark returns the role of a broker for a partition, as a letter.
 func mark(s replication.Status, id int32) string {
 	i := slices.Index(s.Replicas, id)
 	switch {

@@ -18,7 +18,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A tally is what is known of one partition: the counts, and the offset that they go up to. Both
+// A tally is the state of one partition: the counts, and the offset that they go up to. Both
 // are in one file, so they cannot disagree.
 type tally struct {
 	Next   int64          `json:"next"`
@@ -110,7 +110,7 @@ func (g *group) leave(err error) error {
 	return nil
 }
 
-// count adds n records to what is counted, and ends the work when that is all.
+// count adds n to the number of counted records, and ends the work when all are counted.
 func (g *group) count(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -159,7 +159,7 @@ func (k *counter) run(ctx context.Context) (err error) {
 	return errors.Join(k.c.Close(), err) // Close revokes, and so saves, what is left
 }
 
-// startAt loads the tallies of new partitions and says where they go on.
+// startAt loads the tallies of new partitions and returns the offsets where they continue.
 func (k *counter) startAt(_ context.Context, tps []record.TopicPartition) (record.Offsets, error) {
 	offsets := record.Offsets{}
 	for _, tp := range tps {

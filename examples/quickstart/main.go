@@ -47,7 +47,7 @@ const (
 )
 
 func main() {
-	dir := flag.String("dir", "", "keep the log here, to go on with it later (default: a temporary directory)")
+	dir := flag.String("dir", "", "directory of the log, to continue with it later (default: a temporary directory)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -61,7 +61,7 @@ func main() {
 	}
 }
 
-// runTwice is run in a temporary directory, and once more over what the first run left there.
+// runTwice calls run in a temporary directory, and again with the files of the first run.
 func runTwice(ctx context.Context, _, file string, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "strata-quickstart-")
 	if err != nil {
@@ -178,7 +178,7 @@ func key(line []byte) []byte {
 	return []byte{}
 }
 
-// scan counts the lines per key without any log in between: what the group must arrive at.
+// scan counts the lines per key directly from the file, for comparison with the group's counts.
 func scan(all lines) (counts map[string]int, total int, err error) {
 	counts = map[string]int{}
 	err = all(func(n int, line []byte) bool {

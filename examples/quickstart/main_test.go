@@ -2,9 +2,13 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/pages"
 )
 
 func TestRunAgainResumesAndCountsNothingTwice(t *testing.T) {
@@ -28,4 +32,15 @@ func TestProgramWithoutDirectoryShowsThatItResumes(t *testing.T) {
 
 func TestMissingFileIsAnError(t *testing.T) {
 	require.Error(t, run(t.Context(), t.TempDir(), "no such file", &bytes.Buffer{}))
+}
+
+func TestReadmeShowsTheOutput(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	blocks, err := pages.Blocks(string(readme))
+	require.NoError(t, err)
+	require.Equal(t, "text", blocks[0].Language)
+	var out bytes.Buffer
+	require.NoError(t, run(t.Context(), t.TempDir(), "", &out))
+	require.NoError(t, pages.Match(strings.Split(strings.TrimSuffix(blocks[0].Text, "\n"), "\n"), out.String()))
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// report shows how far the group has read, and what is on disk once the cluster is closed: until
-// then files are larger than what they hold.
+// report shows the position of the group, and the files on disk after the cluster is closed. Before
+// that, files have preallocated space.
 func report(ctx context.Context, cluster *strata.Cluster, dir string, out io.Writer) error {
 	ends, err := cluster.Offsets(ctx, topicName, strata.Latest)
 	if err != nil {

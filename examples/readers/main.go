@@ -1,5 +1,5 @@
-// Command readers lets one writer, a fast reader, a slow reader and a group of two read
-// the same log: nobody disturbs anybody.
+// Command readers runs one writer, a fast reader, a slow reader and a group of two on the same log,
+// and shows that they do not disturb each other.
 //
 //	go run ./examples/readers
 package main
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -34,8 +35,8 @@ func main() {
 	}
 }
 
-// run writes the same load twice, each time to a topic of its own: with nobody reading, then with
-// four readers that all have their partitions before the first record is written.
+// run writes the same load twice, each time to a new topic: without readers, then with four readers
+// that all have their partitions before the first record is written.
 func run(ctx context.Context, out io.Writer) error {
 	cluster, err := strata.Open(strata.Config{})
 	if err != nil {
@@ -68,12 +69,14 @@ func run(ctx context.Context, out io.Writer) error {
 		stop()
 		return errors.Join(err, work.Wait())
 	}
-	rate, err = write(ctx, cluster, "ticks", func() {
+	drawing := "" // of the last of these moments
+	rate, err = write(ctx, cluster, "ticks", func(written int) {
 		fmt.Fprint(out, "  lag:")
 		for _, r := range readers {
 			fmt.Fprintf(out, "  %s %d", r.name, r.lag())
 		}
 		fmt.Fprintln(out)
+		drawing = draw(written, readers)
 	})
 	if err == nil {
 		err = waitUntil(ctx, func() bool { // the fast ones have read everything
@@ -84,12 +87,23 @@ func run(ctx context.Context, out io.Writer) error {
 	if err := errors.Join(err, work.Wait()); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "the writer with readers: %8.0f records/s\n\n", rate)
+	fmt.Fprintf(out, "the writer with readers: %8.0f records/s\n\n%s\n", rate, drawing)
 	for _, r := range readers {
 		fmt.Fprintf(out, "%-14s read %7d records\n", r.name, r.count.Load())
 	}
-	fmt.Fprintln(out, "every reader has its own position: the slow one is behind, and nobody waits for it; the two of the group share the records")
+	fmt.Fprintln(out, "every reader has its own position: the slow reader is behind, and no other waits for it; the two members of the group share the records")
 	return nil
+}
+
+// draw shows how many of the written records each reader has read.
+func draw(written int, readers []*reader) string {
+	const each = 5000 // records a character
+	var s strings.Builder
+	fmt.Fprintf(&s, "%-14s |%s|  = is %d records\n", "in the topic", strings.Repeat("=", written/each), each)
+	for _, r := range readers {
+		fmt.Fprintf(&s, "%-14s |%s\n", r.name, strings.Repeat("=", int(r.count.Load()/each)))
+	}
+	return s.String()
 }
 
 // waitUntil looks every millisecond whether it is so.
@@ -149,9 +163,9 @@ func (r *reader) lag() (n int64) {
 	return n
 }
 
-// write produces the load and returns its rate; tell, which may be
-// nil, is called a few times in between.
-func write(ctx context.Context, cluster *strata.Cluster, name string, tell func()) (float64, error) {
+// write produces the load and returns its rate. It calls show, which may be nil, a few times with
+// the number of records so far.
+func write(ctx context.Context, cluster *strata.Cluster, name string, show func(written int)) (float64, error) {
 	p, err := producer.New(cluster, producer.Config{})
 	if err != nil {
 		return 0, err
@@ -166,8 +180,8 @@ func write(ctx context.Context, cluster *strata.Cluster, name string, tell func(
 			p.SendAsync(ctx, record.String(name, "", "tick"), nil)
 			n++
 		}
-		if tell != nil && n%(records/4) == 0 {
-			tell()
+		if show != nil && n%(records/4) == 0 {
+			show(n)
 		}
 	}
 	if err := p.Flush(ctx); err != nil {

@@ -25,6 +25,9 @@ func TestProgramShowsThatReadersDoNotDisturbEachOther(t *testing.T) {
 		require.Positive(t, min(first, second), "both members have work")
 		require.Less(t, count(t, out, "slow reader"), records, "nobody waits for the slow one")
 		require.Equal(t, 4, strings.Count(out, "lag:"))
+		require.Regexp(t, `(?m)^in the topic   \|={40}\|`, out)
+		require.Regexp(t, `(?m)^fast reader    \|={30,40}$`, out)
+		require.Regexp(t, `(?m)^slow reader    \|={0,10}$`, out)
 	})
 }
 

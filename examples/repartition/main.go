@@ -1,6 +1,6 @@
-// Command repartition shows what it means to find out late that a topic has too few partitions:
-// adding some helps little with the records that are written, and breaks the order of keys for
-// those to come; copying into a larger topic by hand can repeat records.
+// Command repartition shows the costs of a topic with too few partitions that is noticed late.
+// Added partitions do not help with existing records, and break the order of keys for new ones. A
+// copy to a larger topic by hand can repeat records.
 //
 //	go run ./examples/repartition
 package main
@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
@@ -70,8 +71,12 @@ func send(ctx context.Context, cluster *strata.Cluster, from, to int) error {
 
 // grow adds partitions to the topic while a consumer is behind.
 func grow(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
-	fmt.Fprintf(out, "limits has 2 partitions and %d records that nobody has read yet. Four partitions are added, and %d more records written:\n",
+	fmt.Fprintf(out, "limits has 2 partitions and %d unread records. Four partitions are added, and %d more records written:\n",
 		cards*changes, cards*changes)
+	before, err := cluster.Offsets(ctx, "limits", strata.Latest)
+	if err != nil {
+		return err
+	}
 	if err := cluster.AddPartitions(ctx, "limits", 6); err != nil {
 		return err
 	}
@@ -82,11 +87,14 @@ func grow(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprint(out, "  records per partition:")
+	const unit = 50
+	fmt.Fprintf(out, "  (# is %d existing records, + %d new ones)\n", unit, unit)
 	for p := range int32(6) {
-		fmt.Fprintf(out, " %d", ends[record.TopicPartition{Topic: "limits", Partition: p}])
+		tp := record.TopicPartition{Topic: "limits", Partition: p}
+		bar := strings.Repeat("#", int(before[tp]/unit)) + strings.Repeat("+", int((ends[tp]-before[tp])/unit))
+		fmt.Fprintf(out, "  limits-%d  %-16s %3d\n", p, bar, ends[tp])
 	}
-	fmt.Fprintln(out, "\n  what was written stays in the first two: whoever reads these has most of the work still")
+	fmt.Fprintln(out, "  existing records stay in the first two: their readers still have most of the work")
 
 	// Readers of the new partitions have nothing to catch up with, so they
 	// are ahead of those of the old ones.
@@ -104,7 +112,7 @@ func grow(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
 			newest[card] = max(newest[card], n)
 		}
 	}
-	_, err = fmt.Fprintf(out, "  %d of %d cards have moved to another partition, and are seen with an older limit after a newer one\n\n", len(late), cards)
+	_, err = fmt.Fprintf(out, "  %d of %d cards have moved to another partition, and a reader sees an older limit after a newer one\n\n", len(late), cards)
 	return err
 }
 
@@ -132,7 +140,7 @@ func copyTopic(ctx context.Context, cluster *strata.Cluster, out io.Writer) erro
 			twice++
 		}
 	}
-	_, err := fmt.Fprintf(out, "  limits-6 has %d different records, %d of them twice: the broker knows repeats of one producer, but each life is a new one\n",
+	_, err := fmt.Fprintf(out, "  limits-6 has %d different records, %d of them twice: the broker recognises repeats of one producer, but each life has a new producer\n",
 		len(seen), twice)
 	return err
 }
@@ -147,7 +155,7 @@ func copyOnce(ctx context.Context, cluster *strata.Cluster, kill bool) (copied i
 	if err != nil {
 		return 0, err
 	}
-	defer c.Close() // static and without commits of its own: nothing is said to the group
+	defer c.Close() // static and without commits of its own: the group gets no request
 	p, err := producer.New(cluster, producer.Config{})
 	if err != nil {
 		return 0, err

@@ -23,7 +23,7 @@ func (s *story) send(ctx context.Context, acks record.Acks, value string) error 
 }
 
 func write(ctx context.Context, s *story) error {
-	s.say("Three brokers have the partition. A producer waits for all in sync (acks=all): three records.")
+	s.say("Three brokers have a replica of the partition. A producer writes three records and waits for all in-sync replicas (acks=all).")
 	for _, v := range []string{"ann pays 10", "bob pays 20", "cid pays 30"} {
 		if err := s.send(ctx, record.AcksAll, v); err != nil {
 			return err
@@ -33,9 +33,9 @@ func write(ctx context.Context, s *story) error {
 	return nil
 }
 
-// killLeader has the leader write a record that nobody else gets, and takes its power away.
+// killLeader writes a record that only the leader gets, and cuts the leader's power.
 func killLeader(ctx context.Context, s *story) error {
-	s.say("The followers do not hear of a record that is acknowledged by the leader alone (acks=1). Then the leader loses power.")
+	s.say("A fourth record is acknowledged by the leader alone (acks=1), and does not reach the followers. Then the leader loses power.")
 	for _, follower := range []int32{2, 3} {
 		s.cluster.Network().Cut(replication.NetworkPath{From: follower, To: 1})
 	}
@@ -49,7 +49,7 @@ func killLeader(ctx context.Context, s *story) error {
 		s.cluster.Network().Mend(replication.NetworkPath{From: follower, To: 1})
 	}
 	s.until(func(e replication.Event) bool { return e.Kind == replication.LeaderElected })
-	s.say("Two go on. Another record, acknowledged by both:")
+	s.say("The other two continue. Another record, acknowledged by both:")
 	if err := s.send(ctx, record.AcksAll, "eve pays 50"); err != nil {
 		return err
 	}
@@ -58,13 +58,13 @@ func killLeader(ctx context.Context, s *story) error {
 }
 
 func revive(ctx context.Context, s *story) error {
-	s.say("The broker comes back, as a follower. What its leader does not have it gives up; then it catches up.")
+	s.say("The broker returns as a follower. It discards the records that its leader does not have, and then catches up.")
 	if err := s.cluster.StartBroker(ctx, 1); err != nil {
 		return err
 	}
 	s.until(joined(1))
 	s.replicas()
-	s.say("What a consumer reads: dan's payment, which one broker had acknowledged, is lost. The others are not.")
+	s.say("A consumer reads: dan's payment, which only one broker had acknowledged, is lost. The others are not.")
 	for r, err := range consumer.Read(ctx, s.cluster, consumer.ReadConfig{Topic: "orders"}) {
 		if err != nil {
 			return err
@@ -75,11 +75,10 @@ func revive(ctx context.Context, s *story) error {
 	return nil
 }
 
-// slowFollower holds up what a follower asks for: records wait for it until it is no longer in
-// sync.
+// slowFollower delays the fetches of a follower: records wait for it until it is no longer in sync.
 func slowFollower(ctx context.Context, s *story) error {
 	path := replication.NetworkPath{From: 3, To: s.cluster.Status(orders).Leader}
-	s.say("Broker 3 hangs. A record waits for it, until it is out of the in-sync set (replica.lag.time.max.ms, 400 here):")
+	s.say("Broker 3 hangs. A record waits for it, until it leaves the in-sync set (replica.lag.time.max.ms, 400 here):")
 	s.cluster.Network().Pause(path)
 	begin := time.Now()
 	if err := s.send(ctx, record.AcksAll, "fay pays 60"); err != nil {
@@ -88,19 +87,19 @@ func slowFollower(ctx context.Context, s *story) error {
 	s.until(func(e replication.Event) bool {
 		return e.Kind == replication.ISRShrunk && slices.Contains(e.Brokers, 3)
 	})
-	s.say("  acknowledged after %d ms by the other two; the next one waits for nobody.", time.Since(begin).Milliseconds())
+	s.say("  acknowledged after %d ms by the other two; the next record does not wait.", time.Since(begin).Milliseconds())
 	if err := s.send(ctx, record.AcksAll, "gus pays 70"); err != nil {
 		return err
 	}
 	s.replicas()
-	s.say("It goes on, catches up, and is in sync again:")
+	s.say("Broker 3 continues, catches up, and is in sync again:")
 	s.cluster.Network().Mend(path)
 	s.until(joined(3))
 	s.replicas()
 	return nil
 }
 
-// joined reports whether an event says that a broker is in sync.
+// joined reports whether an event is that a broker joins the in-sync set.
 func joined(broker int32) func(replication.Event) bool {
 	return func(e replication.Event) bool {
 		return e.Kind == replication.ISRGrown && slices.Contains(e.Brokers, broker)

@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// byKey compacts a log of positions: of every ship only the last one is of interest, and of a ship
-// that sank (a tombstone) soon nothing.
+// byKey compacts a log of positions of ships. It keeps the last position of every ship, and of a
+// sunk ship (a tombstone) finally nothing.
 func byKey(ctx context.Context, dir string, out io.Writer) error {
 	cfg := log.Config{Cleanup: log.CleanupCompact, MinDirtyRatio: 0.01, DeleteRetention: 50 * time.Millisecond, Sync: log.SyncNever}
 	return with(dir, "key", cfg, func(l *log.Log) error {
@@ -29,10 +29,10 @@ func byKey(ctx context.Context, dir string, out io.Writer) error {
 		if err := l.Roll(); err != nil { // the active segment is never compacted
 			return err
 		}
-		if err := compact(ctx, l, "Compaction: the last record of each key stays, at its offset.", out); err != nil {
+		if err := compact(ctx, l, "Compaction: the last record of each key remains, at its offset.", out); err != nil {
 			return err
 		}
-		select { // the tombstone stays for those who read on behind it, for DeleteRetention
+		select { // the tombstone remains for DeleteRetention, for readers that are behind it
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
 			return ctx.Err()
@@ -43,7 +43,7 @@ func byKey(ctx context.Context, dir string, out io.Writer) error {
 		if err := l.Roll(); err != nil {
 			return err
 		}
-		return compact(ctx, l, "A later compaction: the tombstone has had its time.", out)
+		return compact(ctx, l, "A later compaction: delete.retention.ms has passed for the tombstone.", out)
 	})
 }
 
@@ -71,13 +71,13 @@ func compact(ctx context.Context, l *log.Log, title string, out io.Writer) error
 	return nil
 }
 
-// fineness lets the same records expire from logs with smaller and larger segments.
+// fineness applies the same retention to logs with smaller and larger segments.
 func fineness(ctx context.Context, dir string, out io.Writer) error {
-	fmt.Fprintln(out, "200 records, one a minute, 50 minutes of retention: the smaller the segments, the closer to 50 the log comes, and the more files it has.")
+	fmt.Fprintln(out, "200 records, one a minute, 50 minutes of retention: with smaller segments the log is closer to 50 records, and has more files.")
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "segment bytes\tsegments\tafterwards\trecords left\tof them too old\t")
 	for _, size := range []int64{4 << 10, 16 << 10, 64 << 10, 1 << 20} {
-		cfg := log.Config{SegmentBytes: size, RetentionAge: 50 * time.Minute, Sync: log.SyncNever}
+		cfg := log.Config{SegmentBytes: size, RetentionAge: 50 * time.Minute, SegmentAge: log.DefaultSegmentAge, Sync: log.SyncNever}
 		err := with(dir, fmt.Sprint("fineness-", size), cfg, func(l *log.Log) error {
 			if err := fill(ctx, l, 200, time.Minute); err != nil {
 				return err

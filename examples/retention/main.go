@@ -1,5 +1,5 @@
-// Command retention shows what a log forgets: by age, by size, by request, and by key. It prints
-// what every Clean removed, what it kept, and why.
+// Command retention shows the deletion of records: by age, by size, by request, and by key. It
+// prints for every Clean which segments it deleted, which it kept, and why.
 package main
 
 import (
@@ -47,8 +47,8 @@ func with(dir, name string, cfg log.Config, f func(*log.Log) error) error {
 	return errors.Join(f(l), l.Close())
 }
 
-// fill appends n records of about 1 KiB each, one per batch, the last of them of
-// now, the others step apart before it.
+// fill appends n records of about 1 KiB each, one per batch. The timestamp of the last is now,
+// and each earlier timestamp is step before the next.
 func fill(ctx context.Context, l *log.Log, n int, step time.Duration) error {
 	value, now := []byte(strings.Repeat("x", 950)), time.Now()
 	for i := range n {
@@ -69,16 +69,16 @@ func bySize(ctx context.Context, dir string, out io.Writer) error {
 		if err := table(l, out); err != nil {
 			return err
 		}
-		return clean(ctx, l, "Retention by size, 40 KiB: as much goes as can go without falling below.", out)
+		return clean(ctx, l, "Retention by size, 40 KiB: old segments are deleted as long as at least that much remains.", out)
 	})
 }
 
 func byAge(ctx context.Context, dir string, out io.Writer) error {
-	return with(dir, "age", log.Config{SegmentBytes: 16 << 10, RetentionAge: time.Hour, Sync: log.SyncNever}, func(l *log.Log) error {
+	return with(dir, "age", log.Config{SegmentBytes: 16 << 10, RetentionAge: time.Hour, SegmentAge: log.DefaultSegmentAge, Sync: log.SyncNever}, func(l *log.Log) error {
 		if err := fill(ctx, l, 100, time.Minute); err != nil { // the first is 99 minutes old
 			return err
 		}
-		return clean(ctx, l, "Retention by age, one hour, of a record a minute: a segment goes when its newest record is too old.", out)
+		return clean(ctx, l, "Retention by age, one hour, with a record a minute: a segment is deleted when its newest record is too old.", out)
 	})
 }
 
@@ -95,7 +95,7 @@ func byRequest(ctx context.Context, dir string, out io.Writer) error {
 			return fmt.Errorf("record 24 can still be read: %v", err)
 		}
 		fmt.Fprintf(out, "DeleteRecords(25): the log starts at %d at once; reading 24: %v\n", l.StartOffset(), err)
-		return clean(ctx, l, "The files follow with the next Clean, whole segments only.", out)
+		return clean(ctx, l, "The next Clean deletes the files, whole segments only.", out)
 	})
 }
 
@@ -114,7 +114,7 @@ func table(l *log.Log, out io.Writer) error {
 	return w.Flush()
 }
 
-// clean prints what Clean decided about every segment.
+// clean prints the decision of Clean for every segment.
 func clean(ctx context.Context, l *log.Log, title string, out io.Writer) error {
 	rep, err := l.Clean(ctx)
 	if err != nil {

@@ -23,7 +23,7 @@ func TestProgramShowsWhatGoesAndWhy(t *testing.T) {
 		"the log starts at 25 at once",
 		"offset. 31 records in", "became 3 in",
 		"30  Bounty   (tombstone)",
-		"time. 4 records in", "became 2 in",
+		"tombstone. 4 records in", "became 2 in",
 	} {
 		require.Contains(t, out.String(), fact)
 	}

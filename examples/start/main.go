@@ -1,6 +1,6 @@
-// Command start shows where a consumer starts to read: at the earliest or the latest
-// record, where its group stopped, or where the application says; and where a group's
-// offsets are, in the topic __consumer_offsets.
+// Command start shows where a consumer starts to read: at the earliest or the latest record, at the
+// committed offset of its group, or at an offset of the application. It also shows the group's
+// offsets in the topic __consumer_offsets.
 //
 //	go run ./examples/start
 package main
@@ -63,10 +63,14 @@ type scenes struct {
 	cluster *strata.Cluster
 	p       *producer.Producer
 	out     io.Writer
+	sent    int // records in the topic
 }
 
 func (s *scenes) send(ctx context.Context, value string) error {
 	_, err := s.p.Send(ctx, record.String(topicName, "", value))
+	if err == nil {
+		s.sent++
+	}
 	return err
 }
 
@@ -95,7 +99,7 @@ func (s *scenes) read(ctx context.Context, cfg consumer.Config, n int) (rs []rec
 	return rs, nil
 }
 
-// committed is what the group will read next, -1 if it never committed.
+// committed returns the committed offset of the group, -1 if it has none.
 func (s *scenes) committed(ctx context.Context, group string) (int64, error) {
 	offsets, err := s.cluster.FetchOffsets(ctx, group, []record.TopicPartition{orders})
 	if err != nil {

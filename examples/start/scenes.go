@@ -2,19 +2,22 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
-	"github.com/stratalog/strata/group/offsets"
 	"github.com/stratalog/strata/record"
 )
 
-// newGroup: a group that never committed starts where its members' Reset says.
+// newGroup: a group without a committed offset starts at the Reset of its members.
 func (s *scenes) newGroup(ctx context.Context) error {
-	fmt.Fprintln(s.out, "Ten orders are there before anybody reads. A new group has no offset, which is reported as -1:")
+	fmt.Fprintln(s.out, "The topic has ten orders. A new group has no committed offset, which is reported as -1:")
 	for _, way := range []struct {
 		group string
 		reset consumer.Reset
@@ -32,7 +35,7 @@ func (s *scenes) newGroup(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(s.out, "  %-8s  committed %d, finds %d records and stands at %d\n", way.group, before, b.Len(), c.Position(orders))
+		fmt.Fprintf(s.out, "  %-8s  committed %d, gets %d records, position %d\n", way.group, before, b.Len(), c.Position(orders))
 		if err := s.send(ctx, "one more order"); err != nil {
 			return err
 		}
@@ -40,7 +43,7 @@ func (s *scenes) newGroup(ctx context.Context) error {
 			return err
 		}
 		for r := range b.All() {
-			fmt.Fprintf(s.out, "            then one comes: offset %d, %q\n", r.Offset, r.Value)
+			fmt.Fprintf(s.out, "            then a new record: offset %d, %q\n", r.Offset, r.Value)
 		}
 		if err := c.CommitReturned(ctx); err != nil {
 			return err
@@ -54,7 +57,7 @@ func (s *scenes) newGroup(ctx context.Context) error {
 	return nil
 }
 
-// pollUntilLocated polls until c knows where it stands, and returns what it was given up to then.
+// pollUntilLocated polls until c has a position, and returns the records it got until then.
 func pollUntilLocated(ctx context.Context, c *consumer.Consumer) (*consumer.Batch, error) {
 	for {
 		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
@@ -71,9 +74,9 @@ func pollUntilLocated(ctx context.Context, c *consumer.Consumer) (*consumer.Batc
 	}
 }
 
-// restart: a group goes on where it stopped, whoever reads for it.
+// restart: a group continues at its committed offset, with any member.
 func (s *scenes) restart(ctx context.Context) error {
-	fmt.Fprintln(s.out, "A consumer reads four orders and stops; the next one of its group goes on behind them:")
+	fmt.Fprintln(s.out, "A consumer reads four orders and stops; the next one of its group continues after them\n(# is a record that it reads, . another record, | the position):")
 	cfg := consumer.Config{Group: "billing", Topics: []string{topicName}, Commit: consumer.CommitManual}
 	for life := 1; life <= 2; life++ {
 		rs, err := s.read(ctx, cfg, 4)
@@ -84,35 +87,49 @@ func (s *scenes) restart(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(s.out, "  life %d reads %s, commits %d\n", life, span(rs), next)
+		fmt.Fprintf(s.out, "  life %d reads %s, commits %d     %s\n", life, span(rs), next, s.drawing(rs))
 	}
 	return nil
 }
 
-// ownOffsets: a free consumer is told where to start, and nothing is committed for it.
+// ownOffsets: a consumer without a group starts at a given offset, and commits nothing.
 func (s *scenes) ownOffsets(ctx context.Context) error {
-	fmt.Fprintln(s.out, "A free consumer keeps its offset itself, say beside its results:")
+	fmt.Fprintln(s.out, "A consumer without a group stores its offset itself, for example with its results:")
 	for _, at := range []int64{7, 2} {
 		rs, err := s.read(ctx, consumer.Config{Assign: record.Offsets{orders: at}}, 2)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(s.out, "  started at %d it reads %s\n", at, span(rs))
+		fmt.Fprintf(s.out, "  started at %d it reads %s     %s\n", at, span(rs), s.drawing(rs))
 	}
 	return nil
 }
 
-// offsetsTopic reads the commits of group billing where they are kept: as records of an
-// internal topic, the last of a key counts.
+// drawing returns a picture of the topic: the records rs, which were read, and those before and
+// after.
+func (s *scenes) drawing(rs []record.Record) string {
+	after := int(rs[len(rs)-1].Offset) + 1
+	return strings.Repeat(".", int(rs[0].Offset)) + strings.Repeat("#", len(rs)) + "|" + strings.Repeat(".", s.sent-after)
+}
+
+// offsetKey is the largest version of the keys of committed offsets. Package kmsg has the formats.
+const offsetKey = 1
+
+// offsetsTopic reads the commits of group billing from the internal topic, where each is a record
+// and the last one of a key is valid.
 func (s *scenes) offsetsTopic(ctx context.Context) error {
-	md, err := s.cluster.Metadata(ctx, offsets.Topic)
+	const topic = "__consumer_offsets"
+	md, err := s.cluster.Metadata(ctx, topic)
 	if err != nil {
 		return err
 	}
-	partitions := int32(len(md.Topics[offsets.Topic].Partitions))
-	tp := record.TopicPartition{Topic: offsets.Topic, Partition: offsets.PartitionFor("billing", partitions)}
-	fmt.Fprintf(s.out, "Group billing lives in partition %d of the %d of %s, and its coordinator is the leader of that one, broker %d:\n",
-		tp.Partition, partitions, tp.Topic, md.Topics[tp.Topic].Partitions[tp.Partition].Leader)
+	p, err := s.cluster.Backend().OffsetsPartition(ctx, "billing", false)
+	if err != nil {
+		return err
+	}
+	tp := record.TopicPartition{Topic: topic, Partition: p}
+	fmt.Fprintf(s.out, "Group billing is stored in partition %d of the %d of %s; its coordinator is the leader of that partition, broker %d:\n",
+		tp.Partition, len(md.Topics[tp.Topic].Partitions), tp.Topic, md.Topics[tp.Topic].Partitions[tp.Partition].Leader)
 	ends, err := s.cluster.Offsets(ctx, tp.Topic, strata.Latest)
 	if err != nil {
 		return err
@@ -122,16 +139,16 @@ func (s *scenes) offsetsTopic(ctx context.Context) error {
 		return err
 	}
 	for _, r := range rs {
-		key, known, err := offsets.ParseKey(r.Key)
-		if err != nil {
+		if binary.BigEndian.Uint16(r.Key) > offsetKey {
+			continue // not an offset but the members of a group
+		}
+		var key kmsg.OffsetCommitKey
+		var value kmsg.OffsetCommitValue
+		if err := errors.Join(key.ReadFrom(r.Key), value.ReadFrom(r.Value)); err != nil {
 			return err
 		}
-		if !known || key.Type != offsets.KeyOffset || key.Group != "billing" {
-			continue // another group's, or who its members are
-		}
-		value, err := offsets.ParseOffsetValue(r.Value)
-		if err != nil {
-			return err
+		if key.Group != "billing" {
+			continue
 		}
 		fmt.Fprintf(s.out, "  record %d: (%s, %s-%d) -> offset %d\n", r.Offset, key.Group, key.Topic, key.Partition, value.Offset)
 	}

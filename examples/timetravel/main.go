@@ -1,5 +1,5 @@
-// Command timetravel reads a log as a free consumer: from a point in time,
-// to its end, and again from the start.
+// Command timetravel reads a log with a consumer without a group: from a point in time, to its end,
+// and again from the start.
 package main
 
 import (
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/stratalog/strata"
@@ -44,7 +45,8 @@ func run(ctx context.Context, out io.Writer) error {
 	}
 	defer c.Close()
 
-	fmt.Fprintln(out, "a free consumer: no group, no commits, its position is its own")
+	fmt.Fprintln(out, "a consumer without a group: no commits, the position is only in the consumer\n"+
+		"(# is a record of this read, . another record, | the position)")
 	if err := show(ctx, out, c, tp, "from the start"); err != nil {
 		return err
 	}
@@ -68,7 +70,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\nnewest timestamp is at offset %d; reading removed nothing: the log still holds %d records\n", newest[tp], end[tp])
+	fmt.Fprintf(out, "\nnewest timestamp is at offset %d; reading removes nothing: the log still has %d records\n", newest[tp], end[tp])
 	if err := c.SeekToStart(tp); err != nil {
 		return err
 	}
@@ -102,6 +104,12 @@ func show(ctx context.Context, out io.Writer, c *consumer.Consumer, tp record.To
 	for r := range b.All() {
 		fmt.Fprintf(out, "  offset %2d  %s  %s\n", r.Offset, r.Timestamp.UTC().Format("15:04"), r.Value)
 	}
-	fmt.Fprintf(out, "  position %d, lag %d\n", c.Position(tp), c.Lag()[tp])
+	position, lag := c.Position(tp), c.Lag()[tp]
+	fmt.Fprintf(out, "  %s  position %d, lag %d\n", drawing(int(position), b.Len(), int(lag)), position, lag)
 	return nil
+}
+
+// drawing returns a picture of the log: the last read records before a position, and the others.
+func drawing(position, read, behind int) string {
+	return strings.Repeat(".", position-read) + strings.Repeat("#", read) + "|" + strings.Repeat(".", behind)
 }

@@ -49,9 +49,11 @@ func run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 	}
-	for _, way := range []struct{ what, orders, coordinates string }{
-		{"One topic for both, kept for as long as coordinates are worth it:", "mixed", "mixed"},
-		{"One topic each, with its own retention:", "orders", "coordinates"},
+	for _, way := range []struct{ what, picture, orders, coordinates string }{
+		{"One topic for both, with the short retention of coordinates:",
+			"  mixed        deleted: o c c c c|c o c c c   kept: c c c o c|c c\n", "mixed", "mixed"},
+		{"One topic each, with its own retention:",
+			"  orders       kept: o o o o o|o o o\n  coordinates  deleted: c c c c c|c c c c c   kept: c c c c c|c c\n", "orders", "coordinates"},
 	} {
 		if err := send(ctx, cluster, way.orders, way.coordinates); err != nil {
 			return err
@@ -63,9 +65,11 @@ func run(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "%s\n  %d orders were written; a reader of orders reads %d records and finds %d of them\n", way.what, orders, read, found)
+		fmt.Fprintf(out, "%s\n\n%s\n", way.what, way.picture)
+		fmt.Fprintf(out, "  %d orders were written; a reader of orders reads %d records and finds %d of them\n\n", orders, read, found)
 	}
-	_, err = fmt.Fprintln(out, "Mixed, the flood of coordinates pushed most orders out, and whoever wants one kind pays for both.")
+	_, err = fmt.Fprintln(out, "o is an order, c are coordinates, | ends a segment; retention deletes the oldest segments.\n"+
+		"In one topic the coordinates push most orders out, and a reader of one kind reads both.")
 	return err
 }
 

@@ -3,8 +3,8 @@
 //
 //	go run ./examples/wal
 //
-// It pulls the plug twice. The disk is one in memory that knows what was synced and what was not,
-// so a power cut really takes what it may take.
+// It simulates two power cuts. The disk is in memory and tracks synced and unsynced data, so a
+// power cut really loses unsynced data.
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/record"
@@ -36,55 +37,75 @@ func run(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		// one call, one batch: both movements of a transfer are there or neither is
+		// one call is one batch: the log has both movements of a transfer, or neither
 		for n := range transfers {
 			if _, err := l.Append(ctx, record.String("", "alice", strconv.Itoa(-10-n)), record.String("", "bob", strconv.Itoa(10+n))); err != nil {
 				return err
 			}
 		}
 		fmt.Fprintf(out, "sync %v: %d transfers acknowledged, the log ends at %d, power fails\n", policy, transfers, l.EndOffset())
-		crashed := disk.Crash(uint64(i))  // what is on the disk now; nobody said goodbye
-		if err := l.Close(); err != nil { // only to let this process go
-			return err
-		}
-		disk = crashed
-		end, err := recover(out, disk)
+		before, err := draw(l)
 		if err != nil {
 			return err
 		}
+		crashed := disk.Crash(uint64(i))  // the contents of the disk after the power cut
+		if err := l.Close(); err != nil { // only to free resources of this process
+			return err
+		}
+		disk = crashed
+		after, end, err := recover(out, disk)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "    acknowledged |%s|\n    on the disk  |%-*s|\n", before, len(before), after)
 		lost := transfers - (end/2 - kept) // two movements each
 		kept = end / 2
-		verdict := "NONE of them is lost: an acknowledged append was on stable storage"
+		verdict := "NONE of them is lost: an acknowledged append is on stable storage"
 		if lost > 0 {
-			verdict = fmt.Sprintf("%d of them are LOST: the acknowledgement came before the disk had them", lost)
+			verdict = fmt.Sprintf("%d of them are LOST: they were acknowledged before they were on the disk", lost)
 		}
 		fmt.Fprintf(out, "  verdict: %s\n", verdict)
 	}
 	return followAndBackup(ctx, out, disk)
 }
 
-// recover opens the log after a crash, computes the balances
-// from it, and returns where the log ends.
-func recover(out io.Writer, disk vfs.FS) (end int64, err error) {
+// draw returns one letter for each record of the log, the first of its account.
+func draw(l *log.Log) (string, error) {
+	var s strings.Builder
+	for r, err := range l.Records(l.StartOffset()) {
+		if err != nil {
+			return "", err
+		}
+		s.WriteByte(r.Key[0])
+	}
+	return s.String(), nil
+}
+
+// recover opens the log after a crash and computes the balances from it. It returns a drawing of
+// the log, and the log end offset.
+func recover(out io.Writer, disk vfs.FS) (drawing string, end int64, err error) {
 	l, err := log.Open("accounts", log.Config{FS: disk})
 	if err != nil {
-		return 0, err
+		return "", 0, err
 	}
 	balance := map[string]int{}
 	for r, err := range l.Records(l.StartOffset()) {
 		if err != nil {
-			return 0, err
+			return "", 0, err
 		}
 		n, _ := strconv.Atoi(string(r.Value))
 		balance[string(r.Key)] += n
 	}
 	rep := l.Recovery()
-	fmt.Fprintf(out, "  reopened: clean %t, same boot %t, %d bytes looked at, %d cut; the log ends at %d, balances %v\n",
+	fmt.Fprintf(out, "  reopened: clean %t, same boot %t, %d bytes checked, %d cut; the log ends at %d, balances %v\n",
 		rep.Clean, rep.SameBoot, rep.ScannedBytes, rep.CutBytes, l.EndOffset(), balance)
-	return l.EndOffset(), l.Close()
+	if drawing, err = draw(l); err != nil {
+		return "", 0, err
+	}
+	return drawing, l.EndOffset(), l.Close()
 }
 
-// followAndBackup copies the log while somebody follows it.
+// followAndBackup copies the log while a goroutine follows it.
 func followAndBackup(ctx context.Context, out io.Writer, disk vfs.FS) error {
 	l, err := log.Open("accounts", log.Config{FS: disk})
 	if err != nil {

@@ -1,8 +1,8 @@
-// Command workers sends mails with a pool of workers behind one consumer, as a service would run:
-// records are done in any order but that of their user, offsets are committed without gaps, what
-// fails is tried again at once, later, or never, and every mail that could not be sent lies in a
-// dead letter topic with the reason. SIGTERM or Ctrl-C ends it without losing a mail; it tells
-// which ones the next process repeats, and why.
+// Command workers sends mails with a pool of workers behind one consumer, as a service would. Only
+// the mails of one user stay in order, and offsets are committed without gaps. A failed mail is
+// retried at once, later, or never. Every mail that could not be sent is in a dead letter topic
+// with the reason. SIGTERM or Ctrl-C ends the process without losing a mail. The program prints
+// which mails the next process repeats, and why.
 package main
 
 import (
@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -61,8 +62,8 @@ func run(ctx context.Context, w io.Writer) error {
 		}
 	}
 
-	m := &mailer{cluster: cluster, p: p, sent: map[string]int{}}
-	fmt.Fprintln(w, "the first process is told to stop in the middle:")
+	m := &mailer{cluster: cluster, p: p, sent: map[string]int{}, ways: map[string]string{}}
+	fmt.Fprintln(w, "The first process gets SIGTERM in the middle. It finishes the mails in progress, then it ends:")
 	half, stop := context.WithCancel(ctx)
 	defer stop()
 	m.each = func(n int64) {
@@ -73,7 +74,7 @@ func run(ctx context.Context, w io.Writer) error {
 	if err := m.process(half, w); err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "the second one does the rest:")
+	fmt.Fprintln(w, "The second process sends the rest:")
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -90,7 +91,7 @@ func run(ctx context.Context, w io.Writer) error {
 	return m.verdict(w)
 }
 
-// A mailer is the application: what it has sent, and how.
+// A mailer is the application. It records the mails that it has sent.
 type mailer struct {
 	cluster *strata.Cluster
 	p       *producer.Producer
@@ -102,11 +103,36 @@ type mailer struct {
 	mu     sync.Mutex // guards the fields below
 	sent   map[string]int
 	failed int
+	ways   map[string]string // of the mails that failed at least once: each attempt, with its topic
+	lives  int               // processes that were started
+}
+
+// attempted notes the outcome of an attempt: "x" or "sent".
+func (m *mailer) attempted(r record.Record, outcome string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	way, id := m.ways[string(r.Value)], string(r.Value)
+	if way == "" && outcome != "x" {
+		return
+	}
+	place := fmt.Sprintf("%s-%d", r.Topic, r.Partition)
+	if at := strings.LastIndex(way, "mails"); at < 0 {
+		way = place
+	} else if last, _, _ := strings.Cut(way[at:], " "); last != place {
+		way += " -> " + place
+	}
+	if m.lives == 2 && !strings.Contains(way, "|") {
+		way += " |"
+	}
+	m.ways[id] = way + " " + outcome
 }
 
 // process is one process of the mail service, from its start to its clean end.
 func (m *mailer) process(ctx context.Context, w io.Writer) (err error) {
 	start, before := time.Now(), m.n.Load()
+	m.mu.Lock()
+	m.lives++
+	m.mu.Unlock()
 	c, err := consumer.New(m.cluster, consumer.Config{Group: "mailers", Topics: []string{"mails", "mails-retry"}})
 	if err != nil {
 		return err
@@ -114,9 +140,11 @@ func (m *mailer) process(ctx context.Context, w io.Writer) (err error) {
 	err = c.Run(ctx, m.send, consumer.RunConfig{
 		Workers: 16, Order: consumer.ByKey, // the mails of one user stay in order
 		AttemptTimeout: time.Second,
-		Retries:        2, MinBackoff: time.Millisecond, // for what passes at once
-		RetryTopics: &consumer.RetryTopics{Producer: m.p, Stages: []consumer.RetryStage{{Topic: "mails-retry", Delay: 100 * time.Millisecond}}},
-		DeadLetter:  m.deadLetter,
+		Retries:        2, MinBackoff: time.Millisecond, // for failures that pass at once
+		RetryTopics: &consumer.RetryTopics{Producer: m.p, Stages: []consumer.RetryStage{
+			{Topic: "mails-retry", Delay: 100 * time.Millisecond}, // for failures that need more time
+		}},
+		DeadLetter: m.deadLetter, // for failures that stay
 	})
 	// The shutdown recipe, part 2: Run has returned, so handlers at work have finished. ctx has
 	// ended; what is done is committed, and the group told that this member leaves, under a context
@@ -132,6 +160,8 @@ func (m *mailer) process(ctx context.Context, w io.Writer) (err error) {
 
 // send is the handler.
 func (m *mailer) send(ctx context.Context, r record.Record) error {
+	outcome := "x" // also if the handler panics
+	defer func() { m.attempted(r, outcome) }()
 	busy := m.busy.Add(1)
 	defer m.busy.Add(-1)
 	for most := m.most.Load(); busy > most && !m.most.CompareAndSwap(most, busy); most = m.most.Load() {
@@ -151,6 +181,7 @@ func (m *mailer) send(ctx context.Context, r record.Record) error {
 	case id == "150" && r.Topic == "mails":
 		return errors.New("mailbox is full") // passes later
 	}
+	outcome = "sent"
 	m.mu.Lock()
 	m.sent[string(r.Value)]++
 	m.mu.Unlock()
@@ -182,9 +213,9 @@ func (m *mailer) left() {
 	}
 }
 
-// report tells why each failed mail did.
+// report prints the reason of each failed mail.
 func (m *mailer) report(ctx context.Context, w io.Writer) error {
-	fmt.Fprintln(w, "not sent:")
+	fmt.Fprintln(w, "Mails in the dead letter topic, with their headers:")
 	c, err := consumer.New(m.cluster, consumer.Config{Topics: []string{"mails-failed"}})
 	if err != nil {
 		return err
@@ -199,19 +230,29 @@ func (m *mailer) report(ctx context.Context, w io.Writer) error {
 			from, offset, _ := consumer.Origin(r)
 			attempts, _ := r.Header(consumer.HeaderAttempts)
 			reason, _ := r.Header(consumer.HeaderError)
-			fmt.Fprintf(w, "  mail %s from %s-%d, offset %d, after %s attempts: %s\n", r.Value, from.Topic, from.Partition, offset, attempts, reason)
+			fmt.Fprintf(w, "  mail %s from %s-%d, offset %d, after %s attempts:\n    %s\n", r.Value, from.Topic, from.Partition, offset, attempts, reason)
+			fmt.Fprintf(w, "    %s -> %s-%d\n", m.way(r), r.Topic, r.Partition)
 			m.failed--
 		}
 		if m.failed == 0 {
 			break
 		}
 	}
+	fmt.Fprintf(w, "Two mails failed and were sent later (x is a failed attempt, | the start of the second process):\n    mail 100: %s\n    mail 150: %s\n",
+		m.way(record.String("", "", "100")), m.way(record.String("", "", "150")))
 	return nil
 }
 
-// verdict checks what the example claims: the stop in the middle loses nothing. What it repeats was
-// done behind a mail that was not, so that its offset could not be committed: workers are
-// at-least-once, and a handler that must not repeat keeps ids.
+// way returns the attempts to send a mail.
+func (m *mailer) way(r record.Record) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ways[string(r.Value)]
+}
+
+// verdict checks the claims of the example. The stop in the middle loses nothing. A mail is
+// repeated if an earlier mail of its partition was not done, so that its offset could not be
+// committed. Workers are at-least-once: a handler that must not repeat has to keep ids.
 func (m *mailer) verdict(w io.Writer) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -225,6 +266,6 @@ func (m *mailer) verdict(w io.Writer) error {
 	if want := total - 3; len(m.sent) != want {
 		return fmt.Errorf("%d different mails sent instead of %d", len(m.sent), want)
 	}
-	fmt.Fprintf(w, "none lost; %d sent again by the second process: they lay behind one that was not done\n", again)
+	fmt.Fprintf(w, "None lost; the second process sent %d again: their offsets were after a mail that was not done, so they could not be committed.\n", again)
 	return nil
 }

@@ -1,9 +1,9 @@
-// Package assignor shares the partitions of topics out among the members of a group: Kafka's Range,
-// RoundRobin, Sticky and CooperativeSticky, and what an assignor of one's own has to implement.
+// Package assignor assigns the partitions of topics to the members of a group. It has Kafka's
+// Range, RoundRobin, Sticky, CooperativeSticky and Uniform, and the interface of custom assignors.
 //
-// The group leader runs an Assignor over the Subscriptions that members brought
-// along, and hands out Assignments: both are Kafka's ConsumerProtocol, version 3.
-// Package assignortest checks assignors.
+// Use it to set consumer.Config.Assignors, or to write an assignor. The group leader runs an
+// Assignor over the Subscriptions of the members and distributes Assignments. Both are in the
+// format of Kafka's ConsumerProtocol, version 3. Package assignortest checks assignors.
 package assignor
 
 import (
@@ -16,65 +16,64 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// An Assignor shares partitions out among the members of a group. It is run by the group leader
-// only. Implementations are pure and safe for concurrent use; package assignortest checks one.
+// An Assignor assigns partitions to the members of a group. Only the group leader runs it.
+// Implementations are pure and safe for concurrent use; package assignortest checks one.
 type Assignor interface {
-	// Name is what members vote for; all members of a group need an assignor of the same name.
-	// Kafka: partition.assignment.strategy.
+	// Name is the name that members vote for; all members of a group need an assignor of the same
+	// name. Kafka: partition.assignment.strategy.
 	Name() string
 
-	// Assign gives every partition of a subscribed topic to exactly one of the members subscribed
-	// to it (a Cooperative assignor may hold back partitions whose owner has to give them up
-	// first). partitions holds the partition count of each topic that exists. Members without
+	// Assign assigns every partition of a subscribed topic to exactly one of the topic's
+	// subscribers. A Cooperative assignor may leave out partitions that their owner has to give up
+	// first. partitions holds the partition count of each existing topic. Members without
 	// partitions may be left out of the result. The arguments are not kept and not changed.
 	Assign(members []Member, partitions map[string]int32) (map[string][]record.TopicPartition, error)
 }
 
-// A CooperativeAssignor never gives a partition to a new owner before the old one gave it up, so
-// members may keep reading while they rebalance (KIP-429). An Assignor without this method, or that
-// returns false, is eager: members give up everything before they join.
+// A CooperativeAssignor never assigns a partition to a new owner before the old one gave it up, so
+// that members may keep reading during a rebalance (KIP-429). An Assignor without this method, or
+// with a false result, is eager: members give up all partitions before they join.
 type CooperativeAssignor interface {
 	Assignor
 	Cooperative() bool
 }
 
-// A UserDataAssignor adds bytes of its own to each member's subscription.
+// A UserDataAssignor adds its own bytes to each member's subscription.
 type UserDataAssignor interface {
 	Assignor
-	// SubscriptionUserData returns what a member adds that was assigned owned in
-	// generation (-1: it has no assignment).
+	// SubscriptionUserData returns the bytes for a member whose last assignment was owned in the
+	// given generation (-1: none).
 	SubscriptionUserData(owned []record.TopicPartition, generation int32) []byte
 }
 
-// A Member is a group member as an Assignor sees it.
+// A Member is a group member in the input of an Assignor.
 type Member struct {
 	ID         string
 	InstanceID string // "": dynamic member
 	Subscription
 }
 
-// A Protocol is one way to share partitions that a member can speak: an assignor's name
-// and the member's subscription for it. The coordinator does not look into Metadata except
-// to know the topics of consumer groups.
+// Protocol is one assignor that a member supports: its name and the member's subscription for it.
+// The coordinator does not parse Metadata, except for the topics of consumer groups.
 type Protocol struct {
 	Name     string
 	Metadata []byte
 }
 
-// A JoinMember is a member as the group leader sees it.
+// A JoinMember is a group member in the join response of the group leader.
 type JoinMember struct {
 	MemberID, InstanceID string
-	Metadata             []byte // its subscription for the chosen protocol
+	Metadata             []byte // the member's subscription for the chosen protocol
 }
 
-// ErrNoAssignment reports an Assignor that broke its promises.
+// ErrNoAssignment is returned when an Assignor violates its interface.
 var ErrNoAssignment = errors.New("group: invalid assignment")
 
-// ErrMalformed is matched by the errors of bytes that are no subscription or assignment.
+// ErrMalformed is matched by errors for bytes that are not a subscription or assignment.
 var ErrMalformed = wire.ErrMalformed
 
-// AllCooperative reports whether members that use these assignors may keep partitions during a
-// rebalance: all of them must allow it, as in Kafka.
+// AllCooperative reports whether members with these assignors may keep partitions during a
+// rebalance. As in Kafka, all of the assignors must support it.
 func AllCooperative(assignors []Assignor) bool {
 	for _, a := range assignors {
 		if c, ok := a.(CooperativeAssignor); !ok || !c.Cooperative() {
@@ -84,9 +83,10 @@ func AllCooperative(assignors []Assignor) bool {
 	return len(assignors) > 0
 }
 
-// SubscriptionFor returns the metadata of a member's Protocol for a. owned is what the member holds
-// while it joins, generation when it got that (-1: it holds nothing). An eager assignor sees owned
-// only if it remembers it in user data, as Sticky does, and is given what the member held last.
+// SubscriptionFor returns the metadata of a member's Protocol for a. owned are the partitions that
+// the member holds while it joins, generation the one in which it got them (-1: it has none). An
+// eager assignor sees owned only if it stores them in user data, as Sticky does; owned is then the
+// member's last assignment.
 func SubscriptionFor(a Assignor, topics []string, owned []record.TopicPartition, generation int32, rack string) []byte {
 	s := Subscription{Topics: topics, Generation: generation, Rack: rack}
 	if AllCooperative([]Assignor{a}) {
@@ -98,11 +98,11 @@ func SubscriptionFor(a Assignor, topics []string, owned []record.TopicPartition,
 	return s.AppendTo(nil)
 }
 
-// AssignAll is the group leader's work: it decodes the members' subscriptions, runs a, and
-// returns SyncRequest.Assignments; every member is in it. partitions has the partition count of
-// each topic that exists. It returns an error matching ErrMalformed for a subscription that
-// cannot be read, and ErrNoAssignment if the assignor names an unknown member, gives a partition
-// to two members, or to one that is not subscribed.
+// AssignAll does the group leader's work: it decodes the members' subscriptions, runs a, and
+// returns SyncRequest.Assignments, with an entry for every member. partitions has the partition
+// count of each existing topic. It returns an error matching ErrMalformed for an unreadable
+// subscription, and ErrNoAssignment if the assignor names an unknown member, or assigns a partition
+// to two members or to a member that is not subscribed.
 func AssignAll(a Assignor, members []JoinMember, partitions map[string]int32) (map[string][]byte, error) {
 	decoded := make([]Member, 0, len(members))
 	for _, m := range members {

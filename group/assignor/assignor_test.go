@@ -132,6 +132,91 @@ func TestHigherGenerationWinsAClaim(t *testing.T) {
 	require.Equal(t, shares{"a": tps("t", 1), "b": tps("t", 0)}, got)
 }
 
+// Three members claim what they had in three generations, in whatever order they are listed: the
+// newest claim counts, and what is claimed twice by one member is claimed once.
+func TestNewestOfThreeClaimsCountsInAnyOrder(t *testing.T) {
+	for _, generations := range [][3]int32{{3, 4, 5}, {3, 5, 4}, {4, 3, 5}, {4, 5, 3}, {5, 3, 4}, {5, 4, 3}} {
+		members := subscribers("t")("a", "b", "c")
+		want := shares{}
+		for i := range members {
+			own := int32(i + 1)
+			members[i].Owned, members[i].Generation = tps("t", 0, own, own), generations[i]
+			want[members[i].ID] = tps("t", own)
+			if generations[i] == 5 {
+				want[members[i].ID] = tps("t", 0, own)
+			}
+		}
+		require.Equal(t, want, assign(t, CooperativeSticky(), members, map[string]int32{"t": 4}), "%v", generations)
+	}
+}
+
+// Claims of partitions that do not exist, and of topics that a member does not subscribe to any
+// more, give it nothing.
+func TestClaimsOfNothingCountForNothing(t *testing.T) {
+	for _, mixed := range []bool{false, true} { // whether members subscribe to different topics
+		for _, a := range []Assignor{Sticky(), CooperativeSticky()} {
+			members := subscribers("t")("a", "b", "c")
+			partitions := map[string]int32{"t": 3, "v": 2}
+			if mixed {
+				members[2].Topics = []string{"t", "u"}
+				partitions["u"] = 1
+			}
+			for i := range members {
+				claims := []record.TopicPartition{{Topic: "t", Partition: -1 - int32(i)}, {Topic: "t", Partition: 3 + int32(i)}, {Topic: "v"}, {Topic: "gone"}}
+				members[i].Owned, members[i].Generation = claims, 5
+				members[i].UserData = Sticky().(UserDataAssignor).SubscriptionUserData(claims, 5)
+			}
+			got := assign(t, a, members, partitions)
+			all := join(got["a"], got["b"], got["c"])
+			want := tps("t", 0, 1, 2)
+			if mixed {
+				want = append(want, tps("u", 0)...)
+			}
+			require.ElementsMatch(t, want, all, "%s, mixed %v", a.Name(), mixed)
+		}
+	}
+}
+
+// A former owner that does not subscribe to the topic any more does not get its partition back.
+func TestFormerOwnerThatUnsubscribedGetsNothingBack(t *testing.T) {
+	members := []Member{{ID: "a"}, {ID: "b"}, {ID: "c"}}
+	for i, topics := range [][]string{{"u"}, {"t"}, {"t"}} {
+		members[i].Topics = topics
+		owned, generation := tps("t", 0), int32(4)
+		if i == 2 {
+			owned, generation = tps("t", 0, 1, 2, 3), 5
+		}
+		if i != 1 {
+			members[i].UserData = Sticky().(UserDataAssignor).SubscriptionUserData(owned, generation)
+		}
+	}
+	got := assign(t, Sticky(), members, map[string]int32{"t": 4, "u": 1})
+	require.Equal(t, tps("u", 0), got["a"])
+	require.Len(t, got["b"], 2)
+	require.Len(t, got["c"], 2)
+}
+
+// One member has everything; of those that had a partition before it, the last one gets it back.
+func TestMovedPartitionGoesToItsLastFormerOwner(t *testing.T) {
+	for _, last := range []int{0, 1} { // "a", "b"
+		members := []Member{{ID: "a"}, {ID: "b"}, {ID: "c"}}
+		for i := range members {
+			members[i].Topics = []string{"t"}
+			owned, generation := tps("t", 0), int32(3)
+			switch i {
+			case last:
+				generation = 4
+			case 2:
+				owned, generation = tps("t", 0, 1, 2, 3), 5
+				members[i].Topics = []string{"t", "u"} // as nobody else, so that loads differ
+			}
+			members[i].UserData = Sticky().(UserDataAssignor).SubscriptionUserData(owned, generation)
+		}
+		got := assign(t, Sticky(), members, map[string]int32{"t": 4, "u": 1})
+		require.Contains(t, got[members[last].ID], tps("t", 0)[0], "%v", got)
+	}
+}
+
 func TestPartitionClaimedTwiceInAGenerationGoesToNobodyAtOnce(t *testing.T) {
 	members := subscribers("t")("a", "b")
 	members[0].Owned, members[0].Generation = tps("t", 0), 5
@@ -157,8 +242,14 @@ func TestMembersMayStayOnlyIfAllTheirAssignorsAreCooperative(t *testing.T) {
 	require.True(t, AllCooperative([]Assignor{CooperativeSticky()}))
 	require.False(t, AllCooperative([]Assignor{CooperativeSticky(), Range()}))
 	require.False(t, AllCooperative([]Assignor{Sticky()}))
+	require.False(t, AllCooperative([]Assignor{CooperativeSticky(), CooperativeSticky(), notCooperative{CooperativeSticky()}}))
 	require.False(t, AllCooperative(nil))
 }
+
+// notCooperative is an assignor that could be cooperative and is not.
+type notCooperative struct{ Assignor }
+
+func (notCooperative) Cooperative() bool { return false }
 
 func TestSubscriptionCarriesOwnedPartitionsWhereTheAssignorLooksForThem(t *testing.T) {
 	held := tps("t", 0)

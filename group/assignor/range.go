@@ -2,9 +2,10 @@ package assignor
 
 import "github.com/stratalog/strata/record"
 
-// Range is Kafka's RangeAssignor: topic by topic, contiguous runs of partitions, the first members
-// get one more if it does not divide. Co-partitioned topics meet on the same member. It is eager.
-// Replica racks are not known in one process, so there is no rack-aware pass.
+// Range is Kafka's RangeAssignor: it assigns contiguous ranges of partitions topic by topic. If
+// they do not divide evenly, the first members get one more. The same partition numbers of
+// co-partitioned topics go to the same member. It is eager. It ignores racks, since they are
+// unknown in one process.
 func Range() Assignor { return rangeAssignor{} }
 
 type rangeAssignor struct{}

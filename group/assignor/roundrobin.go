@@ -2,8 +2,8 @@ package assignor
 
 import "github.com/stratalog/strata/record"
 
-// RoundRobin is Kafka's RoundRobinAssignor: all partitions of all topics in order, dealt to the
-// members in turn; members that are not subscribed to a topic are passed over. It is eager.
+// RoundRobin is Kafka's RoundRobinAssignor: it assigns all partitions of all topics, in order, to
+// the members in turn. Members that are not subscribed to a topic are skipped. It is eager.
 func RoundRobin() Assignor { return roundRobinAssignor{} }
 
 type roundRobinAssignor struct{}

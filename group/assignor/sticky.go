@@ -7,14 +7,14 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Sticky is Kafka's StickyAssignor (KIP-54): as even as possible, and of all such
-// assignments one that moves few partitions. It is eager; members remember their last
-// assignment in the user data of their subscription.
+// Sticky is Kafka's StickyAssignor (KIP-54): the most even assignment and, among those, one that
+// moves few partitions. It is eager; members store their last assignment in the user data of their
+// subscription.
 func Sticky() Assignor { return stickyAssignor{} }
 
-// CooperativeSticky is Kafka's CooperativeStickyAssignor (KIP-429): the result of Sticky, but a
-// partition that moves from one member to another is given to nobody until its owner has given
-// it up and the group rebalances again.
+// CooperativeSticky is Kafka's CooperativeStickyAssignor (KIP-429). Its result is that of Sticky,
+// except that a partition that moves between members stays unassigned until its owner has given it
+// up and the group rebalances again.
 func CooperativeSticky() Assignor { return cooperativeStickyAssignor{} }
 
 type stickyAssignor struct{}

@@ -11,14 +11,14 @@ import (
 
 const highestConsumerProtocol = 3 // version of subscription and assignment that we write
 
-// A Subscription is what a consumer tells the group leader when it joins:
-// Kafka's ConsumerProtocolSubscription.
+// A Subscription is a consumer's metadata for the group leader: Kafka's
+// ConsumerProtocolSubscription.
 type Subscription struct {
-	Version    int16 // as read; Append always writes version 3
+	Version    int16 // version that was parsed; AppendTo always writes version 3
 	Topics     []string
-	UserData   []byte                  // the assignor's own, see SubscriptionUserData; nil differs from empty
-	Owned      []record.TopicPartition // what the member holds while it joins (cooperative protocol); version 1
-	Generation int32                   // in which it got Owned; -1: none; version 2
+	UserData   []byte                  // data of the assignor, see SubscriptionUserData; nil differs from empty
+	Owned      []record.TopicPartition // partitions held while joining (cooperative protocol); version 1
+	Generation int32                   // generation in which Owned was assigned; -1: none; version 2
 	Rack       string                  // "": none; version 3
 }
 
@@ -38,9 +38,9 @@ func (s Subscription) AppendTo(dst []byte) []byte {
 	return wire.AppendNullableString(dst, s.Rack)
 }
 
-// ParseSubscription reads a subscription of any version; higher ones than 3 are
-// read as 3 and trailing bytes are ignored, as Kafka does. UserData aliases p. It
-// returns an error matching ErrMalformed.
+// ParseSubscription parses a subscription of any version. As in Kafka, versions above 3 are parsed
+// as 3, and trailing bytes are ignored. UserData aliases p. It returns an error matching
+// ErrMalformed.
 func ParseSubscription(p []byte) (Subscription, error) {
 	r := wire.Reader{P: p}
 	s := Subscription{Version: r.Int16(), Generation: -1}
@@ -68,23 +68,23 @@ func ParseSubscription(p []byte) (Subscription, error) {
 	return s, nil
 }
 
-// An Assignment is what a member gets from its group leader: Kafka's ConsumerProtocolAssignment.
+// An Assignment is the group leader's result for one member: Kafka's ConsumerProtocolAssignment.
 type Assignment struct {
-	Version    int16 // as read; Append always writes version 3
+	Version    int16 // version that was parsed; AppendTo always writes version 3
 	Partitions []record.TopicPartition
 	UserData   []byte
 }
 
-// AppendTo appends a in version 3, the topics in the order of their names.
+// AppendTo appends a in version 3, with topics sorted by name.
 func (a Assignment) AppendTo(dst []byte) []byte {
 	dst = wire.AppendInt16(dst, highestConsumerProtocol)
 	dst = appendTopicPartitions(dst, a.Partitions)
 	return wire.AppendBytes(dst, a.UserData)
 }
 
-// ParseAssignment reads an assignment of any version. Empty bytes, which a member that
-// the leader left out is given, are an empty assignment. UserData aliases p. It
-// returns an error matching ErrMalformed.
+// ParseAssignment parses an assignment of any version. Empty bytes, which members without an entry
+// of the leader get, are an empty assignment. UserData aliases p. It returns an error matching
+// ErrMalformed.
 func ParseAssignment(p []byte) (Assignment, error) {
 	if len(p) == 0 {
 		return Assignment{}, nil

@@ -7,11 +7,11 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Uniform is Kafka's UniformAssignor, which its coordinator runs for groups of the newer protocol
-// (KIP-848): as even as possible, and of all such assignments one that moves the fewest partitions.
-// What a member has to begin with is its Owned. Members that subscribe to the same topics get runs
-// of partitions in the order of the topics; if subscriptions differ it is Sticky's algorithm.
-// Replica racks are not looked at.
+// Uniform is Kafka's UniformAssignor, which coordinators run for groups of the newer protocol
+// (KIP-848): the most even assignment and, among those, one that moves the fewest partitions. A
+// member's previous assignment is its Owned. If all members subscribe to the same topics, they get
+// ranges of partitions in the order of the topics; otherwise it is Sticky's algorithm. It ignores
+// racks.
 func Uniform() Assignor { return uniformAssignor{} }
 
 type uniformAssignor struct{}

@@ -61,3 +61,16 @@ func TestUniformMovesNothingBetweenMembersThatStay(t *testing.T) {
 		}
 	}
 }
+
+// Three members say that they own the same partition, and some that do not exist: one keeps it.
+func TestUniformGivesAPartitionThatThreeOwnToOneOfThem(t *testing.T) {
+	owned := append(numbered("t1", 0, 7, -1), numbered("gone", 0)...)
+	got, err := Uniform().Assign(uniformMembers(owned, owned, owned), map[string]int32{"t1": 3, "t2": 3})
+	require.NoError(t, err)
+	var all []record.TopicPartition
+	for id := range got {
+		require.Len(t, got[id], 2, id)
+		all = append(all, got[id]...)
+	}
+	require.ElementsMatch(t, append(numbered("t1", 0, 1, 2), numbered("t2", 0, 1, 2)...), all)
+}

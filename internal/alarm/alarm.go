@@ -15,9 +15,9 @@ import (
 // locks. The zero Alarm with Do set is ready. It must not be copied after
 // first use, and is safe for concurrent use.
 //
-// The fields at and armed alone say whether the function is due. The timer is only a means to look
-// at them in time: a firing that finds the Alarm disarmed, or armed for later, does nothing, so it
-// does not matter whether stopping the timer came too late. Calls of Do never overlap.
+// Only the fields at and armed decide whether the function is due; the timer is a means to check
+// them in time. If it fires while the Alarm is disarmed, or armed for later, nothing happens: so a
+// late stop of the timer does no harm. Calls of Do never overlap.
 type Alarm struct {
 	Do func() // set before first use, and not changed afterwards
 
@@ -103,8 +103,8 @@ func (a *Alarm) fire() {
 	}
 }
 
-// Disarm takes back the last By or After unless Do has been called for it. A call that has begun
-// goes on. The Alarm can be armed again.
+// Disarm cancels the last By or After, unless Do was called for it. A running call continues. The
+// Alarm can be armed again.
 func (a *Alarm) Disarm() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

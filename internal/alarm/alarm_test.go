@@ -5,12 +5,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/leaktest"
+	"github.com/stratalog/strata/internal/synctest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

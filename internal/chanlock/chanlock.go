@@ -7,13 +7,13 @@ import (
 	"sync/atomic"
 )
 
-// A Lock is a mutex that may be held during I/O: whoever waits for it blocks on a channel, so that
-// its goroutine counts as durably blocked in a testing/synctest bubble. The zero Lock is unlocked.
-// It takes 16 bytes as long as nobody has waited for it.
+// A Lock is a mutex that may be held during I/O: waiters block on a channel, so that their
+// goroutines count as durably blocked in a testing/synctest bubble. The zero Lock is unlocked.
+// Without waiters it takes 16 bytes.
 type Lock struct {
-	held  atomic.Bool           // set by who has it
-	some  atomic.Bool           // somebody waits; written under queue.mu
-	queue atomic.Pointer[queue] // made by the first who waits, and not replaced
+	held  atomic.Bool           // set by the holder
+	some  atomic.Bool           // there are waiters; written under queue.mu
+	queue atomic.Pointer[queue] // made by the first waiter, and not replaced
 }
 
 type queue struct {

@@ -3,11 +3,12 @@ package chanlock
 import (
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/synctest"
 )
 
 func TestOneAtATimeHasTheLock(t *testing.T) {

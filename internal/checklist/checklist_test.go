@@ -1,7 +1,6 @@
 package checklist
 
 import (
-	"bufio"
 	"maps"
 	"os"
 	"path/filepath"
@@ -13,45 +12,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lastRow is the least number of rows of each kind: behaviours have a bare number, others letters
-// before it. docs/checklist.md lists them all.
+// lastRow is the least number of rows of each kind: behaviours have a bare number, faults and
+// practice letters before it.
 var lastRow = map[string]int{"": 155, "D": 24, "R": 13, "G": 9, "W": 15, "L": 8}
 
-var (
-	rowPattern  = regexp.MustCompile(`^\| ([A-Z]*)(\d+) \| (.+) \| (.+) \|$`)
-	testPattern = regexp.MustCompile("`([a-z0-9_/]+)\\.((?:Test|Example|Fuzz)\\w+)`")
-)
-
-func TestEveryRowNamesATestThatExistsOrIsOpen(t *testing.T) {
+func TestEveryRowNamesTestsThatExist(t *testing.T) {
 	root := filepath.Join("..", "..")
-	tests := testsOf(t, root)
-	f, err := os.Open(filepath.Join(root, "docs", "checklist.md"))
+	rows, err := Read(root)
 	require.NoError(t, err)
-	defer f.Close()
-	seen := map[string]bool{}
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		m := rowPattern.FindStringSubmatch(lines.Text())
-		if m == nil {
-			continue
+	tests := testsOf(t, root)
+	last, seen := maps.Clone(lastRow), map[string]bool{}
+	for _, r := range rows {
+		for _, named := range r.Tests {
+			pkg, test, _ := strings.Cut(named, ".")
+			require.True(t, tests[pkg][test], "row %s names %s, which does not exist", r.Name, named)
 		}
-		row := m[1] + m[2]
-		require.False(t, seen[row], "row %s is there twice", row)
-		seen[row] = true
-		named := testPattern.FindAllStringSubmatch(m[4], -1)
-		if strings.HasPrefix(m[4], "open: ") || strings.HasPrefix(m[4], "docs: ") {
-			continue
-		}
-		require.NotEmpty(t, named, "row %s names no test", row)
-		for _, n := range named {
-			require.True(t, tests[n[1]][n[2]], "row %s names %s.%s, which does not exist", row, n[1], n[2])
-		}
-	}
-	require.NoError(t, lines.Err())
-	last := maps.Clone(lastRow)
-	for row := range seen {
-		kind := strings.TrimRight(row, "0123456789")
-		n, err := strconv.Atoi(row[len(kind):])
+		seen[r.Name] = true
+		kind := strings.TrimRight(r.Name, "0123456789")
+		n, err := strconv.Atoi(r.Name[len(kind):])
 		require.NoError(t, err)
 		last[kind] = max(last[kind], n)
 	}
@@ -61,6 +39,21 @@ func TestEveryRowNamesATestThatExistsOrIsOpen(t *testing.T) {
 			require.True(t, seen[row], "row %s is missing", row)
 		}
 	}
+}
+
+func TestLinesThatAreNotRowsAreRefused(t *testing.T) {
+	for _, line := range []string{
+		"1 | two parts", "1 | a | b.TestX | c", "x1 | a | b.TestX", "1 | a | TestX", "1 | a | b.TestX,c.TestY", "1 | a | b.TestX and more", "1 | a | b.Benchmark",
+	} {
+		_, err := parse(line)
+		require.Error(t, err, line)
+	}
+	r, err := parse("R2 | a, b | b.TestX, c/d.FuzzY")
+	require.NoError(t, err)
+	require.Equal(t, Row{Name: "R2", Behaviour: "a, b", Tests: []string{"b.TestX", "c/d.FuzzY"}}, r)
+	r, err = parse("3 | a | open: later")
+	require.NoError(t, err)
+	require.Equal(t, Row{Name: "3", Behaviour: "a", Without: "open: later"}, r)
 }
 
 var funcPattern = regexp.MustCompile(`(?m)^func ((?:Test|Example|Fuzz)\w+)\(`)

@@ -1,7 +1,6 @@
-// Package clientmetrics decides what clients are asked to push of their own metrics, and how often
-// (KIP-714): the configuration of client-metrics resources, which of them match a client, and what
-// is remembered of each client. It does no I/O, keeps no goroutines and no clock. Kafka:
-// ClientMetricsConfigs, ClientMetricsManager.
+// Package clientmetrics computes the metrics that clients are to push, and how often (KIP-714): the
+// configuration of client-metrics resources, their match with a client, and the state of each
+// client. It has no I/O, goroutine or clock. Kafka: ClientMetricsConfigs, ClientMetricsManager.
 package clientmetrics
 
 import (
@@ -18,12 +17,12 @@ import (
 
 // The keys of a client-metrics resource.
 const (
-	KeyInterval = "interval.ms" // how often clients push, 100 to 3600000
-	KeyMatch    = "match"       // which clients: a list of NAME=EXPRESSION, all of which must match; none: all clients
-	KeyMetrics  = "metrics"     // prefixes of the names of metrics, "*" for all; none: no metric
+	KeyInterval = "interval.ms" // interval between pushes, 100 to 3600000
+	KeyMatch    = "match"       // list of NAME=EXPRESSION, all of which must match; empty matches all clients
+	KeyMetrics  = "metrics"     // prefixes of the names of metrics, "*" for all; empty for none
 )
 
-// DefaultInterval is how often clients push if nothing else is said.
+// DefaultInterval is the default interval between pushes.
 const DefaultInterval = 5 * time.Minute
 
 const (
@@ -31,11 +30,11 @@ const (
 	maxInterval = 3600000 // ms
 	allMetrics  = "*"
 
-	// maxInstructions is how large the program of one expression may be.
+	// maxInstructions bounds the program of one expression.
 	maxInstructions = 10_000
 )
 
-// The attributes of clients that match compares.
+// The attributes of clients for match.
 const (
 	matchInstance = "client_instance_id"
 	matchClient   = "client_id"
@@ -47,7 +46,7 @@ const (
 
 var attributes = []string{matchInstance, matchClient, matchSoftware, matchVersion, matchAddress, matchPort}
 
-// A RefusedError says why a configuration is not accepted, in Kafka's words.
+// A RefusedError is the reason to reject a configuration, with Kafka's text.
 type RefusedError struct {
 	Config bool // Kafka's code is INVALID_CONFIG, not INVALID_REQUEST
 	Text   string
@@ -63,16 +62,16 @@ func invalidConfig(format string, args ...any) error {
 	return &RefusedError{Config: true, Text: fmt.Sprintf(format, args...)}
 }
 
-// A subscription is one client-metrics resource, parsed.
+// A subscription is a parsed client-metrics resource.
 type subscription struct {
 	metrics  []string // without duplicates
 	interval time.Duration
-	match    map[string]*regexp.Regexp // by attribute, of all of the value; empty: every client
+	match    map[string]*regexp.Regexp // by attribute, anchored at both ends; empty matches every client
 }
 
-// Validate refuses what cannot be set on a resource of that name. The error is a
-// *RefusedError. Expressions are RE2's: one that only Java understands, or whose program is too
-// large, is refused as one that cannot be parsed.
+// Validate checks the properties of a resource. The error is a *RefusedError. Expressions have the
+// syntax of RE2: one in syntax of Java alone, or with too large a program, is rejected as
+// malformed.
 func Validate(name string, props map[string]string) error {
 	_, err := parse(name, props)
 	return err
@@ -116,8 +115,8 @@ func parse(name string, props map[string]string) (*subscription, error) {
 	return s, err
 }
 
-// Normal returns a value of a key as it is shown: numbers in their shortest form, lists without
-// spaces around commas and without duplicates. What cannot be read is shown as it is.
+// Normal returns a value of a key in the form to show: numbers in their shortest form, lists
+// without spaces around commas and without duplicates. A malformed value is returned as it is.
 func Normal(key, value string) string {
 	if key == KeyInterval {
 		if n, err := strconv.ParseInt(trim(value), 10, 32); err == nil {
@@ -131,13 +130,12 @@ func Normal(key, value string) string {
 	return value
 }
 
-// trim takes away what Java's String.trim does.
+// trim removes the characters that Java's String.trim removes.
 func trim(s string) string { return strings.TrimFunc(s, func(r rune) bool { return r <= ' ' }) }
 
 var comma = regexp.MustCompile(`\s*,\s*`)
 
-// parseList reads a list, in which only the first of equal values counts. Kafka: ConfigDef's type
-// LIST.
+// parseList parses a list, without later duplicates. Kafka: ConfigDef's type LIST.
 func parseList(key, value string) ([]string, error) {
 	if value = trim(value); value == "" {
 		return nil, nil
@@ -154,7 +152,7 @@ func parseList(key, value string) ([]string, error) {
 	return list, nil
 }
 
-// parseMatch reads conditions. Of two on one attribute the last counts.
+// parseMatch parses conditions. Of several on one attribute the last counts.
 func parseMatch(conditions []string) (map[string]*regexp.Regexp, error) {
 	match := make(map[string]*regexp.Regexp, len(conditions))
 	for _, c := range conditions {

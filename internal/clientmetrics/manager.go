@@ -7,56 +7,56 @@ import (
 	"time"
 )
 
-// Causes of refusals of clients.
+// Reasons to reject requests of clients.
 var (
-	ErrThrottled              = errors.New("clientmetrics: the request came before the next push is due")
-	ErrTerminated             = errors.New("clientmetrics: the client has said that its last push was the last")
-	ErrUnknownSubscription    = errors.New("clientmetrics: the client goes by another subscription")
+	ErrThrottled              = errors.New("clientmetrics: request before the next push is due")
+	ErrTerminated             = errors.New("clientmetrics: a push after the client's terminating push")
+	ErrUnknownSubscription    = errors.New("clientmetrics: the client uses another subscription")
 	ErrUnsupportedCompression = errors.New("clientmetrics: unknown compression")
 	ErrTooLarge               = errors.New("clientmetrics: the push is too large")
 )
 
 const (
-	// MaxClients is how many clients a Manager remembers. Above it the one that asked the longest
-	// ago is forgotten. Kafka: CACHE_MAX_SIZE.
+	// MaxClients is the number of clients that a Manager keeps. Beyond it the client with the
+	// oldest request is dropped. Kafka: CACHE_MAX_SIZE.
 	MaxClients = 16384
 
-	// MaxPushBytes is how large a push may be. Kafka: telemetry.max.bytes.
+	// MaxPushBytes bounds a push. Kafka: telemetry.max.bytes.
 	MaxPushBytes = 1 << 20
 
-	forgetAfter = time.Minute // or three intervals, if these are longer, without a request
-	codecs      = 5           // that Kafka knows
+	forgetAfter = time.Minute // or three intervals, if longer, without a request
+	codecs      = 5           // of Kafka
 )
 
-// A Manager is what one broker remembers of clients that push metrics, so that each pushes what it
-// was asked for and not more often. Its zero value remembers nobody. It is safe for concurrent use.
+// A Manager keeps the clients of one broker that push metrics. It rejects pushes of another
+// subscription, and too frequent ones. Its zero value is ready. It is safe for concurrent use.
 type Manager struct {
 	mu      sync.Mutex // guards all
 	clients map[ID]*list.Element
-	recent  list.List     // of *client, the one that asked last first
-	byConn  map[uint64]ID // the client that a connection was last made known by
+	recent  list.List     // of *client, the most recent request first
+	byConn  map[uint64]ID // the last client of each connection
 }
 
-// client is what is remembered of one.
+// A client is the state of one client.
 type client struct {
-	about        Client // as of its first request
-	version      int64  // of the set that request is of
+	about        Client // at its first request
+	version      int64  // of the set that request was computed from
 	request      Request
 	subscription int32
 
-	asked, pushed, seen time.Time // when it last was told what to push, pushed, or sent anything
-	terminating         bool      // its last push said so
-	mayAsk              bool      // its last request was refused with what it learns the cause of by asking
+	asked, pushed, seen time.Time // times of its last answered subscription request, push, and request of any kind
+	terminating         bool      // its last push had the flag
+	mayAsk              bool      // its last push was rejected with an error that it resolves by a subscription request
 }
 
-// A Subscription is what a client is told.
+// A Subscription is the response to a client.
 type Subscription struct {
 	Request
 	ID int32
 }
 
-// Subscribe returns what a client is to push. It is told at once if that has changed, else once per
-// interval: ErrThrottled.
+// Subscribe returns the subscription of a client. If it has not changed, a request within the
+// interval gets ErrThrottled.
 func (m *Manager) Subscribe(now time.Time, about Client, set *Set) (Subscription, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,7 +75,7 @@ func (m *Manager) Subscribe(now time.Time, about Client, set *Set) (Subscription
 	return Subscription{c.request, c.subscription}, nil
 }
 
-// A Push is what counts of a push, but for its bytes.
+// A Push has the fields of a push, without its bytes.
 type Push struct {
 	Subscription int32
 	Compression  int8
@@ -83,8 +83,8 @@ type Push struct {
 	Bytes        int
 }
 
-// Push decides whether a push is taken in. Errors: ErrTerminated, ErrThrottled, unless it is the
-// client's last, ErrUnknownSubscription, ErrUnsupportedCompression, ErrTooLarge.
+// Push checks a push. Errors: ErrTerminated, ErrThrottled unless it is the client's last,
+// ErrUnknownSubscription, ErrUnsupportedCompression, ErrTooLarge.
 func (m *Manager) Push(now time.Time, about Client, set *Set, p Push) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,7 +99,7 @@ func (c *client) push(now time.Time, p Push) error {
 	if c.terminating {
 		return ErrTerminated
 	}
-	// The first push comes some time within the interval, so that not all clients push at once.
+	// The first push comes at a random time in the interval, so that clients spread their pushes.
 	switch due := c.asked.After(c.pushed) || now.Sub(c.pushed) >= c.request.Interval; {
 	case due:
 		c.pushed = now
@@ -117,8 +117,7 @@ func (c *client) push(now time.Time, p Push) error {
 	return nil
 }
 
-// client returns what is remembered of a client, which begins anew if it is asked for something
-// else than before.
+// client returns the state of a client, which is reset if its request has changed.
 func (m *Manager) client(now time.Time, about Client, set *Set) *client {
 	e := m.clients[about.Instance]
 	if e != nil {
@@ -165,7 +164,7 @@ func (m *Manager) forget(e *list.Element) {
 	}
 }
 
-// Disconnected forgets the client that a connection, which has ended, was last made known by.
+// Disconnected drops the last client of a connection that has ended.
 func (m *Manager) Disconnected(conn uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

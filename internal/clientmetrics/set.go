@@ -14,15 +14,14 @@ import (
 	"github.com/stratalog/strata/internal/javahash"
 )
 
-// A Set is what client-metrics resources ask clients for. Immutable.
+// A Set is the subscriptions of all client-metrics resources. It is immutable.
 type Set struct {
-	Version       int64 // of a later change it is higher
+	Version       int64 // increases with every change
 	subscriptions []*subscription
 }
 
-// NewSet returns what resources ask for, by name. fallback is what every client is asked for if
-// there are none of them. A resource that cannot be read, as Validate says, is left out, and told
-// to bad.
+// NewSet parses resources, by name. Without any, every client gets fallback. A malformed resource,
+// as by Validate, is left out and passed to bad.
 func NewSet(version int64, resources map[string]map[string]string, fallback Request, bad func(name string, err error)) *Set {
 	set := &Set{Version: version}
 	for _, name := range javahash.Order(slices.Sorted(maps.Keys(resources)), javahash.Table) {
@@ -31,7 +30,7 @@ func NewSet(version int64, resources map[string]map[string]string, fallback Requ
 			bad(name, err)
 			continue
 		}
-		s.interval = min(s.interval, DefaultInterval) // as in Kafka, where the default is the most
+		s.interval = min(s.interval, DefaultInterval) // as in Kafka, where the default is also the maximum
 		set.subscriptions = append(set.subscriptions, s)
 	}
 	if len(resources) == 0 {
@@ -40,25 +39,25 @@ func NewSet(version int64, resources map[string]map[string]string, fallback Requ
 	return set
 }
 
-// A Request is what a client is asked to push.
+// A Request is the metrics that a client is to push.
 type Request struct {
-	Metrics  []string // prefixes of names; "*" or "": all
+	Metrics  []string // prefixes of names; "*" or "" for all
 	Interval time.Duration
 }
 
-// An ID is what a client calls itself, drawn by the broker that it asks first.
+// An ID is a client instance id, drawn by the first broker that the client uses.
 type ID [16]byte
 
-// String returns Kafka's text form, that of topic ids, too.
+// String returns Kafka's text form, as for topic ids.
 func (id ID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
-// A Client is what the broker knows of a client.
+// A Client is a broker's view of a client.
 type Client struct {
 	Instance          ID
-	Conn              uint64 // the connection that it asks by
+	Conn              uint64 // the connection of the request
 	ClientID          string
 	Software, Version string
-	Address, Port     string // "127.0.0.1", "50000"; empty: unknown
+	Address, Port     string // "127.0.0.1", "50000"; empty if unknown
 }
 
 // matches reports whether all conditions hold.
@@ -86,8 +85,8 @@ func (c *Client) matches(conditions map[string]*regexp.Regexp) bool {
 	return true
 }
 
-// of returns what a client is asked for: the metrics of all subscriptions that match it, at the
-// shortest of their intervals. The metrics are in Kafka's order.
+// of returns the request to a client: the metrics of all matching subscriptions, at the shortest of
+// their intervals. The metrics are in Kafka's order.
 func (s *Set) of(c *Client) Request {
 	r, everything := Request{Interval: -1}, false
 	seen := map[string]bool{}
@@ -115,10 +114,10 @@ func (s *Set) of(c *Client) Request {
 	return r
 }
 
-// id identifies what a client is asked for. Kafka: ClientMetricsManager.computeSubscriptionId.
+// id returns the subscription id of a request. Kafka: ClientMetricsManager.computeSubscriptionId.
 func (r *Request) id(client ID) int32 {
 	metrics := strings.Join(r.Metrics, ", ")
-	if len(r.Metrics) == 1 && metrics == "" { // everything, which must not look like nothing
+	if len(r.Metrics) == 1 && metrics == "" { // everything, which must differ from nothing
 		metrics = allMetrics
 	}
 	text := fmt.Sprintf("[%s]%d", metrics, r.Interval.Milliseconds())

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// A Name is one part of an Entity. The zero Name says that the entity does not have that part.
+// A Name is one part of an Entity. The zero Name is an absent part.
 type Name struct {
-	Name    string // whose quota it is; empty if Default is set
-	Default bool   // of all that have none of their own
+	Name    string // empty if Default is set
+	Default bool   // all names without a quota of their own
 }
 
 // Named returns the Name of one user, client id or address. name must not be empty.
 func Named(name string) Name { return Name{Name: name} }
 
-// Default is the Name of all that have no quota of their own.
+// Default is the Name for all without a quota of their own.
 var Default = Name{Default: true}
 
 // Given reports whether the entity has that part.
@@ -31,24 +31,24 @@ func (n Name) String() string {
 	return n.Name
 }
 
-// An Entity is whose quota something is: a user's, a client id's, that of a user's connections with
-// a client id, or an address's. Kafka: ClientQuotaEntity.
+// An Entity is the owner of a quota: a user, a client id, a user's connections with a client id, or
+// an address. Kafka: ClientQuotaEntity.
 type Entity struct{ User, ClientID, IP Name }
 
-// A Part is one of the types of which an entity's names are.
+// A Part is the type of one of an entity's names.
 type Part string
 
-// The parts of entities, in Kafka's words.
+// The parts of entities, by Kafka's names.
 const (
 	ClientID Part = "client-id"
 	User     Part = "user"
 	IP       Part = "ip"
 )
 
-// Parts are all of them, in the order in which answers have them.
+// Parts are all parts, in the order of responses.
 var Parts = []Part{ClientID, User, IP}
 
-// Part returns a pointer to one part of the entity, nil if there is no such part.
+// Part returns a pointer to one part of the entity, nil for an unknown type.
 func (e *Entity) Part(p Part) *Name {
 	switch p {
 	case ClientID:
@@ -61,7 +61,7 @@ func (e *Entity) Part(p Part) *Name {
 	return nil
 }
 
-// String returns the entity as Kafka's errors show it: {client-id=app, user=alice}.
+// String returns the entity in the form of Kafka's errors: {client-id=app, user=alice}.
 func (e Entity) String() string {
 	var parts []string
 	for _, p := range Parts {
@@ -87,23 +87,23 @@ func compare(a, b Name) int {
 	return cmp.Compare(a.Name, b.Name)
 }
 
-// TextBytes is what the names take.
+// TextBytes returns the total length of the names.
 func (e Entity) TextBytes() int { return len(e.User.Name) + len(e.ClientID.Name) + len(e.IP.Name) }
 
-// A Key says what is bounded. Kafka: QuotaConfig.
+// A Key is the name of a quota. Kafka: QuotaConfig.
 type Key string
 
-// The keys, in Kafka's words. The first four are of users and client ids, the last is of addresses.
+// The keys, by Kafka's names. The first four are of users and client ids, the last is of addresses.
 const (
 	ProducerByteRate       Key = "producer_byte_rate"       // bytes a second of produce requests
-	ConsumerByteRate       Key = "consumer_byte_rate"       // bytes a second of answered fetches
+	ConsumerByteRate       Key = "consumer_byte_rate"       // bytes a second of fetch responses
 	RequestPercentage      Key = "request_percentage"       // of the time of one thread
-	ControllerMutationRate Key = "controller_mutation_rate" // partitions made and deleted a second
+	ControllerMutationRate Key = "controller_mutation_rate" // partitions created and deleted a second
 	ConnectionCreationRate Key = "connection_creation_rate" // connections a second
 )
 
-// Check returns why an entity cannot have quotas, in Kafka's words; "": it can. A host has to be
-// given by its address: Kafka looks names up.
+// Check returns the reason, in Kafka's words, for which an entity cannot have quotas; "" if it can.
+// A host must be an address: Kafka resolves names.
 func (e Entity) Check() string {
 	switch {
 	case e == Entity{}:
@@ -118,8 +118,8 @@ func (e Entity) Check() string {
 	return ""
 }
 
-// CheckValue returns why a quota of an entity cannot be set, in Kafka's words; "": it can. NaN is
-// refused; Kafka stores it.
+// CheckValue returns the reason, in Kafka's words, to reject a quota of an entity; "" if it is
+// valid. NaN is rejected; Kafka stores it.
 func (e Entity) CheckValue(k Key, v float64) string {
 	largest, kind := math.Inf(1), ""
 	switch {
@@ -132,7 +132,7 @@ func (e Entity) CheckValue(k Key, v float64) string {
 	case k != RequestPercentage && k != ControllerMutationRate:
 		return "Invalid configuration key " + string(k)
 	}
-	const exact = 1e-6 // as near as this is a whole number
+	const exact = 1e-6 // tolerance for whole numbers
 	switch {
 	case !(v > 0):
 		return fmt.Sprintf("Quota %s must be greater than 0", k)

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// A Client is who uses something: the name of the principal, and what the client calls itself,
-// which may be empty.
+// A Client identifies a user of quotas by the principal's name and the client id, which may be
+// empty.
 type Client struct{ User, ID string }
 
-// Limit returns the quota that bounds a client, and the entity that shares it; false: nothing does.
-// The quota that is more about this client counts, in the order of Kafka's DefaultQuotaCallback.
-// Whoever has a default quota has it alone.
+// Limit returns the quota of a client, and the entity that shares it; ok is false if none applies.
+// The most specific quota counts, in the order of Kafka's DefaultQuotaCallback. A default quota is
+// for each user or client id alone.
 func (s *Set) Limit(k Key, c Client) (shared Entity, limit float64, ok bool) {
 	if s == nil || s.counts[k] == 0 {
 		return Entity{}, 0, false
@@ -21,7 +21,7 @@ func (s *Set) Limit(k Key, c Client) (shared Entity, limit float64, ok bool) {
 	user, id := Named(c.User), Named(c.ID)
 	for _, try := range [...]struct {
 		of, shared Entity
-		byID       bool // only clients that have an id
+		byID       bool // only clients with an id
 	}{
 		{Entity{User: user, ClientID: id}, Entity{User: user, ClientID: id}, true},
 		{Entity{User: user, ClientID: Default}, Entity{User: user, ClientID: id}, false},
@@ -42,8 +42,8 @@ func (s *Set) Limit(k Key, c Client) (shared Entity, limit float64, ok bool) {
 	return Entity{}, 0, false
 }
 
-// LimitOf returns how many connections a second an address may make, and the entity that has it;
-// false: any number. Who has the default quota has it alone.
+// LimitOf returns the connection rate of an address, and the entity with it; ok is false if there
+// is no limit. A default quota is for each address alone.
 func (s *Set) LimitOf(host netip.Addr) (shared Entity, limit float64, ok bool) {
 	if s == nil || s.counts[ConnectionCreationRate] == 0 {
 		return Entity{}, 0, false
@@ -58,8 +58,8 @@ func (s *Set) LimitOf(host netip.Addr) (shared Entity, limit float64, ok bool) {
 	return Entity{IP: Named(host.String())}, limit, ok
 }
 
-// MostAtOnce returns how much a client may use at once: what a rate is measured over, and no bound
-// without a quota. Kafka: ClientQuotaManager.maxValueInQuotaWindow.
+// MostAtOnce returns the amount that a client may use at once, which is its quota over the whole
+// window; +Inf without a quota. Kafka: ClientQuotaManager.maxValueInQuotaWindow.
 func (s *Set) MostAtOnce(k Key, c Client) float64 {
 	_, limit, ok := s.Limit(k, c)
 	if !ok {
@@ -68,21 +68,21 @@ func (s *Set) MostAtOnce(k Key, c Client) float64 {
 	return limit * (windows - 1) * windowMs / 1000
 }
 
-// maxMeters bounds the entities that are measured at a time: those of the last eleven seconds, as a
-// rule. Clients may call themselves anything; beyond it the others share one meter of each key.
+// maxMeters bounds the number of meters, usually of entities used in the last eleven seconds.
+// Client ids are arbitrary; beyond the bound all others share one meter of each key.
 const maxMeters = 16 << 10
 
-// maxNames bounds the bytes of their names, which are as long as clients make them.
+// maxNames bounds the bytes of their names, which clients choose.
 const maxNames = 4 << 20
 
-// Meters measure what entities use, by one broker. The zero value is ready. It is not safe for
+// Meters measure the usage of entities in one broker. The zero value is ready. It is not safe for
 // concurrent use.
 type Meters struct {
 	rates   map[meter]*rate
 	buckets map[meter]*tokenBucket
 	names   int   // bytes of names of these
-	sweep   int   // from how many meters on those that say nothing are dropped
-	swept   int64 // when they were
+	sweep   int   // number of meters from which idle ones are dropped
+	swept   int64 // time of the last sweep
 }
 
 type meter struct {
@@ -90,14 +90,13 @@ type meter struct {
 	shared Entity
 }
 
-// size is how many bytes of names a meter has.
+// size returns the bytes of a meter's names.
 func (m meter) size() int {
 	return len(m.shared.User.Name) + len(m.shared.ClientID.Name) + len(m.shared.IP.Name)
 }
 
-// Record has a client use something of a quota, or give it back (a negative amount), and returns
-// how long it has to wait for that; 0: not at all. Kafka:
-// ClientQuotaManager.recordAndGetThrottleTimeMs, and its bound for requests.
+// Record adds usage of a quota by a client, negative to return some, and returns the throttle time;
+// 0 if none. Kafka: ClientQuotaManager.recordAndGetThrottleTimeMs, and its bound for requests.
 func (m *Meters) Record(now time.Time, s *Set, k Key, c Client, used float64) time.Duration {
 	shared, limit, ok := s.Limit(k, c)
 	if !ok {
@@ -113,9 +112,9 @@ func (m *Meters) Record(now time.Time, s *Set, k Key, c Client, used float64) ti
 	return wait
 }
 
-// Connect has an address make a connection, and returns for how long it is not served, and then
-// closed, if that is too many; it does not count then. 0: it is served. Kafka:
-// ConnectionQuotas.recordIpConnectionMaybeThrottle.
+// Connect records a connection from an address. If that is too many, it returns the time for which
+// the connection is left unserved, before it is closed; it is not counted then. 0 means that it is
+// served. Kafka: ConnectionQuotas.recordIpConnectionMaybeThrottle.
 func (m *Meters) Connect(now time.Time, s *Set, host netip.Addr) time.Duration {
 	shared, limit, ok := s.LimitOf(host)
 	if !ok {
@@ -131,7 +130,7 @@ func (m *Meters) Connect(now time.Time, s *Set, host netip.Addr) time.Duration {
 	return min(wait, windowMs*time.Millisecond)
 }
 
-// rate returns what measures a rate.
+// rate returns the rate of a meter, which it makes if there is none.
 func (m *Meters) rate(now int64, of meter) *rate {
 	of = m.room(now, of)
 	r := m.rates[of]
@@ -142,16 +141,17 @@ func (m *Meters) rate(now int64, of meter) *rate {
 	return r
 }
 
-// Mutations says what becomes of a change that is beyond ControllerMutationRate.
+// Mutations selects the treatment of changes beyond ControllerMutationRate.
 type Mutations uint8
 
 const (
-	Permissive Mutations = iota // it is made, and the client has to wait
-	Strict                      // it is not made while tokens are owed
+	Permissive Mutations = iota // the change is made, and the client throttled
+	Strict                      // the change is rejected while tokens are owed
 )
 
-// Mutate has a client change partitions, and returns how long it has to wait; false: the change
-// must not be made. Kafka: StrictControllerMutationQuota, PermissiveControllerMutationQuota.
+// Mutate records changes of partitions by a client, and returns the throttle time; ok is false if
+// the change must be rejected. Kafka: StrictControllerMutationQuota,
+// PermissiveControllerMutationQuota.
 func (m *Meters) Mutate(now time.Time, s *Set, c Client, partitions int, how Mutations) (wait time.Duration, ok bool) {
 	shared, limit, bounded := s.Limit(ControllerMutationRate, c)
 	if !bounded {
@@ -174,8 +174,8 @@ func (m *Meters) Mutate(now time.Time, s *Set, c Client, partitions int, how Mut
 	return b.wait(limit), true
 }
 
-// room returns the meter to use in place of one, and drops those that say nothing any more now and
-// then, so that doing so costs each use little.
+// room returns the meter to use for of. From time to time it drops idle meters, at little cost per
+// use.
 func (m *Meters) room(now int64, of meter) meter {
 	if m.rates == nil {
 		m.rates, m.buckets, m.sweep = map[meter]*rate{}, map[meter]*tokenBucket{}, 64
@@ -187,7 +187,7 @@ func (m *Meters) room(now int64, of meter) meter {
 		m.swept = now
 		maps.DeleteFunc(m.rates, func(of meter, r *rate) bool { return m.drops(of, r.idle(now)) })
 		maps.DeleteFunc(m.buckets, func(of meter, b *tokenBucket) bool {
-			const refilled = 11 * windowMs // from nothing owed
+			const refilled = 11 * windowMs // from an empty bucket
 			return m.drops(of, b.tokens >= 0 && now-b.filled >= refilled)
 		})
 		m.sweep = min(max(2*(len(m.rates)+len(m.buckets)), 64), maxMeters)
@@ -199,7 +199,7 @@ func (m *Meters) room(now int64, of meter) meter {
 	return of
 }
 
-// drops returns whether a meter goes, which it counts.
+// drops returns idle, and subtracts the names of a meter that is dropped.
 func (m *Meters) drops(of meter, idle bool) bool {
 	if idle {
 		m.names -= of.size()

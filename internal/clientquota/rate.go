@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// How rates are measured. Kafka: quota.window.num and quota.window.size.seconds.
+// The windows of rates. Kafka: quota.window.num and quota.window.size.seconds.
 const (
 	windows  = 11
 	windowMs = 1000
 )
 
-// A rate is how much was used in the last eleven windows. Times are milliseconds. Kafka: Rate over
+// A rate measures the usage in the last eleven windows. Times are milliseconds. Kafka: Rate over
 // SampledStat.
 type rate struct {
 	samples [windows + 1]sample
-	made    int // of samples
+	made    int // number of samples
 	current int // index of the newest
 }
 
@@ -24,8 +24,8 @@ type sample struct {
 	used        float64
 }
 
-// record adds what is used now. The newest sample goes on for a window; then another begins, in the
-// place of the oldest.
+// record adds usage at a time. The newest sample covers a window; then the next one replaces the
+// oldest.
 func (r *rate) record(now int64, used float64) {
 	if r.made == 0 {
 		r.made, r.samples[0] = 1, sample{start: now}
@@ -38,9 +38,8 @@ func (r *rate) record(now int64, used float64) {
 	s.used, s.last = s.used+used, now
 }
 
-// measure returns what is used a second, and over how many milliseconds that was measured: at least
-// ten windows, so that what is used in the first moment does not count for more. Samples that are
-// too old begin again.
+// measure returns the usage per second, and the milliseconds over which it was measured: at least
+// ten windows, so that a first burst does not count for more. Samples that are too old are reset.
 func (r *rate) measure(now int64) (perSecond float64, over int64) {
 	used, oldest := 0.0, now
 	for i := range r.samples[:r.made] {
@@ -67,8 +66,8 @@ func (r *rate) idle(now int64) bool {
 	return true
 }
 
-// throttle returns how long whoever goes at this rate has to wait until it is within the limit.
-// Kafka: QuotaUtils.throttleTime.
+// throttle returns the time after which this rate is within the limit. Kafka:
+// QuotaUtils.throttleTime.
 func (r *rate) throttle(now int64, limit float64) time.Duration {
 	perSecond, over := r.measure(now)
 	if perSecond <= limit {
@@ -77,19 +76,18 @@ func (r *rate) throttle(now int64, limit float64) time.Duration {
 	return milliseconds((perSecond - limit) / limit * float64(over))
 }
 
-// milliseconds rounds as Java does, and stays within what an answer can say.
+// milliseconds rounds as Java does, within the range of a response.
 func milliseconds(ms float64) time.Duration {
 	return time.Duration(min(math.Floor(ms+0.5), math.MaxInt32)) * time.Millisecond
 }
 
-// A tokenBucket has tokens that are refilled at the limit, up to eleven seconds' worth. Kafka:
-// TokenBucket.
+// A tokenBucket is refilled at the limit, up to eleven seconds' worth. Kafka: TokenBucket.
 type tokenBucket struct {
 	tokens float64
-	filled int64 // when
+	filled int64 // time of the last refill
 }
 
-// refill returns the tokens that there are now; those of a new bucket are all.
+// refill adds the tokens due and returns their number. A new bucket is full.
 func (b *tokenBucket) refill(now int64, limit float64) float64 {
 	b.tokens = min(b.most(limit), b.tokens+limit*float64(now-b.filled)/1000)
 	b.filled = now
@@ -98,7 +96,7 @@ func (b *tokenBucket) refill(now int64, limit float64) float64 {
 
 func (*tokenBucket) most(limit float64) float64 { return limit * windows * windowMs / 1000 }
 
-// wait returns how long it takes until no token is owed any more.
+// wait returns the time until no token is owed.
 func (b *tokenBucket) wait(limit float64) time.Duration {
 	if b.tokens >= 0 {
 		return 0

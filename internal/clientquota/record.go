@@ -20,8 +20,7 @@ func (q Quota) Record() *metarecord.ClientQuota {
 	return rec
 }
 
-// EntityOf returns the entity of a metadata record. An error says that it is none that this version
-// knows.
+// EntityOf returns the entity of a metadata record. It fails if this version does not support it.
 func EntityOf(rec *metarecord.ClientQuota) (e Entity, err error) {
 	for _, p := range rec.Entity {
 		n := e.Part(Part(p.Type))

@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// A Set is the quotas of a cluster. The nil Set has none. It is not safe for concurrent use while
-// it is changed.
+// A Set is the quotas of a cluster. The nil Set is empty. It is not safe for concurrent use with a
+// change.
 type Set struct {
 	quotas map[Entity]map[Key]float64
 	counts map[Key]int         // of the quotas
-	hosts  map[netip.Addr]Name // of the entities that are addresses, however those are written
+	hosts  map[netip.Addr]Name // address -> the name of its entity, in any notation
 	size   Size
 }
 
-// A Size is how much a Set holds.
+// A Size is the size of a Set.
 type Size struct {
 	Values int
 	Bytes  int // of the names of entities, for each value
@@ -39,7 +39,7 @@ func (s *Set) Clone() *Set {
 	return c
 }
 
-// Size returns how much the set holds.
+// Size returns the size of the set.
 func (s *Set) Size() Size {
 	if s == nil {
 		return Size{}
@@ -47,7 +47,7 @@ func (s *Set) Size() Size {
 	return s.size
 }
 
-// Get returns a quota; false: there is none.
+// Get returns a quota; ok is false if there is none.
 func (s *Set) Get(e Entity, k Key) (float64, bool) {
 	if s == nil {
 		return 0, false
@@ -67,17 +67,17 @@ func (s *Set) Put(e Entity, k Key, v float64) {
 	}
 	s.quotas[e][k] = v
 	if host, ok := e.host(); ok {
-		s.hosts[host] = e.IP // of two that are written otherwise the last, as in Kafka
+		s.hosts[host] = e.IP // the last of several notations counts, as in Kafka
 	}
 }
 
-// host returns the address that an entity is.
+// host returns the address of an entity.
 func (e Entity) host() (netip.Addr, bool) {
 	host, err := netip.ParseAddr(e.IP.Name)
 	return host.Unmap(), err == nil
 }
 
-// Remove takes a quota away, which must be there.
+// Remove removes a quota, which must exist.
 func (s *Set) Remove(e Entity, k Key) {
 	s.size = s.size.Plus(-1, -e.TextBytes())
 	if s.counts[k]--; s.counts[k] == 0 {
@@ -91,7 +91,7 @@ func (s *Set) Remove(e Entity, k Key) {
 	}
 }
 
-// A Quota is one of a Set.
+// A Quota is one quota of a Set.
 type Quota struct {
 	Entity Entity
 	Key    Key

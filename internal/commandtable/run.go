@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Address is where the page says that the broker is.
+// Address is the broker's address on the page.
 const Address = "localhost:9092"
 
 // A Session runs the commands of a column, from top to bottom.
@@ -19,15 +19,15 @@ type Session struct {
 	Addr   string   // where the broker is
 	Dir    string   // the working directory; data in it is the broker's
 	Path   string   // directories of programs that go before those of $PATH
-	Env    []string // beside that of this process
+	Env    []string // added to the environment of this process
 
-	// Before, unless it is nil, is called before a job of the tool, to wait for what it needs.
+	// Before, unless it is nil, is called before a job of the tool, to wait for its preconditions.
 	Before func(job string)
 }
 
-// Run runs all cells of the session's column. Where the tool has no command strata does what others
-// build on. It tells of each job of the tool whether it was done, and goes on after one that was
-// not: the error names all of them.
+// Run runs all cells of the session's column. If the tool has no command for a job, strata runs it
+// for the jobs that follow. It calls tell with the result of each job of the tool. After a failure
+// it continues: the error names all of them.
 func (s *Session) Run(ctx context.Context, rows []Row, tell func(job string, err error)) error {
 	var errs []error
 	known := map[string]bool{}
@@ -85,7 +85,7 @@ func (s *Session) job(ctx context.Context, command string, c check) error {
 func (s *Session) shell(ctx context.Context, command string) (string, error) {
 	cmd := exec.CommandContext(ctx, "bash", "-c", "set -o pipefail; "+strings.ReplaceAll(command, Address, s.Addr))
 	cmd.Dir = s.Dir
-	cmd.Env = append(os.Environ(), "PATH="+s.Path+string(os.PathListSeparator)+os.Getenv("PATH"), "STRATA_BOOTSTRAP="+s.Addr)
+	cmd.Env = append(os.Environ(), "PATH="+s.Path+string(os.PathListSeparator)+os.Getenv("PATH"), "STRATA_BOOTSTRAP="+s.Addr, "K=-b "+s.Addr, "B=--bootstrap-server "+s.Addr)
 	cmd.Env = append(cmd.Env, s.Env...)
 	var errs strings.Builder
 	cmd.Stderr = &errs

@@ -1,10 +1,16 @@
 package commandtable
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"strings"
 )
+
+// Jobs is the table of all jobs, for Parse.
+//
+//go:embed jobs.md
+var Jobs string
 
 // A Row is one job.
 type Row struct {
@@ -12,8 +18,8 @@ type Row struct {
 	Cells map[string]string // the command of each tool, by the name of its column; "": it has none
 }
 
-// Columns are the tools that the page has.
-var Columns = []string{"kcat", "rpk", "Kafka", "strata"}
+// Columns are the tools of jobs.md.
+var Columns = []string{"kcat", "Kafka", "strata"}
 
 // Parse returns the rows of all tables of a page, in order. Every cell is a dash or one command in
 // backticks, which a remark in parentheses may follow.

@@ -3,15 +3,15 @@ package commandtable
 import (
 	"errors"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-func TestThePageHasACheckForEachJob(t *testing.T) {
-	page, err := os.ReadFile("../../docs/commands.md")
-	require.NoError(t, err)
-	rows, err := Parse(string(page))
+func TestEachJobHasACheck(t *testing.T) {
+	rows, err := Parse(Jobs)
 	require.NoError(t, err)
 	require.Len(t, rows, len(checks))
 	for _, r := range rows {
@@ -20,20 +20,57 @@ func TestThePageHasACheckForEachJob(t *testing.T) {
 	}
 }
 
+// A cell of the page is the command that tests run for the job and the tool.
+func TestPageShowsCommandsThatTestsRun(t *testing.T) {
+	page, err := os.ReadFile("../../docs/howto/commands.md")
+	require.NoError(t, err)
+	cells := func(line string) []string {
+		all := strings.Split(strings.Trim(strings.ReplaceAll(line, `\|`, "\x00"), "|"), "|")
+		for i := range all {
+			all[i] = strings.TrimSpace(all[i])
+		}
+		return all
+	}
+	run := map[string][]string{}
+	for line := range strings.SplitSeq(Jobs, "\n") {
+		if c := cells(line); len(c) == 1+len(Columns) {
+			run[c[0]] = c
+		}
+	}
+	var tools []string
+	shown := 0
+	for line := range strings.SplitSeq(string(page), "\n") {
+		c := cells(line)
+		switch {
+		case !strings.HasPrefix(line, "| "):
+		case c[0] == "job":
+			tools = c
+		default:
+			require.Len(t, c, len(tools), line)
+			require.Contains(t, run, c[0])
+			for i := 1; i < len(c); i++ {
+				require.Equal(t, run[c[0]][slices.Index(run["job"], tools[i])], c[i], "%s, %s", c[0], tools[i])
+				shown++
+			}
+		}
+	}
+	require.Greater(t, shown, 20)
+}
+
 func TestPagesThatCannotBeRunAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"| a | - | - | - |":                    "line 1: 4 cells",
-		"| a | - | - | - | strata x |":         `"strata x" is neither a dash nor a command`,
-		"| a | - | - | - | `strata x |":        "is neither",
-		"| a | - | - | - | `x` or `y` |":       "is neither",
-		"| a | - | - | - | - |\n| a |-|-|-|-|": `line 2: "a" is there twice`,
+		"| a | - | - |":                  "line 1: 3 cells",
+		"| a | - | - | strata x |":       `"strata x" is neither a dash nor a command`,
+		"| a | - | - | `strata x |":      "is neither",
+		"| a | - | - | `x` or `y` |":     "is neither",
+		"| a | - | - | - |\n| a |-|-|-|": `line 2: "a" is there twice`,
 	} {
 		_, err := Parse(text)
 		require.ErrorContains(t, err, want)
 	}
-	rows, err := Parse("text\n\n| job | kcat | rpk | Kafka | strata |\n|---|---|---|---|---|\n| a | `x \\| y` (so) | - | - | `z` |\n")
+	rows, err := Parse("text\n\n| job | kcat | Kafka | strata |\n|---|---|---|---|\n| a | `x \\| y` (so) | - | `z` |\n")
 	require.NoError(t, err)
-	require.Equal(t, []Row{{"a", map[string]string{"kcat": "x | y", "rpk": "", "Kafka": "", "strata": "z"}}}, rows)
+	require.Equal(t, []Row{{"a", map[string]string{"kcat": "x | y", "Kafka": "", "strata": "z"}}}, rows)
 }
 
 func TestACommandThatDoesNotDoItsJobIsTold(t *testing.T) {

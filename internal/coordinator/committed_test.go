@@ -6,12 +6,12 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 )
@@ -338,5 +338,33 @@ func TestWhatNobodyAsksForIsTriedAgainAfterAPause(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 1, l.set(false, false))
 		require.Equal(t, int64(1), r.Stats().Appends-r.Stats().AppendFailures)
+	})
+}
+
+func TestAMachineKeepsNothingOfAnsweredRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l heldLog
+		r := noters(&l, nil)
+		defer r.Close()
+		_, err := r.Partitions(t.Context(), false)
+		require.NoError(t, err)
+		s, err := r.Shard(0)
+		require.NoError(t, err)
+		for range 2 {
+			go func() {
+				_, err := s.Do(t.Context(), "x", func(q *Request[*noter, noted, string]) { q.Step("x", noted{text: "a", to: q.Ticket}) })
+				require.NoError(t, err)
+			}()
+			synctest.Wait()
+		}
+		l.answer(nil)
+		l.answer(nil)
+		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if last := s.entries["x"].last; last != nil {
+			require.Empty(t, last.replies)
+			require.Empty(t, last.told)
+		}
 	})
 }

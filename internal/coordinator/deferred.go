@@ -7,18 +7,18 @@ import (
 	"github.com/stratalog/strata/internal/machine"
 )
 
-// A deferred event is one that its machine could not answer yet (machine.Reply.Later). Who asked
-// for it still waits; if not, it is not fed again.
+// A deferred event is one that its machine could not answer yet (machine.Reply.Later). It is
+// stepped again only while its caller still waits.
 type deferred[E any] struct {
 	ev E
 	to machine.Ticket
-	at time.Time // it is fed again no later than this
+	at time.Time // the latest time to step it again
 }
 
-// feedDeferredLocked feeds e what it could not answer before, in the order in which it came. mu is
-// not released between the step whose records this follows and this: the writer takes both at once.
+// feedDeferredLocked steps the deferred events of e again, in order. It runs after a step with
+// records, without releasing mu between: the writer takes the records of both at once.
 //
-// It ends: only a step with records leads here, and such a step has deferred nothing.
+// It terminates: only a step with records leads here, and such a step defers nothing.
 func (s *Shard[M, E, R]) feedDeferredLocked(e *entry[M, E], now time.Time) (notices []any) {
 	waiting := e.deferred
 	e.deferred = nil
@@ -30,8 +30,7 @@ func (s *Shard[M, E, R]) feedDeferredLocked(e *entry[M, E], now time.Time) (noti
 	return notices
 }
 
-// deferredUntil returns when the first of the deferred events is to be fed again; zero: there are
-// none.
+// deferredUntil returns the earliest time to step a deferred event again; zero if there are none.
 func (e *entry[M, E]) deferredUntil() (first time.Time) {
 	if len(e.deferred) > 0 {
 		first = slices.MinFunc(e.deferred, func(a, b deferred[E]) int { return a.at.Compare(b.at) }).at

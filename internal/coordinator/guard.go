@@ -7,17 +7,17 @@ import (
 	"github.com/stratalog/strata/partition"
 )
 
-// A guarded is a moment at which the partition was asked to let a producer's transaction in.
+// A guarded is the state of a producer when the partition accepted its transaction.
 type guarded struct {
-	producer *producer // nil: it was not known
-	ends     int       // markers of it that there were
+	producer *producer // nil if it was unknown
+	ends     int       // number of its markers until then
 }
 
-// errUnguarded says that a marker has come since.
+// errUnguarded reports that a marker has ended the guarded transaction.
 var errUnguarded = errors.New("coordinator: the guard of the transaction was ended")
 
-// doInTxn is Do for a request whose records belong to a transaction: begin is called while the
-// partition lets them in. What it refuses after a step would have the shard loaded again.
+// doInTxn is Do for a request whose records belong to a transaction. begin is called while the
+// partition accepts these: after a rejected append the shard would have to be loaded again.
 func (s *Shard[M, E, R]) doInTxn(ctx context.Context, id string, w partition.TxnWrite, begin func(q *Request[M, E, R])) (any, error) {
 	for {
 		since, err := s.guard(ctx, w)
@@ -37,10 +37,10 @@ func (s *Shard[M, E, R]) doInTxn(ctx context.Context, id string, w partition.Txn
 	}
 }
 
-// guard has the partition let in what is written in a transaction from the moment that it returns
-// on. It asks nobody if the transaction is open: with all that was accepted, the log will have it
-// before the records to come. A marker that was accepted is waited for: until the log has it, the
-// partition takes the transaction that it ends for open.
+// guard makes the partition accept records of a transaction from its return on. If the transaction
+// is open in this Shard it returns at once: the log will have its accepted records before later
+// ones. It waits for an accepted marker: until the log has it, the partition considers the ended
+// transaction open.
 func (s *Shard[M, E, R]) guard(ctx context.Context, w partition.TxnWrite) (since guarded, err error) {
 	for {
 		if err := s.lockLoaded(ctx); err != nil {
@@ -62,7 +62,7 @@ func (s *Shard[M, E, R]) guard(ctx context.Context, w partition.TxnWrite) (since
 		marker.replies = append(marker.replies, parked{call: written})
 		s.mu.Unlock()
 		select {
-		case <-written.result: // if it failed, the shard is loaded again, or has ended
+		case <-written.result: // if it failed, the shard is loading again or has ended
 		case <-ctx.Done():
 			return since, ctx.Err()
 		}
@@ -82,8 +82,8 @@ func (s *Shard[M, E, R]) guard(ctx context.Context, w partition.TxnWrite) (since
 	}
 }
 
-// guarded reports whether the partition takes records of a transaction that it was asked about, or
-// that was open, at a moment.
+// guarded reports whether the partition still accepts the transaction: it is open, or no marker has
+// ended it since.
 func (s *producers) guarded(w partition.TxnWrite, since guarded) bool {
 	p := s.m[w.ProducerID]
 	switch {

@@ -1,13 +1,12 @@
 package coordinator
 
-// Hold calls f while no machine takes a step: no request, tick or answer of a log is looked at, and
-// no Shard is put in place of another. Records that were accepted before may reach the log
-// meanwhile, and those that wait for the log are told afterwards. f only computes, as steps do: it
-// must not wait, nor ask the Runtime for anything.
+// Hold calls f while no machine takes a step, and no Shard is replaced. The log may receive
+// accepted records meanwhile; its results are processed afterwards. f only computes, as steps do:
+// it must not wait or call the Runtime.
 func (r *Runtime[M, E, R]) Hold(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range r.Known() { // by partition; nobody else has two of these locks
+	for _, s := range r.Known() { // by partition; no other caller holds two of these locks
 		s.mu.Lock()
 		defer s.mu.Unlock()
 	}

@@ -6,19 +6,19 @@ import (
 	"github.com/stratalog/strata/internal/machine"
 )
 
-// What ends a Shard, or takes its place, when its leadership is over.
+// Errors of a Shard whose leadership has ended, or of a partition without one.
 var (
 	errOver       = fmt.Errorf("%w: %w", machine.ErrNotLeader, machine.ErrMoving)
 	errLeaderless = fmt.Errorf("%w: %w: the partition has no leader", machine.ErrNotAvailable, machine.ErrMoving)
 )
 
-// Shard returns the Shard of a partition, one of Partitions, in the epoch in which it is led now.
-// That of an earlier epoch has ended when Shard returns: what it does not know cannot be asked of
-// it any more. Without a leader there is none: ErrNotAvailable with ErrMoving. It does not block.
+// Shard returns the Shard of a partition, one of Partitions, in its present leader epoch. The Shard
+// of an earlier epoch has ended when it returns. Without a leader the error is ErrNotAvailable with
+// ErrMoving. It does not block.
 func (r *Runtime[M, E, R]) Shard(partition int32) (*Shard[M, E, R], error) {
 	led, err := r.store.Leader(partition)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", machine.ErrNotAvailable, err)
+		return nil, r.unavailable(err)
 	}
 	if s := (*r.shards.Load())[partition].Load(); s != nil && s.led == led {
 		return s, nil
@@ -26,8 +26,17 @@ func (r *Runtime[M, E, R]) Shard(partition int32) (*Shard[M, E, R], error) {
 	return r.replace(partition)
 }
 
-// replace ends the Shard of an earlier epoch and makes that of the present one. The leader is
-// looked up again, since only under mu what is older than what it was before.
+// unavailable returns the error of a failed lookup of a partition: ErrClosed if the Runtime is
+// closed, since its store may be too, else an error to retry.
+func (r *Runtime[M, E, R]) unavailable(err error) error {
+	if r.ctx.Err() != nil {
+		return machine.ErrClosed
+	}
+	return fmt.Errorf("%w: %w", machine.ErrNotAvailable, err)
+}
+
+// replace ends the Shard of an earlier epoch and makes one for the present. It looks the leader up
+// again: only under mu is the result known to be newer than that Shard's.
 func (r *Runtime[M, E, R]) replace(partition int32) (*Shard[M, E, R], error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -36,7 +45,7 @@ func (r *Runtime[M, E, R]) replace(partition int32) (*Shard[M, E, R], error) {
 	}
 	led, err := r.store.Leader(partition)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", machine.ErrNotAvailable, err)
+		return nil, r.unavailable(err)
 	}
 	place := &(*r.shards.Load())[partition]
 	s := place.Load()
@@ -57,8 +66,8 @@ func (r *Runtime[M, E, R]) replace(partition int32) (*Shard[M, E, R], error) {
 	return s, nil
 }
 
-// Follow brings the Shards in line with who leads the partitions now, and begins to load those that
-// are new. It does not wait for them.
+// Follow makes the Shards match the present leaders, and starts to load new ones. It does not wait
+// for them.
 func (r *Runtime[M, E, R]) Follow() {
 	for p := range r.partitions() {
 		if s, err := r.Shard(p); err == nil {

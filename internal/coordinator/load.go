@@ -4,18 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/stratalog/strata/internal/machine"
 	"github.com/stratalog/strata/record"
 )
 
-// RetryLoadAfter is how long a shard that could not be loaded answers machine.ErrNotAvailable at
-// most before it tries again. The first times it is less: a leader may not be ready yet. It does so
-// by itself: machines may have something to do that nobody asks for.
+// RetryLoadAfter is the longest pause before a shard retries a failed load; the first ones are
+// shorter, since a leader may not be ready yet. Until then it returns machine.ErrNotAvailable. It
+// retries without requests: machines may have work to do.
 const RetryLoadAfter = time.Second
 
 const firstRetryLoadAfter = 5 * time.Millisecond
+
+// firstIsError returns the log level of a failure after so many others: only the first is for
+// users.
+func firstIsError(failures int) slog.Level {
+	if failures > 0 {
+		return slog.LevelDebug
+	}
+	return slog.LevelError
+}
 
 // retryLoadAfter returns the pause after so many failures.
 func retryLoadAfter(failures int) time.Duration {
@@ -34,9 +44,15 @@ func (s *Shard[M, E, R]) lockLoaded(ctx context.Context) error {
 			return s.over
 		case unloaded:
 			if !s.mayLoadLocked() {
-				err := s.loadErr
+				err, at, awaited := s.loadErr, s.retryAt, s.awaited
 				s.mu.Unlock()
-				return fmt.Errorf("%w: %w", machine.ErrNotAvailable, err)
+				if !awaited {
+					return fmt.Errorf("%w: %w", machine.ErrNotAvailable, err)
+				}
+				if err := s.awaitRetry(ctx, at); err != nil {
+					return err
+				}
+				continue
 			}
 			s.startLoadLocked()
 		}
@@ -50,12 +66,26 @@ func (s *Shard[M, E, R]) lockLoaded(ctx context.Context) error {
 	}
 }
 
+// awaitRetry waits until a load may be tried again.
+func (s *Shard[M, E, R]) awaitRetry(ctx context.Context, at time.Time) error {
+	due := time.NewTimer(time.Until(at))
+	defer due.Stop()
+	select {
+	case <-due.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.r.ctx.Done():
+		return machine.ErrClosed
+	}
+}
+
 // mayLoadLocked reports whether an unloaded shard may be loaded now.
 func (s *Shard[M, E, R]) mayLoadLocked() bool {
 	return s.loadErr == nil || !time.Now().Before(s.retryAt)
 }
 
-// preload begins to load the shard if nobody has yet.
+// preload starts to load the shard unless a load is running or pausing.
 func (s *Shard[M, E, R]) preload() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,22 +94,24 @@ func (s *Shard[M, E, R]) preload() {
 	}
 }
 
-// startLoadLocked begins to load an unloaded shard.
+// startLoadLocked starts to load an unloaded shard.
 func (s *Shard[M, E, R]) startLoadLocked() {
 	s.state, s.changed = loading, make(chan struct{})
 	s.r.wg.Go(s.load)
 }
 
-// unloadLocked forgets everything after a failed append: what was applied may not be in the log.
-// All who wait get err. The shard is loaded again as soon as the log has answered all that it was
-// given; if nobody has asked for what has failed, after a pause: machines that are loaded may want
-// the same at once.
+// unloadLocked drops all state after a failed append: records that were applied may not be in the
+// log. All waiting calls get err. The shard is loaded again once the log has answered all writes.
+// It pauses first if no caller waited for the failed records, since loaded machines may write the
+// same at once. It also pauses if the append before failed: on a full or broken disk all appends
+// fail, and members in this process retry at once. Requests wait during the pause, which slows
+// their callers down.
 func (s *Shard[M, E, R]) unloadLocked(err error, asked bool) {
 	s.state, s.changed, s.loadErr = loading, make(chan struct{}), nil
-	if !asked {
-		s.loadErr, s.retryAt = err, time.Now().Add(retryLoadAfter(s.refusals))
-		s.refusals++
+	if !asked || s.refusals > 0 {
+		s.loadErr, s.retryAt, s.awaited = err, time.Now().Add(retryLoadAfter(s.refusals)), asked
 	}
+	s.refusals++
 	s.failCallsLocked(err)
 	s.writes, s.lingering = s.writes[:s.sent], false
 	clear(s.entries)
@@ -91,8 +123,8 @@ func (s *Shard[M, E, R]) unloadLocked(err error, asked bool) {
 	s.reloadWhenAnsweredLocked()
 }
 
-// failCallsLocked ends every call with err. What the log was given, and has not answered, it may
-// have stored.
+// failCallsLocked ends every call with err. Writes that were passed to the log, without an answer
+// yet, may be stored.
 func (s *Shard[M, E, R]) failCallsLocked(err error) {
 	for i, w := range s.writes {
 		told := err
@@ -141,10 +173,10 @@ func (s *Shard[M, E, R]) loaded(p *replayer[M, E, R], err error) (notices []any)
 	defer close(s.changed)
 	now := time.Now()
 	if err != nil {
-		s.state, s.loadErr, s.retryAt = unloaded, err, now.Add(retryLoadAfter(s.failures))
-		s.failures++
+		s.state, s.loadErr, s.retryAt, s.awaited = unloaded, err, now.Add(retryLoadAfter(s.failures)), false
 		s.alarm.By(s.retryAt)
-		s.logger.Error("loading failed", "err", err)
+		s.logger.Log(context.Background(), firstIsError(s.failures), "loading failed", "err", err)
+		s.failures++
 		return nil
 	}
 	s.r.counters.loads.Add(1)
@@ -183,7 +215,7 @@ func (s *Shard[M, E, R]) replay() (*replayer[M, E, R], error) {
 			return nil, err
 		}
 		if next <= from {
-			break // what is left was compacted away
+			break // the rest was compacted away
 		}
 		from = next
 	}
@@ -232,7 +264,7 @@ func (p *replayer[M, E, R]) batch(b *record.Batch) error {
 		switch {
 		case err != nil:
 			p.s.logger.Warn("skipped a record that cannot be read", "offset", rec.Offset, "err", err)
-		case !known: // of a protocol that is not ours
+		case !known: // of another protocol
 		case b.IsTransactional() && b.HasProducerID():
 			p.pending(machine.Producer{ID: b.ProducerID, Epoch: b.ProducerEpoch}, x)
 		default:
@@ -246,7 +278,7 @@ func (p *replayer[M, E, R]) batch(b *record.Batch) error {
 func (p *replayer[M, E, R]) control(b *record.Batch) error {
 	kind, coordinatorEpoch, err := b.Control()
 	switch {
-	case errors.Is(err, record.ErrEmpty): // compaction has left its header: what it ended is gone
+	case errors.Is(err, record.ErrEmpty): // compaction has kept only the header: the transaction's records were removed
 		return nil
 	case err != nil:
 		return err
@@ -269,7 +301,7 @@ func (p *replayer[M, E, R]) pending(in machine.Producer, x R) {
 	}
 }
 
-// entry returns the machine that a record belongs to, which it makes if there is none.
+// entry returns the machine of a record, which it makes if there is none.
 func (p *replayer[M, E, R]) entry(x R) *entry[M, E] {
 	id := p.s.r.kind.ID(x)
 	e := p.entries[id]
@@ -280,7 +312,7 @@ func (p *replayer[M, E, R]) entry(x R) *entry[M, E] {
 	return e
 }
 
-// retriable maps the error of an append to what clients are told; they retry.
+// retriable converts the error of an append so that clients retry.
 func retriable(err error) error {
 	if errors.Is(err, machine.ErrNotAvailable) || errors.Is(err, machine.ErrNotLeader) || errors.Is(err, machine.ErrTooLarge) {
 		return err

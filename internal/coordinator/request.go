@@ -15,7 +15,7 @@ type result struct {
 	err   error
 }
 
-// A Request is what the begin function of Do works on, with the shard's lock held: it must only
+// A Request is the argument of Do's begin function, which holds the shard's lock: it must only
 // compute.
 type Request[M machine.Machine[E, R], E, R any] struct {
 	Now    time.Time
@@ -25,7 +25,7 @@ type Request[M machine.Machine[E, R], E, R any] struct {
 	notices []any
 }
 
-// Get returns the machine of that id, if there is one. It may be looked at until begin returns.
+// Get returns the machine with that id, if it exists. It is valid until begin returns.
 func (q *Request[M, E, R]) Get(id string) (m M, ok bool) {
 	if e := q.s.entries[id]; e != nil {
 		return e.m, true
@@ -33,12 +33,12 @@ func (q *Request[M, E, R]) Get(id string) (m M, ok bool) {
 	return m, false
 }
 
-// Step feeds ev to the machine of that id, which is made if there is none.
+// Step steps the machine with that id, which is made if there is none.
 func (q *Request[M, E, R]) Step(id string, ev E) {
 	q.notices = append(q.notices, q.s.stepLocked(q.s.entryLocked(id, q.Now), q.Now, ev, q.Ticket)...)
 }
 
-// Answer ends the request without a machine.
+// Answer ends the request with a result that is not a machine's.
 func (q *Request[M, E, R]) Answer(value any, err error) {
 	if c := q.s.calls[q.Ticket]; c != nil {
 		c.result <- result{value, err}
@@ -46,15 +46,15 @@ func (q *Request[M, E, R]) Answer(value any, err error) {
 	}
 }
 
-// AnswerCommitted ends the request with what was seen of the machine of that id, which exists, once
-// that is committed.
+// AnswerCommitted ends the request with a value read from the machine with that id, which exists,
+// once the records behind it are committed.
 func (q *Request[M, E, R]) AnswerCommitted(id string, value any) {
 	q.s.answerLocked(q.s.entries[id], machine.Reply{To: q.Ticket, Value: value})
 }
 
-// Do runs a request for the machine of that id: begin is called once the shard is loaded, and Do
-// returns the reply to the Request's ticket. If ctx is done first, the request is taken back as far
-// as it can be: the machine gets a Cancel event; records that were accepted stay.
+// Do runs a request for the machine with that id: it calls begin once the shard is loaded, and
+// returns the reply to the Request's ticket. If ctx is done first, the machine gets a Cancel event;
+// records that were accepted stay.
 func (s *Shard[M, E, R]) Do(ctx context.Context, id string, begin func(q *Request[M, E, R])) (any, error) {
 	if err := s.lockLoaded(ctx); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (s *Shard[M, E, R]) Do(ctx context.Context, id string, begin func(q *Reques
 	var notices []any
 	s.mu.Lock()
 	select {
-	case r := <-c.result: // both at once: the answer counts
+	case r := <-c.result: // both at once: the reply counts
 		s.mu.Unlock()
 		return r.value, r.err
 	default:
@@ -88,9 +88,9 @@ func (s *Shard[M, E, R]) Do(ctx context.Context, id string, begin func(q *Reques
 	return nil, ctx.Err()
 }
 
-// Now steps a machine with an event that is answered at once, with a Reply that is Now, and has no
-// records. found is false if there is none; loaded is false, and nothing happens, while the shard
-// is being loaded. Now never waits.
+// Now steps a machine with an event that it replies to at once, with a Reply that is Now, and
+// without records. found is false if the machine does not exist. loaded is false, and nothing
+// happens, while the shard is not loaded. Now never waits.
 func (s *Shard[M, E, R]) Now(id string, ev E) (reply machine.Reply, found, loaded bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

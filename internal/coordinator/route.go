@@ -10,42 +10,42 @@ import (
 	"github.com/stratalog/strata/partition"
 )
 
-// AnyBroker is the Broker of a Route that leads to wherever a machine is.
+// AnyBroker is the Broker of a Route to the leaders of all partitions.
 const AnyBroker = -1
 
-// A Route leads requests to the Shards of a Runtime: to the present leader of a machine's
-// partition, or, with a Broker, to that one only, which answers machine.ErrNotLeader for what it
-// does not lead. It is a value, and safe for concurrent use.
+// A Route sends requests to the Shards of a Runtime: to the present leader of a machine's
+// partition, or to one Broker only, with machine.ErrNotLeader for partitions that it does not lead.
+// It is a value, and safe for concurrent use.
 type Route[M machine.Machine[E, R], E, R any] struct {
 	Runtime *Runtime[M, E, R]
 	Broker  int32
 }
 
-// A Question is a request for one machine.
+// A Question addresses a request to one machine.
 type Question struct {
 	ID     string
-	Create bool  // makes the topic if there is none
-	Absent error // the answer if there is none and it is not made
+	Create bool  // create the topic if it does not exist
+	Absent error // the error if the topic does not exist and is not created
 
-	// Once says that the same request twice is not the same as once: it is not repeated if what it
-	// wrote may be stored.
+	// Once is set for requests that must not run twice: they are not repeated if their records may
+	// be stored.
 	Once bool
 
-	// Txn is the transaction that what it writes belongs to, which is asked about first; nil: none.
+	// Txn is the transaction of the request's records, which is checked first; nil if none.
 	Txn *partition.TxnWrite
 }
 
-// While the leader of a partition changes, requests look for the coordinator again after a pause
-// that grows from the first to the longest, for as long as MoveTimeout.
+// While the leader of a partition changes, requests look for the coordinator again, for up to
+// MoveTimeout. The pauses grow from firstPause to LongestPause.
 const (
 	firstPause   = time.Millisecond
 	LongestPause = 100 * time.Millisecond
 	MoveTimeout  = 10 * time.Second
 )
 
-// Ask runs begin at the shard that the machine is in, and returns its answer. If the machine moves
-// to another one meanwhile, it is run again there, as a client would send its request again; the
-// Route to one broker leaves that to its clients.
+// Ask runs begin at the machine's shard and returns the reply. If the machine moves to another
+// shard meanwhile, it runs begin again there, as a client would repeat its request. A Route to one
+// broker leaves that to its clients.
 func (r Route[M, E, R]) Ask(ctx context.Context, q Question, begin func(*Request[M, E, R])) (any, error) {
 	var giveUp, began time.Time // of repeated attempts; the first one needs no clock
 	for pause := firstPause; ; pause = min(2*pause, LongestPause) {
@@ -66,7 +66,7 @@ func (r Route[M, E, R]) Ask(ctx context.Context, q Question, begin func(*Request
 		}
 		switch now := time.Now(); {
 		case giveUp.IsZero(), now.Sub(began) >= MoveTimeout:
-			// it has waited at a coordinator meanwhile
+			// the attempt waited at a coordinator
 			giveUp, pause = now.Add(MoveTimeout), firstPause
 		case !now.Before(giveUp):
 			return nil, err
@@ -82,14 +82,14 @@ func (r Route[M, E, R]) Ask(ctx context.Context, q Question, begin func(*Request
 	}
 }
 
-// AsksAgain reports whether the request that ended with err is for the machine's next shard.
+// AsksAgain reports whether a request that ended with err is to run again at the machine's next
+// shard.
 func (r Route[M, E, R]) AsksAgain(q Question, err error) bool {
 	return r.Broker == AnyBroker && errors.Is(err, machine.ErrMoving) && !(q.Once && errors.Is(err, machine.ErrUncertain))
 }
 
-// Partition returns the partition that a machine is in. If there is no topic it is made if create
-// is set; otherwise the answer is -1, or machine.ErrNotLeader on the Route to one broker: nobody
-// coordinates anything yet.
+// Partition returns the partition of a machine. Without a topic it creates one if create is set;
+// otherwise it returns -1, or machine.ErrNotLeader on a Route to one broker.
 func (r Route[M, E, R]) Partition(ctx context.Context, id string, create bool) (int32, error) {
 	n, err := r.Runtime.Partitions(ctx, create && r.Broker == AnyBroker)
 	switch {
@@ -103,7 +103,7 @@ func (r Route[M, E, R]) Partition(ctx context.Context, id string, create bool) (
 	return r.Runtime.kind.Partition(id, n), nil
 }
 
-// Shard returns the shard that a machine is in; nil if there is no topic and create is not set.
+// Shard returns the shard of a machine; nil if the topic does not exist and create is not set.
 func (r Route[M, E, R]) Shard(ctx context.Context, id string, create bool) (*Shard[M, E, R], error) {
 	p, err := r.Partition(ctx, id, create)
 	if err != nil || p < 0 {
@@ -121,8 +121,8 @@ func (r Route[M, E, R]) ShardOf(p int32) (*Shard[M, E, R], error) {
 	return s, err
 }
 
-// Each calls f with the shards that the Route leads to, and joins the errors: a partition that has
-// no leader, or cannot be loaded, does not keep the others from being asked.
+// Each calls f with the Route's shards, and joins the errors: a partition without a leader, or one
+// that cannot be loaded, does not stop it.
 func (r Route[M, E, R]) Each(ctx context.Context, f func(*Shard[M, E, R]) error) error {
 	n, err := r.Runtime.Partitions(ctx, false)
 	if err != nil {
@@ -134,7 +134,7 @@ func (r Route[M, E, R]) Each(ctx context.Context, f func(*Shard[M, E, R]) error)
 		switch {
 		case r.Broker == AnyBroker:
 		case s == nil && errors.Is(err, machine.ErrMoving), s != nil && s.led.Broker != r.Broker:
-			continue // another broker's, or nobody's
+			continue // led by another broker, or by none
 		}
 		if err == nil {
 			err = f(s)

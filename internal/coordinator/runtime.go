@@ -2,41 +2,40 @@ package coordinator
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"github.com/stratalog/strata/internal/machine"
 )
 
-// A Runtime owns all machines of an internal topic: each partition's are in a Shard, as long as one
-// broker leads it in one epoch. It is safe for concurrent use.
+// A Runtime owns all machines of an internal topic: for each partition in one Shard per
+// leader epoch. It is safe for concurrent use.
 type Runtime[M machine.Machine[E, R], E, R any] struct {
 	kind   Kind[M, E, R]
 	cfg    Config
 	store  Store
 	ctx    context.Context // done when closing
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // writers, loaders, alarms of Shards whose epoch is over
+	wg     sync.WaitGroup // writers, loaders, alarms of ended Shards
 
-	opening chan struct{}                                    // holds a token: its holder may look the topic up
-	shards  atomic.Pointer[[]atomic.Pointer[Shard[M, E, R]]] // by partition; nil: the topic is not known to exist
+	opening chan struct{}                                    // holds a token, which is taken to look the topic up
+	shards  atomic.Pointer[[]atomic.Pointer[Shard[M, E, R]]] // by partition; nil while the topic is not known to exist
 
-	mu     sync.Mutex // held to put another Shard in place of one, or none; guards closed
+	mu     sync.Mutex // held to replace or remove a Shard; guards closed
 	closed bool
 
 	counters  counters
 	closeOnce sync.Once
 }
 
-// counters are what Stats counts as it goes.
+// counters are updated without mu.
 type counters struct{ appends, failures, loads atomic.Int64 }
 
 // Stats are the counters of a Runtime.
 type Stats struct{ Appends, AppendFailures, Loads int64 }
 
-// New returns a Runtime over store, which must outlive it. Partitions are loaded when first asked
-// for, or by Follow.
+// New returns a Runtime over store, which must outlive it. Partitions are loaded at their first
+// request, or by Follow.
 func New[M machine.Machine[E, R], E, R any](kind Kind[M, E, R], store Store, cfg Config) *Runtime[M, E, R] {
 	r := &Runtime[M, E, R]{kind: kind, cfg: cfg, store: store, opening: make(chan struct{}, 1)}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -45,12 +44,12 @@ func New[M machine.Machine[E, R], E, R any](kind Kind[M, E, R], store Store, cfg
 }
 
 // Close ends every waiting call with ErrClosed and returns when the last goroutine and timer have
-// ended. What was under way may or may not be stored. It is idempotent; the Store is not closed.
+// ended. Pending records may or may not be stored. It is idempotent; the Store is not closed.
 func (r *Runtime[M, E, R]) Close() {
 	r.closeOnce.Do(func() {
 		r.cancel()
 		r.mu.Lock()
-		r.closed = true // nobody puts a Shard in place after this
+		r.closed = true // no Shard is made after this
 		r.mu.Unlock()
 		for _, s := range r.Known() {
 			s.end(machine.ErrClosed)
@@ -67,8 +66,8 @@ func (r *Runtime[M, E, R]) Stats() Stats {
 	return Stats{Appends: r.counters.appends.Load(), AppendFailures: r.counters.failures.Load(), Loads: r.counters.loads.Load()}
 }
 
-// Partitions returns how many partitions the topic has, 0 if there is none. If create is set it is
-// made.
+// Partitions returns the number of partitions of the topic, 0 if it does not exist. If create is
+// set it is created.
 func (r *Runtime[M, E, R]) Partitions(ctx context.Context, create bool) (int32, error) {
 	if n := r.partitions(); n > 0 {
 		return n, nil
@@ -87,11 +86,8 @@ func (r *Runtime[M, E, R]) Partitions(ctx context.Context, create bool) (int32, 
 	ctx, done := r.joined(ctx)
 	defer done()
 	n, err := r.store.Partitions(ctx, create)
-	if r.ctx.Err() != nil {
-		return 0, machine.ErrClosed
-	}
-	if err != nil {
-		return 0, fmt.Errorf("%w: %w", machine.ErrNotAvailable, err)
+	if err != nil || r.ctx.Err() != nil {
+		return 0, r.unavailable(err)
 	}
 	if n > 0 {
 		shards := make([]atomic.Pointer[Shard[M, E, R]], n)
@@ -107,7 +103,7 @@ func (r *Runtime[M, E, R]) partitions() int32 {
 	return 0
 }
 
-// Known returns the Shards there are: those of partitions that were asked for and have a leader.
+// Known returns the present Shards: those of partitions that had a request and a leader.
 func (r *Runtime[M, E, R]) Known() (known []*Shard[M, E, R]) {
 	if shards := r.shards.Load(); shards != nil {
 		for i := range *shards {

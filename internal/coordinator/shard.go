@@ -12,14 +12,13 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A Shard owns the machines of one partition as long as one broker leads it in one epoch: it is
-// loaded in that epoch, its appends are bound to it, and with it the Shard ends. The next leader's
-// Shard begins with what is in the log.
+// A Shard owns the machines of one partition in one leader epoch. It is loaded in that epoch,
+// appends only in it, and ends with it. The next leader's Shard starts from the log.
 //
-// Whoever has a request runs the machine itself, under mu, which is only ever held to compute: no
-// goroutine waits for work, and no request waits for another one's disk. Records go into the open
-// write. A writer goroutine, which lives as long as there is something to write, hands one write
-// after the other to the log; replies are parked on the write their machine last took part in.
+// A request runs the machine in its own goroutine under mu, which is only held to compute: no
+// request waits for another's disk. Records go into the open write. A writer goroutine, which
+// exists while there are writes, passes them to the log in order. Replies are parked on the last
+// write of their machine.
 type Shard[M machine.Machine[E, R], E, R any] struct {
 	r         *Runtime[M, E, R]
 	partition int32
@@ -28,26 +27,28 @@ type Shard[M machine.Machine[E, R], E, R any] struct {
 	alarm     alarm.Alarm // tick; armed while there are machines. Stopped by end
 	linger    alarm.Alarm // stopLingering; armed while lingering is set. Stopped by end
 
-	mu         sync.Mutex // guards the fields below; see also the comment above
+	mu         sync.Mutex // guards the fields below
 	state      shardState
 	changed    chan struct{} // closed when state next leaves loading; nil otherwise
-	over       error         // why, if state is ended
+	over       error         // the error of an ended Shard
 	loadErr    error         // of the last load, or of the append that led to unloaded
-	failures   int           // of loads, since the last that did not fail
-	refusals   int           // appends that failed and that nobody had asked for, since the last that did not
+	failures   int           // consecutive failed loads
+	refusals   int           // consecutive failed appends
 	retryAt    time.Time     // no load before this
-	whenLoaded []E           // events that all machines get once they are loaded
+	awaited    bool          // requests wait for retryAt
+	whenLoaded []E           // events for all machines at the end of the load
 	entries    map[string]*entry[M, E]
 	calls      map[machine.Ticket]*call
 	lastTicket machine.Ticket
 	writes     []*write // in order; the first is the oldest without an answer
-	sent       int      // writes at the front of writes that the log has
-	writing    bool     // the writer goroutine is there
-	lingering  bool     // what is in writes behind sent goes when linger fires, or with the next that cannot wait
+	sent       int      // number of writes, from the first, that were passed to the log
+	writing    bool     // the writer goroutine is running
+	lingering  bool     // the unsent writes wait for linger, or for a record that does not linger
 	builder    record.Builder
-	producers  producers // of transactions, with all that was accepted
+	producers  producers // of transactions, including accepted records
 	watchers   map[string]map[chan struct{}]struct{}
 	nextExpiry time.Time
+	graceUntil time.Time // no ticks for machines before this; zero for no delay
 }
 
 type shardState uint8
@@ -59,13 +60,13 @@ const (
 	ended
 )
 
-// An entry is a machine with what the runtime knows of it.
+// An entry is a machine with its state in the runtime.
 type entry[M, E any] struct {
 	id       string
 	m        M
 	wakeAt   time.Time
-	last     *write        // its newest records; nil or committed: there is nothing to wait for
-	deferred []deferred[E] // in the order in which they came
+	last     *write        // with its newest records; no wait if nil or committed
+	deferred []deferred[E] // in the order of arrival
 }
 
 func newShard[M machine.Machine[E, R], E, R any](r *Runtime[M, E, R], partition int32, led Leadership) *Shard[M, E, R] {
@@ -75,7 +76,7 @@ func newShard[M machine.Machine[E, R], E, R any](r *Runtime[M, E, R], partition 
 	return s
 }
 
-// awaitAlarms returns when neither alarm of a Shard that has ended will call anything any more.
+// awaitAlarms returns when the alarms of an ended Shard make no further call.
 func (s *Shard[M, E, R]) awaitAlarms() {
 	s.alarm.Wait()
 	s.linger.Wait()
@@ -84,13 +85,13 @@ func (s *Shard[M, E, R]) awaitAlarms() {
 // Partition returns the number of the shard's partition.
 func (s *Shard[M, E, R]) Partition() int32 { return s.partition }
 
-// Leadership returns who leads the partition, in the epoch of the Shard.
+// Leadership returns the leader and epoch of the Shard.
 func (s *Shard[M, E, R]) Leadership() Leadership { return s.led }
 
-// ID tells the Shard from all others of its Runtime.
+// ID identifies the Shard in its Runtime.
 func (s *Shard[M, E, R]) ID() ShardID { return ShardID{s.partition, s.led} }
 
-// end ends the Shard for good: all who wait get err, and so does who comes. It does not wait.
+// end ends the Shard for good: all present and later calls get err. It does not wait.
 func (s *Shard[M, E, R]) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +110,7 @@ func (s *Shard[M, E, R]) end(err error) {
 	s.notifyLocked("")
 }
 
-// Each calls f with every machine, with the shard's lock held, once the shard is loaded.
+// Each waits for the shard to be loaded, and calls f with every machine under the shard's lock.
 func (s *Shard[M, E, R]) Each(ctx context.Context, f func(id string, m M)) error {
 	if err := s.lockLoaded(ctx); err != nil {
 		return err
@@ -121,7 +122,7 @@ func (s *Shard[M, E, R]) Each(ctx context.Context, f func(id string, m M)) error
 	return nil
 }
 
-// EachLoaded is Each for the machines that are there at the moment. It does not wait.
+// EachLoaded is Each for the present machines. It does not wait.
 func (s *Shard[M, E, R]) EachLoaded(f func(id string, m M)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +131,8 @@ func (s *Shard[M, E, R]) EachLoaded(f func(id string, m M)) {
 	}
 }
 
-// StepAll feeds ev to every machine: at once, or as soon as the shard is loaded. It does not wait.
+// StepAll steps every machine with ev: at once, or as soon as the shard is loaded. It does not
+// wait.
 func (s *Shard[M, E, R]) StepAll(ev E) {
 	s.mu.Lock()
 	var notices []any
@@ -144,7 +146,7 @@ func (s *Shard[M, E, R]) StepAll(ev E) {
 	s.notify(notices)
 }
 
-// Tell feeds ev to the machine of that id, unless the shard is not loaded or has none. It does not
+// Tell steps the machine with that id, unless the shard is not loaded or has none. It does not
 // wait.
 func (s *Shard[M, E, R]) Tell(id string, ev E) {
 	s.mu.Lock()
@@ -163,11 +165,11 @@ func (s *Shard[M, E, R]) stepAllLocked(now time.Time, ev E) (notices []any) {
 	return notices
 }
 
-// retryRefused is when a tick comes again whose records the log did not take.
+// retryRefused is the pause before a tick is repeated whose records were rejected.
 const retryRefused = time.Second
 
-// stepLocked feeds ev, on behalf of the request by, to e and carries out its effects. It returns
-// what to notify of once mu is released.
+// stepLocked steps e with ev, for the request by, and carries out the effects. It returns the
+// notices to send once mu is released.
 func (s *Shard[M, E, R]) stepLocked(e *entry[M, E], now time.Time, ev E, by machine.Ticket) (notices []any) {
 	eff := e.m.Step(now, ev)
 	if err := s.enqueueLocked(e, now, eff); err != nil {
@@ -175,7 +177,7 @@ func (s *Shard[M, E, R]) stepLocked(e *entry[M, E], now time.Time, ev E, by mach
 		s.logger.Warn("refused", "id", e.id, "err", err)
 		if by != 0 {
 			s.answerLocked(e, machine.Reply{To: by, Err: err})
-		} else if !e.wakeAt.IsZero() && !e.wakeAt.After(now) { // a tick must not come again at once
+		} else if !e.wakeAt.IsZero() && !e.wakeAt.After(now) { // do not repeat a tick at once
 			e.wakeAt = now.Add(retryRefused)
 			s.alarm.By(e.wakeAt)
 		}
@@ -222,7 +224,7 @@ func (s *Shard[M, E, R]) dropForgottenLocked(e *entry[M, E]) {
 func (s *Shard[M, E, R]) answerLocked(e *entry[M, E], r machine.Reply) {
 	c := s.calls[r.To]
 	if c == nil {
-		return // its caller has gone
+		return // the caller has stopped waiting
 	}
 	delete(s.calls, r.To)
 	if e.last != nil && e.last.committed {
@@ -238,8 +240,8 @@ func (s *Shard[M, E, R]) answerLocked(e *entry[M, E], r machine.Reply) {
 	c.result <- result{r.Value, r.Err}
 }
 
-// entryLocked returns a machine, which it makes if there is none; the caller steps it at once, and
-// that drops it again if it came to nothing.
+// entryLocked returns a machine, which it makes if there is none. The caller steps it at once; a
+// machine without state is dropped again then.
 func (s *Shard[M, E, R]) entryLocked(id string, now time.Time) *entry[M, E] {
 	e := s.entries[id]
 	if e == nil {
@@ -252,8 +254,7 @@ func (s *Shard[M, E, R]) entryLocked(id string, now time.Time) *entry[M, E] {
 	return e
 }
 
-// Idle reports whether nothing is under way and nothing is waited for: no write, timer, call or
-// watcher.
+// Idle reports whether there is no write, timer, call or watcher.
 func (s *Shard[M, E, R]) Idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,7 +4,36 @@ import (
 	"time"
 )
 
-// tick lets time pass for the machines whose time has come, or loads the shard again.
+// A tick that is late by lateTick means that the process was stopped (SIGSTOP, a frozen container,
+// a virtual machine that is copied), or had no processor. So were its members in this process, and
+// requests in its sockets.
+const lateTick = time.Second
+
+// lateGrace is the time that members have to send a heartbeat after a late tick, before sessions
+// and other deadlines of machines end.
+const lateGrace = 5 * time.Second
+
+// graceLocked reports whether to hide the time from the machines because this tick is late. After a
+// grace period they get it, even if the next tick is late too.
+func (s *Shard[M, E, R]) graceLocked(now time.Time) bool {
+	if !s.graceUntil.IsZero() {
+		if now.Before(s.graceUntil) {
+			return true
+		}
+		s.graceUntil = time.Time{}
+		return false
+	}
+	for _, e := range s.entries {
+		if !e.wakeAt.IsZero() && now.Sub(e.wakeAt) >= lateTick {
+			s.graceUntil = now.Add(lateGrace)
+			s.logger.Warn("deadlines are postponed, as the process was stopped or has no processor", "late", now.Sub(e.wakeAt), "by", lateGrace)
+			return true
+		}
+	}
+	return false
+}
+
+// tick steps the machines whose time has come, or retries a failed load.
 func (s *Shard[M, E, R]) tick() {
 	s.mu.Lock()
 	now := time.Now()
@@ -16,9 +45,10 @@ func (s *Shard[M, E, R]) tick() {
 		return
 	}
 	var notices []any
+	grace := s.graceLocked(now)
 	expire := !s.nextExpiry.IsZero() && !now.Before(s.nextExpiry)
 	for _, e := range s.entries {
-		if !e.wakeAt.IsZero() && !now.Before(e.wakeAt) {
+		if !grace && !e.wakeAt.IsZero() && !now.Before(e.wakeAt) {
 			notices = append(notices, s.stepLocked(e, now, s.r.kind.Tick, 0)...)
 		}
 		if at := e.deferredUntil(); !at.IsZero() && !now.Before(at) {
@@ -36,7 +66,7 @@ func (s *Shard[M, E, R]) tick() {
 	s.notify(notices)
 }
 
-// rearmLocked arms the alarm for what comes next; a shard without machines is not woken.
+// rearmLocked sets the alarm to the next deadline; a shard without machines needs none.
 func (s *Shard[M, E, R]) rearmLocked(now time.Time) {
 	if len(s.entries) == 0 {
 		s.nextExpiry = time.Time{}
@@ -47,8 +77,12 @@ func (s *Shard[M, E, R]) rearmLocked(now time.Time) {
 	}
 	next := s.nextExpiry
 	for _, e := range s.entries {
-		if !e.wakeAt.IsZero() && e.wakeAt.Before(next) {
-			next = e.wakeAt
+		at := e.wakeAt
+		if !at.IsZero() && at.Before(s.graceUntil) {
+			at = s.graceUntil
+		}
+		if !at.IsZero() && at.Before(next) {
+			next = at
 		}
 		if at := e.deferredUntil(); !at.IsZero() && at.Before(next) {
 			next = at

@@ -16,20 +16,20 @@ type Marker struct {
 	CoordinatorEpoch int32 // leader epoch of the transaction coordinator's own partition
 	Commit           bool  // false: abort
 
-	// Version is the transaction.version by which the transaction ends. From 2 on its markers have
-	// the epoch above that of its records: while something is open in the marker's epoch, it is a
-	// late one of the transaction before.
+	// Version is the transaction.version of the transaction. From 2 on a marker's epoch is one
+	// above its records'. A marker with the epoch of open records is a late one of the previous
+	// transaction.
 	Version int16
 }
 
 const markersBumpEpoch = 2
 
-// EndTransaction writes a marker behind all that was accepted before, and returns when it is
-// committed: the machines' records in that transaction count then, or do not. A producer that has
-// nothing open gets its marker too.
+// EndTransaction writes a marker after all accepted records, and returns when it is committed: the
+// pending records of the transaction are then applied or dropped. A producer without an open
+// transaction gets its marker too.
 //
-// It returns machine.ErrInvalidProducerEpoch or machine.ErrCoordinatorFenced, with nothing written,
-// or what Do returns. If ctx is done first, the marker may still be written.
+// It returns machine.ErrInvalidProducerEpoch or machine.ErrCoordinatorFenced, without a write, or
+// an error of Do. If ctx is done first, the marker may still be written.
 func (s *Shard[M, E, R]) EndTransaction(ctx context.Context, m Marker) error {
 	if err := s.lockLoaded(ctx); err != nil {
 		return err
@@ -60,10 +60,10 @@ func (s *Shard[M, E, R]) EndTransaction(ctx context.Context, m Marker) error {
 	}
 }
 
-// inTxn says to which transaction a write belongs.
+// inTxn is the transaction that a write belongs to.
 type inTxn struct {
 	machine.Producer
-	end *Marker // the write is this marker, and nothing else
+	end *Marker // if set, the write is this marker only
 }
 
 // marker encodes the marker.
@@ -77,8 +77,8 @@ func (t *inTxn) marker() []byte {
 	})
 }
 
-// joins reports whether records of a producer's transaction, nil: of none, may share a write with
-// those that belong to t.
+// joins reports whether records of p's transaction, or of none if p is nil, may share a write with
+// those in t.
 func (t *inTxn) joins(p *machine.Producer) bool {
 	if t == nil || p == nil {
 		return t == nil && p == nil
@@ -86,22 +86,22 @@ func (t *inTxn) joins(p *machine.Producer) bool {
 	return t.end == nil && t.Producer == *p
 }
 
-// producers are those that have written to a partition in transactions. A Shard decides by them
-// what the partition would refuse: what was refused behind its back would have it loaded again.
+// producers has the producers that wrote to a partition in transactions. With it a Shard rejects in
+// advance records that the partition would reject: a failed append would make it load again.
 type producers struct {
 	m     map[int64]*producer
-	swept time.Time // when those without news were last forgotten
+	swept time.Time // time of the last sweep
 }
 
 type producer struct {
 	epoch            int16
-	coordinatorEpoch int32               // of its newest marker; -1: none
+	coordinatorEpoch int32               // of its newest marker; -1 if none
 	open             map[string]struct{} // machines with records in its open transaction
 	seen             time.Time
 
-	marker *write // the newest that was written since the Shard was loaded; nil: none
-	ends   int    // markers there were
-	ended  int16  // the last epoch whose guards the newest of them ended
+	marker *write // the newest written since the Shard was loaded; nil if none
+	ends   int    // number of markers
+	ended  int16  // the last epoch whose guards are void since the newest marker
 }
 
 // inTransaction reports whether a transaction of that epoch is open. p may be nil.
@@ -109,11 +109,11 @@ func (p *producer) inTransaction(epoch int16) bool {
 	return p != nil && p.epoch == epoch && len(p.open) > 0
 }
 
-// producerExpiry is how long a producer without an open transaction is remembered. Kafka:
+// producerExpiry is the time after which a producer without an open transaction is dropped. Kafka:
 // producer.id.expiration.ms.
 const producerExpiry = 24 * time.Hour
 
-// mayWrite returns why records of p are refused, or nil.
+// mayWrite returns the error for records of p, or nil.
 func (s *producers) mayWrite(p machine.Producer) error {
 	if known := s.m[p.ID]; known != nil && p.Epoch < known.epoch {
 		return fmt.Errorf("%w: producer %d has epoch %d, newest is %d", machine.ErrInvalidProducerEpoch, p.ID, p.Epoch, known.epoch)
@@ -121,7 +121,7 @@ func (s *producers) mayWrite(p machine.Producer) error {
 	return nil
 }
 
-// wrote notes that p has records of a machine in its transaction.
+// wrote records that p has records of a machine in its transaction.
 func (s *producers) wrote(p machine.Producer, id string, now time.Time) {
 	e := s.get(p.ID, now)
 	e.epoch = p.Epoch
@@ -131,7 +131,7 @@ func (s *producers) wrote(p machine.Producer, id string, now time.Time) {
 	e.open[id] = struct{}{}
 }
 
-// mayEnd returns why a marker is refused, or nil.
+// mayEnd returns the error for a marker, or nil.
 func (s *producers) mayEnd(m Marker) error {
 	known := s.m[m.ProducerID]
 	switch {
@@ -145,7 +145,7 @@ func (s *producers) mayEnd(m Marker) error {
 	return nil
 }
 
-// end notes a marker, and returns the machines that had records in the transaction.
+// end records a marker, and returns the machines with records in the transaction.
 func (s *producers) end(m Marker, now time.Time) (had map[string]struct{}) {
 	e := s.get(m.ProducerID, now)
 	e.epoch, e.coordinatorEpoch, had, e.open = m.ProducerEpoch, m.CoordinatorEpoch, e.open, nil
@@ -171,8 +171,8 @@ func (s *producers) get(id int64, now time.Time) *producer {
 	return e
 }
 
-// sweep forgets producers without news, at most every ten minutes: they are bounded without a
-// timer.
+// sweep drops expired producers, at most every ten minutes. It needs no timer: it runs when a
+// producer is added.
 func (s *producers) sweep(now time.Time) {
 	if now.Sub(s.swept) < 10*time.Minute {
 		return

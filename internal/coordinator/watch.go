@@ -1,6 +1,6 @@
 package coordinator
 
-// Watch has ch, of capacity 1, filled whenever the machine of that id may have changed, until stop
+// Watch sends to ch, of capacity 1, whenever the machine with that id may have changed, until stop
 // is called.
 func (s *Shard[M, E, R]) Watch(id string, ch chan struct{}) (stop func()) {
 	s.mu.Lock()
@@ -19,7 +19,7 @@ func (s *Shard[M, E, R]) Watch(id string, ch chan struct{}) (stop func()) {
 	}
 }
 
-// notifyLocked tells those who watch a machine, "" all of them, that it may have changed.
+// notifyLocked notifies the watchers of a machine, or of all if id is "", that it may have changed.
 func (s *Shard[M, E, R]) notifyLocked(id string) {
 	for watched, chans := range s.watchers {
 		if id != "" && watched != id {
@@ -28,7 +28,7 @@ func (s *Shard[M, E, R]) notifyLocked(id string) {
 		for ch := range chans {
 			select {
 			case ch <- struct{}{}:
-			default: // it has not looked since the last time
+			default: // the last notification is still in ch
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -12,19 +13,19 @@ import (
 type write struct {
 	records  []encoded
 	size     int
-	replies  []parked // to be sent when it is committed
-	told     []any    // likewise: what the runtime's owner is to be told
+	replies  []parked // to send once it is committed
+	told     []any    // Committed notices to send then
 	txn      *inTxn   // nil: the records are in no transaction
 	answered bool     // by the log
 
-	committed bool // the log has it, and all before it
+	committed bool // it and all earlier writes are in the log
 }
 
 type encoded struct{ key, value []byte } // value nil: a tombstone
 
 func (r encoded) size() int { return len(r.key) + len(r.value) + recordOverhead }
 
-// recordOverhead bounds what a record in a batch takes besides key and value: five varints of at
+// recordOverhead bounds the size of a record in a batch without key and value: five varints of at
 // most 5 bytes, one of 10, attributes.
 const recordOverhead = 36
 
@@ -33,8 +34,8 @@ type parked struct {
 	result
 }
 
-// enqueueLocked puts a step's records into the write that goes next. They share a batch, unless
-// they are Separable: these fill as many as it takes.
+// enqueueLocked adds a step's records to the next write. They share a batch, unless they are
+// Separable: those may fill several.
 func (s *Shard[M, E, R]) enqueueLocked(e *entry[M, E], now time.Time, eff machine.Effects[R]) error {
 	if len(eff.Records) == 0 {
 		return nil
@@ -79,11 +80,11 @@ func (s *Shard[M, E, R]) enqueueLocked(e *entry[M, E], now time.Time, eff machin
 	return nil
 }
 
-// lingerTime is how long records that nobody waits for wait for others. Kafka:
+// lingerTime is how long lingering records wait for others. Kafka:
 // group.coordinator.append.linger.ms.
 const lingerTime = 5 * time.Millisecond
 
-// stopLingering has what lingers written.
+// stopLingering starts the writer for lingering records.
 func (s *Shard[M, E, R]) stopLingering() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +93,7 @@ func (s *Shard[M, E, R]) stopLingering() {
 	}
 }
 
-// startWriterLocked has the writer goroutine there, for all that is in writes.
+// startWriterLocked starts the writer goroutine, unless it is running, for all writes.
 func (s *Shard[M, E, R]) startWriterLocked() {
 	if s.lingering {
 		s.lingering = false
@@ -104,7 +105,7 @@ func (s *Shard[M, E, R]) startWriterLocked() {
 	}
 }
 
-// room is how many bytes of records fit in a batch.
+// room returns the number of bytes for records in a batch.
 func (s *Shard[M, E, R]) room() int { return s.r.cfg.MaxBatchBytes - record.HeaderSize }
 
 // joinWriteLocked adds records to the open write if they fit and belong to the same transaction, or
@@ -124,7 +125,7 @@ func (s *Shard[M, E, R]) joinWriteLocked(records []encoded, size int, p *machine
 	return w
 }
 
-// write is the writer goroutine: it hands over writes until there are none.
+// write is the writer goroutine: it passes writes to the log until there are none.
 func (s *Shard[M, E, R]) write() {
 	for {
 		s.mu.Lock()
@@ -154,8 +155,8 @@ func (s *Shard[M, E, R]) write() {
 	}
 }
 
-// encode is called by the writer goroutine only. Batches of a transaction begin with sequence 0
-// each, as those of Kafka's coordinators: the Shard's order is all there is.
+// encode is called by the writer goroutine only. Every batch of a transaction begins with sequence
+// 0, as from Kafka's coordinators: only the Shard's order matters.
 func (s *Shard[M, E, R]) encode(w *write) ([]byte, error) {
 	now := time.Now().UnixMilli()
 	s.builder.Reset(0)
@@ -173,8 +174,8 @@ func (s *Shard[M, E, R]) encode(w *write) ([]byte, error) {
 	return s.builder.Build(record.None)
 }
 
-// logAnswered takes note of the log's answer to w. The runtime's owner is told what waited for it,
-// and then the replies are sent: who has one finds that the owner knows.
+// logAnswered processes the log's result of w. It sends the notices before the replies: a caller
+// with a reply finds the owner notified.
 func (s *Shard[M, E, R]) logAnswered(w *write, err error) {
 	told, replies := s.answered(w, err)
 	s.notify(told)
@@ -198,7 +199,7 @@ func (s *Shard[M, E, R]) answered(w *write, err error) (told []any, replies []pa
 		s.reloadWhenAnsweredLocked()
 		return nil, nil
 	case err != nil:
-		s.logger.Error("append failed, loading the partition again", "err", err)
+		s.logger.Log(context.Background(), firstIsError(s.refusals), "append failed, loading the partition again", "err", err)
 		s.unloadLocked(retriable(err), len(w.replies) > 0)
 		return nil, nil
 	}
@@ -210,10 +211,11 @@ func (s *Shard[M, E, R]) answered(w *write, err error) (told []any, replies []pa
 		done.committed = true
 		if replies == nil && told == nil { // almost always the only ones
 			replies, told = done.replies, done.told
-			continue
+		} else {
+			replies = append(replies, done.replies...)
+			told = append(told, done.told...)
 		}
-		replies = append(replies, done.replies...)
-		told = append(told, done.told...)
+		done.replies, done.told = nil, nil // its machine keeps it
 	}
 	if len(s.writes) == 0 {
 		s.writes = nil

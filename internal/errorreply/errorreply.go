@@ -1,6 +1,6 @@
-// Package errorreply makes the answer of a broker that fails the whole of a request, for any API:
-// an answer for everything that the request asks about, with the defaults that Kafka sends beside
-// an error. Kafka: the getErrorResponse methods of its requests.
+// Package errorreply makes a broker's response to a request that fails as a whole, for any API:
+// with an element for each target in the request, and with Kafka's defaults beside an error. Kafka:
+// the getErrorResponse methods of its requests.
 package errorreply
 
 import (
@@ -10,10 +10,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Lists maps the fields of requests that hold targets to the fields of the response that
-// answer for them one by one. Requests are walked by the names of their fields: kmsg names the same
-// thing the same everywhere, and a table of every field of every API would say nothing more.
-// A test of kafkatest holds it to the APIs that are served.
+// Lists maps the fields of requests that hold targets to the fields of the response with an element
+// for each. Requests are walked by the names of their fields, which kmsg uses consistently: a table
+// for every API would contain the same. A test of kafkatest compares it with the served APIs.
 var Lists = []struct{ Request, Response string }{
 	{"Topics", "Topics"},
 	{"TopicNames", "Topics"}, // DeleteTopics below version 6
@@ -27,12 +26,11 @@ var Lists = []struct{ Request, Response string }{
 	{"TransactionalIDs", "TransactionStates"},
 }
 
-// Identity are the fields of a response by which clients know what an answer is
-// for: they are copied from the request.
+// Identity are the fields of a response that identify its target: they are copied from the request.
 var Identity = []string{"TransactionalID", "ProducerID", "Topic", "TopicID", "Partition", "Group", "GroupID", "Key", "CoordinatorKey", "ResourceType", "ResourceName",
 	"MemberID", "ClientInstanceID", "EndpointType"}
 
-// A Level says where in a response an error code goes.
+// A Level is the place of an error code in a response.
 type Level int
 
 // Levels.
@@ -42,7 +40,7 @@ const (
 	Outermost               // at the top only, and no answers below
 )
 
-// An Error is what a request fails with.
+// An Error is the error of a request.
 type Error struct {
 	Code    int16
 	Message string // for the APIs that have one
@@ -61,7 +59,7 @@ func New(req kmsg.Request, e Error) kmsg.Response {
 	return resp
 }
 
-// Empty returns an answer to req in its version that says nothing yet.
+// Empty returns an empty response to req in its version.
 func Empty(req kmsg.Request) kmsg.Response {
 	resp := req.ResponseKind()
 	if d, ok := resp.(interface{ Default() }); ok {
@@ -71,7 +69,7 @@ func Empty(req kmsg.Request) kmsg.Response {
 	return resp
 }
 
-// LevelOf returns where Kafka puts what fails the whole of req.
+// LevelOf returns the place of Kafka's error for all of req.
 func LevelOf(req kmsg.Request) Level {
 	switch req.(type) {
 	case *kmsg.FetchRequest:
@@ -123,9 +121,9 @@ func (m mirror) answer(q, a reflect.Value) {
 	}
 }
 
-// Whole returns what Kafka answers to req, which fails as a whole for a reason that is none of the
-// API's own, before anything is looked at: message says why. Kafka: getErrorResponse of the
-// request; some of them have the general words for the code in the place of the reason.
+// Whole returns Kafka's response to req if it fails as a whole before it is processed. message is
+// the reason. Kafka: getErrorResponse of the request; some have the general text of the code
+// instead of the reason.
 func Whole(req kmsg.Request, code int16, message, general string) kmsg.Response {
 	e := Error{Code: code, Message: message, Level: LevelOf(req)}
 	switch req.(type) {

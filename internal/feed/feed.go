@@ -1,5 +1,5 @@
-// Package feed hands what happens to readers that come at their own speed. It keeps the latest
-// items only: who writes never waits, and who reads too slowly is told how many it has missed.
+// Package feed distributes items to readers of different speeds. It keeps the latest items only:
+// Put never waits, and a slow reader gets the number of items that it missed.
 package feed
 
 import (
@@ -7,30 +7,30 @@ import (
 	"sync"
 )
 
-// A Feed keeps the latest items, numbered 1, 2, 3 and so on. Nothing is kept before there is a
-// Reader, and so nothing costs anything. Safe for concurrent use.
+// A Feed keeps the latest items, numbered 1, 2, 3 and so on. Before the first Reader it keeps none.
+// Safe for concurrent use.
 type Feed[T any] struct {
 	limit int
 
 	mu      sync.Mutex // guards the fields below; a leaf, never held while waiting
 	ring    []T        // item n is at (n-1) % limit
 	last    int64      // number of the newest item
-	read    bool       // there is, or was, a Reader
+	read    bool       // there has been a Reader
 	closed  bool
-	changed chan struct{} // closed with the next item, and with the feed; nil: nobody waits
+	changed chan struct{} // closed with the next item, and with the feed; nil if no reader waits
 }
 
 // New returns a Feed that keeps up to limit items, at least one.
 func New[T any](limit int) *Feed[T] { return &Feed[T]{limit: limit} }
 
-// Wanted reports whether anybody reads, or ever did: without that Put keeps nothing.
+// Wanted reports whether the feed has ever had a Reader and is open. Otherwise Put drops items.
 func (f *Feed[T]) Wanted() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.read && !f.closed
 }
 
-// Put adds items behind the others, in order. It does not block.
+// Put appends items, in order. It does not block.
 func (f *Feed[T]) Put(items ...T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -48,7 +48,7 @@ func (f *Feed[T]) Put(items ...T) {
 	f.wakeLocked()
 }
 
-// Close ends the feed: readers get what is left, and then nothing.
+// Close ends the feed: readers get the remaining items.
 func (f *Feed[T]) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,14 +63,14 @@ func (f *Feed[T]) wakeLocked() {
 	}
 }
 
-// A Reader is a place in a Feed. It needs no end. Safe for concurrent use: each item goes to one of
-// those who ask it.
+// A Reader is a position in a Feed. It need not be closed. Safe for concurrent use: each item goes
+// to one of its callers.
 type Reader[T any] struct {
 	f  *Feed[T]
-	at int64 // number of the item that was read last; guarded by f.mu
+	at int64 // number of the last item that was read; guarded by f.mu
 }
 
-// Reader returns one that reads what is put from now on.
+// Reader returns a Reader of the items from now on.
 func (f *Feed[T]) Reader() *Reader[T] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -78,15 +78,15 @@ func (f *Feed[T]) Reader() *Reader[T] {
 	return &Reader[T]{f: f, at: f.last}
 }
 
-// A Reading is what a Reader got: an item, or how many it has missed.
+// A Reading is an item, or the number of missed ones.
 type Reading[T any] struct {
 	Item   T
-	Number int64 // of the item, or of the last one that was missed
-	Missed int64 // not 0: no item, so many are gone that the feed has no room for
+	Number int64 // of the item, or of the last missed one
+	Missed int64 // number of items dropped since the last Reading; if not 0 there is no Item
 }
 
-// Next returns the next item, and waits for it. ok is false when ctx has ended, which it looks at
-// first, or the feed is closed and nothing is left.
+// Next waits for the next item. ok is false when ctx has ended, which has priority, or the feed is
+// closed and has no more items.
 func (r *Reader[T]) Next(ctx context.Context) (got Reading[T], ok bool) {
 	for ctx.Err() == nil {
 		got, changed := r.take()
@@ -104,7 +104,7 @@ func (r *Reader[T]) Next(ctx context.Context) (got Reading[T], ok bool) {
 	return got, false
 }
 
-// take returns what is next, or what to wait for; neither: the feed is closed.
+// take returns the next item, or the channel to wait for; neither if the feed is closed.
 func (r *Reader[T]) take() (got Reading[T], changed <-chan struct{}) {
 	f := r.f
 	f.mu.Lock()

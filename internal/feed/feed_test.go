@@ -4,11 +4,11 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/leaktest"
+	"github.com/stratalog/strata/internal/synctest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

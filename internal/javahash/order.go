@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Table is how many buckets a hash table of Java's has at first, if nothing else is said.
+// Table is the default number of buckets of Java's hash tables.
 const Table = 16
 
 // Order returns values, which differ, in the order in which a HashSet of Java's has them to which
 // they were added in the order given. table is how many buckets it had at first, a power of two.
-// Buckets of eight and more values, which are trees in Java, are not told apart from others.
+// Buckets of eight and more values, which are trees in Java, are treated like others.
 func Order(values []string, table int) []string {
 	for 4*len(values) > 3*table {
 		table *= 2

@@ -43,7 +43,7 @@ func rowOf(row map[string]int, pkg string) (int, bool) {
 	if r, ok := row[pkg]; ok {
 		return r, true
 	}
-	if strings.HasPrefix(pkg, "examples/") {
+	if pkg == "examples" || strings.HasPrefix(pkg, "examples/") {
 		return len(Rows) + 1, true
 	}
 	if strings.HasPrefix(pkg, "internal/") {

@@ -21,8 +21,7 @@ type Machine[E, R any] interface {
 	// has taken them, or there are none.
 	Accept()
 
-	// Discard forgets the draft: the log takes no such records. No
-	// reply of its Effects must be sent.
+	// Discard drops the draft, whose records are not written. Its Replies must not be sent.
 	Discard()
 
 	// Apply is the only function that changes durable state. Accept calls it, and recovery does for
@@ -36,8 +35,8 @@ type Machine[E, R any] interface {
 // A Transactional machine has records that belong to transactions of producers. Its Step names the
 // producer in Effects.Producer, and Accept applies such records with ApplyPending.
 type Transactional[R any] interface {
-	// ApplyPending is Apply for a record in a transaction of a producer whose outcome is not known:
-	// the record counts when ApplyEnd says so. r is kept.
+	// ApplyPending is Apply for a record in a transaction of a producer, which takes effect if
+	// ApplyEnd commits it. It keeps r.
 	ApplyPending(producerID int64, r R)
 
 	// ApplyEnd applies the outcome of a producer's transaction: all its records since the last
@@ -52,19 +51,19 @@ type Producer struct {
 	Epoch int16
 }
 
-// Effects are what a Step wants done.
+// Effects are the results of a Step.
 type Effects[R any] struct {
 	Records   []R       // to be written; all in one batch, so all or none, unless Separable
 	Producer  *Producer // in whose transaction; nil: in none. Only of a Transactional machine
 	Separable bool      // Records may be spread over several batches: a crash may keep the first ones only
 	Replies   []Reply   // to be sent when the records, and all earlier ones of this machine, are committed
-	Lingers   bool      // nobody waits for Records: they may wait a moment for others to share their batch
+	Lingers   bool      // no caller waits for Records: they may wait a moment to share a batch
 	WakeAt    time.Time // feed a tick no later than this; zero: no deadline
-	Notice    any       // to be told to the runtime's owner if the draft is accepted; nil: nothing
+	Notice    any       // for the runtime's owner if the draft is accepted; nil if none
 
-	// Committed is to be told to the runtime's owner when the records, and all earlier ones of this
-	// machine, are committed; nil: nothing. If they never are, or the machine is loaded again
-	// first, it is not told.
+	// Committed is for the runtime's owner when the records, and all earlier ones of this machine,
+	// are committed; nil if none. If that never happens, or the machine is loaded again first, it
+	// is dropped.
 	Committed any
 }
 
@@ -78,29 +77,29 @@ type Reply struct {
 	Err   error
 	Now   bool // need not wait for any record
 
-	// Later says that there is no answer yet, and that the event has changed nothing: it is fed
-	// again behind the machine's next records, in the same batch if there is room, and no later
-	// than this. The zero Time: this is the answer.
+	// Later defers the reply; the event has changed nothing. It is stepped again after the
+	// machine's next records, in the same batch if there is room, at this time at the latest. Zero
+	// if this is the reply.
 	Later time.Time
 }
 
-// What a runtime answers for itself, or a machine in its place.
+// Errors of a runtime, or of a machine in its place.
 var (
 	ErrClosed       = errors.New("coordinator: closed")
 	ErrNotAvailable = errors.New("coordinator: not available")
 	ErrNotLeader    = errors.New("coordinator: not the leader of the partition")
 	ErrTooLarge     = errors.New("coordinator: request does not fit in one batch of the log")
 
-	// ErrMoving comes with ErrNotLeader or ErrNotAvailable: nobody leads the partition, or somebody
-	// else does by now. The same request can be sent to whoever leads it next.
+	// ErrMoving comes with ErrNotLeader or ErrNotAvailable: the partition has no leader or another
+	// one. The request can be repeated with the next leader.
 	ErrMoving = errors.New("coordinator: the partition's leader changes")
 
 	// ErrUncertain comes with ErrNotLeader: records of the request may be in the log or not. It is
 	// known once the partition is loaded again.
-	ErrUncertain = errors.New("coordinator: the change may be stored or not")
+	ErrUncertain = errors.New("coordinator: the change may or may not be stored")
 
 	// ErrInvalidProducerEpoch refuses records and markers of a producer of which the partition has
 	// seen a newer epoch, ErrCoordinatorFenced markers of an earlier transaction coordinator.
-	ErrInvalidProducerEpoch = errors.New("coordinator: producer epoch is over")
+	ErrInvalidProducerEpoch = errors.New("coordinator: producer epoch is fenced")
 	ErrCoordinatorFenced    = errors.New("coordinator: transaction coordinator was replaced")
 )

@@ -14,15 +14,14 @@ type Conn struct {
 	local, remote net.Addr
 }
 
-// Pipe returns the two ends of a connection between a and b: what is
-// written to one is read from the other.
+// Pipe returns the two ends of a connection between a and b.
 func Pipe(a, b net.Addr) (*Conn, *Conn) {
 	ab, ba := newStream(), newStream()
 	return &Conn{in: ba, out: ab, local: a, remote: b}, &Conn{in: ab, out: ba, local: b, remote: a}
 }
 
-// Read reads what has arrived, waiting for the first byte. At the end of
-// what the peer wrote it returns io.EOF.
+// Read reads the bytes that have arrived, and waits for the first. At the end of the peer's bytes
+// it returns io.EOF.
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.in.read(p)
 	return n, c.opError("read", err)
@@ -35,7 +34,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, c.opError("write", err)
 }
 
-// Close ends both directions: the peer reads what is on its way and then io.EOF, its writes fail.
+// Close ends both directions: the peer reads the bytes in transit and then io.EOF, its writes fail.
 func (c *Conn) Close() error {
 	first := c.in.closeRead()
 	c.out.closeWrite(net.ErrClosed)
@@ -45,8 +44,8 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// CloseWrite ends one direction: the peer reads what is on its way and
-// then io.EOF; this end can still read.
+// CloseWrite ends one direction: the peer reads the bytes in transit and then io.EOF; this end can
+// still read.
 func (c *Conn) CloseWrite() error {
 	c.out.closeWrite(syscall.EPIPE)
 	return nil

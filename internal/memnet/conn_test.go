@@ -9,10 +9,11 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/synctest"
 )
 
 func pipe(t testing.TB) (*Conn, *Conn) {

@@ -8,12 +8,12 @@
 //
 // # Promises
 //
-//   - Bytes arrive once, in order. What was written before a Close is still read
-//     by the peer, then io.EOF follows.
-//   - At most BufferSize bytes are held per direction, and no memory
-//     while a connection is idle and new.
-//   - Deadlines, Close and CloseWrite end waits under way, as on a *net.TCPConn; errors
-//     are *net.OpError around net.ErrClosed, os.ErrDeadlineExceeded, EPIPE and
-//     ECONNREFUSED, which is what clients look for.
+//   - Bytes arrive once, in order. After a Close the peer still reads the bytes written before,
+//     then io.EOF.
+//   - At most BufferSize bytes are held per direction, and no memory while a connection is idle and
+//     new.
+//   - Deadlines, Close and CloseWrite end present waits, as on a *net.TCPConn; errors are
+//     *net.OpError around net.ErrClosed, os.ErrDeadlineExceeded, EPIPE and ECONNREFUSED, as clients
+//     expect.
 //   - No goroutines.
 package memnet

@@ -54,9 +54,9 @@ func (n *Network) Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// Dial connects to the listener of address and returns when the connection is accepted. The kind of
-// network does not matter. It fails with ECONNREFUSED if nobody listens, and with ctx's error. Its
-// signature is that of net.Dialer.DialContext.
+// Dial connects to the listener of address and returns when the connection is accepted. It ignores
+// network. It fails with ECONNREFUSED without a listener, and with ctx's error. Its signature is
+// net.Dialer.DialContext's.
 func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	l, local := n.route(address)
 	fail := func(err error) (net.Conn, error) {

@@ -7,12 +7,12 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/leaktest"
+	"github.com/stratalog/strata/internal/synctest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -1,7 +1,7 @@
 package metarecord
 
-// AccessControlEntry says that somebody is allowed or denied something. Numbers are those of
-// Kafka's protocol, which package acl names.
+// AccessControlEntry adds an access control entry. Numbers are those of Kafka's protocol, which
+// package acl names.
 type AccessControlEntry struct {
 	ID           ID
 	ResourceType int8
@@ -13,7 +13,7 @@ type AccessControlEntry struct {
 	Permission   int8
 }
 
-// RemoveAccessControlEntry says that an entry is gone.
+// RemoveAccessControlEntry removes an entry.
 type RemoveAccessControlEntry struct{ ID ID }
 
 func (*AccessControlEntry) header() (uint32, uint32)       { return typeAccessControlEntry, 0 }

@@ -1,7 +1,6 @@
 package metarecord
 
-// RegisterBroker says that a broker is a member of the cluster, and begins an incarnation of it: it
-// replaces all that was known of the broker.
+// RegisterBroker registers a broker and begins an incarnation: it replaces all state of the broker.
 type RegisterBroker struct {
 	BrokerID             int32
 	IncarnationID        ID
@@ -27,7 +26,7 @@ type BrokerFeature struct {
 	Min, Max int16
 }
 
-// UnregisterBroker says that a broker is no member any more.
+// UnregisterBroker removes a broker from the cluster.
 type UnregisterBroker struct {
 	BrokerID    int32
 	BrokerEpoch int64
@@ -40,7 +39,7 @@ const (
 	Set       int8 = 1
 )
 
-// BrokerChange says what changed in a broker's registration. Kafka: BrokerRegistrationChangeRecord.
+// BrokerChange changes a broker's registration. Kafka: BrokerRegistrationChangeRecord.
 type BrokerChange struct {
 	BrokerID             int32
 	BrokerEpoch          int64

@@ -1,6 +1,6 @@
 package metarecord
 
-// FeatureLevel says at which level a feature of the cluster is; 0 removes it.
+// FeatureLevel sets the level of a feature of the cluster; 0 removes it.
 type FeatureLevel struct {
 	Name  string
 	Level int16

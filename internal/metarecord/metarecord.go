@@ -108,8 +108,8 @@ func Append(dst []byte, rec Record) []byte {
 	return rec.appendFields(dst, version)
 }
 
-// Parse decodes one framed record; it copies what it keeps of p. The error matches ErrInvalid or is
-// an *UnknownError.
+// Parse decodes one framed record, which does not refer to p. The error matches ErrInvalid or is an
+// *UnknownError.
 func Parse(p []byte) (Record, error) {
 	r := &reader{p: p}
 	frame, kind, version := r.uvarint(), r.uvarint(), r.uvarint()

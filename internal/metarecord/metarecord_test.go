@@ -170,6 +170,16 @@ func TestParseAllocatesNoMoreThanItsInputHolds(t *testing.T) {
 	require.Less(t, testing.AllocsPerRun(10, func() { _, _ = Parse(p) }), 20.0)
 }
 
+// As below.
+func TestLedIsATagOfPartitions(t *testing.T) {
+	rec := &Partition{TopicID: id, Leader: 1, LeaderEpoch: 4, LedBy: 1, LedSince: 2}
+	p := Append(nil, rec)
+	require.Equal(t, "010300000000000102030405060708090a0b0c0d0e0f100101010100000001000000040000000001914e080000000100000002", hex.EncodeToString(p))
+	again, err := Parse(p)
+	require.NoError(t, err)
+	require.Equal(t, rec, again)
+}
+
 // As above: Kafka reads what it knows of a partition, and skips the rest.
 func TestDurableIsATagOfPartitions(t *testing.T) {
 	for want, rec := range map[string]Record{

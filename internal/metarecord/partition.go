@@ -1,6 +1,6 @@
 package metarecord
 
-// Partition says that a partition exists, and its whole state.
+// Partition creates a partition, or replaces its whole state.
 type Partition struct {
 	Partition                        int32
 	TopicID                          ID
@@ -12,15 +12,17 @@ type Partition struct {
 	EligibleLeaders, LastKnownLeader []int32 // version 2
 	// Durable is not Kafka's, whose readers skip it. See package election.
 	Durable bool
+	// LedBy and LedSince are not Kafka's either. No broker but LedBy has led since the leader epoch
+	// LedSince. Both are 0 if Leader is that broker and LeaderEpoch that epoch, or if it is unknown.
+	LedBy, LedSince int32
 }
 
 // NoChange is the Leader of a PartitionChange that leaves the leader,
 // and with it the leader epoch, as it is.
 const NoChange = -2
 
-// PartitionChange says what changed in a partition: the partition epoch grows by
-// one, the leader epoch too if Leader is not NoChange. A nil slice leaves its
-// field as it is; an empty one empties it.
+// PartitionChange changes a partition: the partition epoch grows by one, the leader epoch too if
+// Leader is not NoChange. A nil slice leaves its field unchanged; an empty one empties it.
 type PartitionChange struct {
 	Partition                        int32
 	TopicID                          ID
@@ -43,6 +45,9 @@ const (
 // tagDurable is a tag of Partition and of PartitionChange, far away from those that Kafka may give
 // out.
 const tagDurable = 10_000
+
+// tagLed is a tag of Partition.
+const tagLed = 10_001
 
 func (p *Partition) header() (uint32, uint32) {
 	switch {
@@ -76,6 +81,9 @@ func (p *Partition) appendFields(dst []byte, version uint32) []byte {
 	if p.Durable {
 		t.add(tagDurable, []byte{1})
 	}
+	if p.LedBy != 0 {
+		t.add(tagLed, appendInt32(appendInt32(nil, p.LedBy), p.LedSince))
+	}
 	return t.appendTo(dst)
 }
 
@@ -96,6 +104,8 @@ func (p *Partition) readFields(r *reader, version uint32) {
 			p.LastKnownLeader = f.changed()
 		case tagDurable:
 			p.Durable = f.int8() != 0
+		case tagLed:
+			p.LedBy, p.LedSince = f.int32(), f.int32()
 		}
 	})
 }

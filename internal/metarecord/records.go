@@ -1,12 +1,12 @@
 package metarecord
 
-// Topic says that a topic exists. Its partitions follow in Partition records.
+// Topic creates a topic. Its partitions follow in Partition records.
 type Topic struct {
 	Name string
 	ID   ID
 }
 
-// RemoveTopic says that a topic and all its partitions are gone.
+// RemoveTopic removes a topic and all its partitions.
 type RemoveTopic struct{ ID ID }
 
 // Resource types of Config.
@@ -25,16 +25,16 @@ type Config struct {
 	Value        *string
 }
 
-// ProducerIDs says that all producer ids below Next are handed out.
+// ProducerIDs records that all producer ids below Next are used.
 type ProducerIDs struct {
 	BrokerID    int32
 	BrokerEpoch int64
 	Next        int64
 }
 
-// NoOp says nothing, or that a snapshot begins: the records behind it in its batch are
-// the whole state, and what comes before it is void. Kafka, which keeps snapshots in
-// files of their own, skips that tagged field.
+// NoOp has no effect, or begins a snapshot: the later records in its batch are the whole state, and
+// all earlier records are void. Kafka has separate files for snapshots, and skips that tagged
+// field.
 type NoOp struct{ Snapshot bool }
 
 // tagSnapshot is far away from those that Kafka may give out.

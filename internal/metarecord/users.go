@@ -1,7 +1,7 @@
 package metarecord
 
-// UserScramCredential sets what the cluster keeps of a user's password, for one mechanism: 1 is
-// SCRAM-SHA-256, 2 SCRAM-SHA-512.
+// UserScramCredential sets the credential of a user for one mechanism: 1 is SCRAM-SHA-256, 2
+// SCRAM-SHA-512.
 type UserScramCredential struct {
 	Name                       string
 	Mechanism                  int8
@@ -15,9 +15,9 @@ type RemoveUserScramCredential struct {
 	Mechanism int8
 }
 
-// DelegationToken says that there is a token that stands for its owner, or until when from now on.
-// Owner, Requester and Renewers are principals, User:alice; times are milliseconds since the Unix
-// epoch. What the token's user has to know is not in it: it follows from the id and a key.
+// DelegationToken creates a token of its owner, or changes its expiration. Owner, Requester and
+// Renewers are principals, User:alice; times are milliseconds since the Unix epoch. The secret of
+// the token is not in it: it follows from the id and a key.
 type DelegationToken struct {
 	Owner, Requester                                  string
 	Renewers                                          []string

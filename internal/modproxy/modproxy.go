@@ -1,5 +1,5 @@
-// Package modproxy makes of a checkout what a module proxy serves of it, so that tests can use the
-// module as others do: by its path and version, from another module, without a network.
+// Package modproxy makes the files of a module proxy from a checkout, so that tests can use the
+// module by its path and version, from another module, without a network.
 package modproxy
 
 import (

@@ -1,5 +1,5 @@
-// Package murmur2 computes the 32-bit murmur2 hash with the seed that Kafka's Java client uses, so
-// that a key goes to the same partition whoever produces it (Kafka: Utils.murmur2).
+// Package murmur2 computes the 32-bit murmur2 hash with the seed of Kafka's Java client, so that
+// all producers send a key to the same partition (Kafka: Utils.murmur2).
 package murmur2
 
 import "encoding/binary"

@@ -1,25 +1,25 @@
 package progress
 
-// A Lineage is the leader epochs of a log: EndOffsetFor returns the largest epoch that is not above
-// the given one, and where it ended: the start of the next, or the log's end. Both are -1 if none
-// is known, or if epoch is above the newest.
+// A Lineage is the leader epochs of a log. EndOffsetFor returns the largest epoch that is not above
+// the given one, and its end: the start of the next epoch, or the log's end. Both are -1 if no such
+// epoch is known, or if epoch is above the newest.
 type Lineage interface {
 	EndOffsetFor(epoch int32) (known int32, end int64)
 }
 
-// A Divergence is a leader's word that a follower's log is not a prefix of its own: the leader's
-// log has no records of epochs above Epoch, up to the one that was asked for, and those of Epoch
-// end at End. Kafka: diverging epoch of a fetch answer (KIP-595).
+// A Divergence reports that a follower's log is not a prefix of the leader's. Of the epochs up to
+// the follower's last, Epoch is the newest in the leader's log, and its records end at End. Kafka:
+// diverging epoch of a fetch response (KIP-595).
 type Divergence struct {
 	Epoch int32
 	End   int64
 }
 
-// Compare tells whether a follower that has records up to offset, the last of them of epoch last,
-// holds a prefix of the leader's log. ok is false if the leader cannot tell: it does not know the
-// epoch, so the follower has seen a newer leader.
+// Compare reports whether the log of a follower, with end offset and last epoch given, diverges
+// from the leader's. ok is false if the leader does not know the epoch: the follower has seen a
+// newer leader.
 func Compare(leader Lineage, last int32, offset int64) (d Divergence, diverges, ok bool) {
-	if last < 0 || offset == 0 { // nothing that could differ
+	if last < 0 || offset == 0 { // an empty log cannot differ
 		return Divergence{}, false, true
 	}
 	epoch, end := leader.EndOffsetFor(last)
@@ -32,11 +32,11 @@ func Compare(leader Lineage, last int32, offset int64) (d Divergence, diverges, 
 	return Divergence{}, false, true
 }
 
-// Cut returns where a follower whose log ends at end has to cut it off, so that it agrees with the
-// leader; or at least comes closer: it asks again behind the cut. Behind d.End the leader has newer
-// epochs than the follower, and behind the end of its own records of d.Epoch, or older ones, the
-// follower has newer ones than the leader had there. It never cuts by a high watermark, which may
-// be behind what the follower itself has acknowledged.
+// Cut returns the offset at which a follower whose log ends at end truncates it. Repeated cuts make
+// the log a prefix of the leader's: the follower fetches again after each. Beyond d.End the leader
+// has newer epochs than the follower. Beyond the follower's own end of d.Epoch the follower has
+// epochs that the leader does not have there. The high watermark plays no part: it may be below an
+// offset that the follower has acknowledged.
 func Cut(own Lineage, end int64, d Divergence) int64 {
 	to := min(d.End, end)
 	if epoch, until := own.EndOffsetFor(d.Epoch); epoch >= 0 {

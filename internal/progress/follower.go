@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// ErrStaleIncarnation is returned for what an earlier incarnation of a broker has sent.
+// ErrStaleIncarnation is returned for a report of an earlier incarnation of a broker.
 var ErrStaleIncarnation = errors.New("an earlier incarnation of the broker")
 
 // ErrNotReplica is returned for a broker that has no replica of the partition.
 var ErrNotReplica = errors.New("no replica")
 
-// A Report is what a follower says of itself with a fetch, or when a sync of it has ended.
+// A Report is a follower's state, sent with a fetch or after a sync.
 type Report struct {
 	Broker      int32
 	Incarnation int64    // broker epoch
-	Position    Position // of a log that agrees with the leader's: a diverging one is not reported
+	Position    Position // of a log that agrees with the leader's; a diverging one is not reported
 	LogStart    int64
 }
 
-// Reported takes in a follower's word.
+// Reported applies a follower's report.
 func (l *Leader) Reported(r Report, now time.Duration) error {
 	f := l.follower(r.Broker)
 	switch {
@@ -29,14 +29,13 @@ func (l *Leader) Reported(r Report, now time.Duration) error {
 	case r.Incarnation < f.incarnation:
 		return ErrStaleIncarnation
 	case r.Incarnation > f.incarnation:
-		// The metadata will tell whether it is alive; till then it is not.
+		// It counts as dead until the metadata has this incarnation.
 		f.begin(r.Incarnation, false)
 	}
 	if r.Position.End > f.position.End {
 		f.grewAt = now
 	}
-	// Reports may come in any order; but for Restarts, only in an incarnation of its own does a log
-	// get shorter.
+	// Reports may come in any order. Within an incarnation a log only gets shorter by Restarts.
 	f.position = Position{End: max(f.position.End, r.Position.End), Durable: max(f.position.Durable, r.Position.Durable)}
 	f.logStart = max(f.logStart, r.LogStart)
 	l.track(f, now)
@@ -44,7 +43,7 @@ func (l *Leader) Reported(r Report, now time.Duration) error {
 	return nil
 }
 
-// track notes the time if f has got as far as its mark, and takes the next one.
+// track records the time if f has reached its mark, and sets the next mark.
 func (l *Leader) track(f *follower, now time.Duration) {
 	switch safe := l.safe(f.position); {
 	case safe >= l.own.End:
@@ -64,15 +63,15 @@ func (l *Leader) follower(broker int32) *follower {
 	return nil
 }
 
-// begin forgets what an earlier incarnation had.
+// begin resets f for a new incarnation.
 func (f *follower) begin(incarnation int64, alive bool) {
 	f.incarnation, f.alive = incarnation, alive
 	f.position, f.logStart = unknown, -1
 	f.grewAt = never
 }
 
-// Restarts says that a follower has to begin its log anew: what it has told of it is void. It is
-// not in sync: its end is below the high watermark.
+// Restarts resets the state of a follower that has to start with an empty log. It is not in sync:
+// its end is below the high watermark.
 func (l *Leader) Restarts(broker int32, incarnation int64) {
 	if f := l.follower(broker); f != nil && f.incarnation == incarnation {
 		f.begin(incarnation, f.alive)
@@ -80,8 +79,8 @@ func (l *Leader) Restarts(broker int32, incarnation int64) {
 	}
 }
 
-// Broker takes in what the metadata says of a follower's broker: its incarnation, and whether it is
-// neither fenced nor leaving.
+// Broker applies the metadata of a follower's broker. alive is false if it is fenced or shutting
+// down.
 func (l *Leader) Broker(broker int32, incarnation int64, alive bool, now time.Duration) {
 	f := l.follower(broker)
 	if f == nil || incarnation < f.incarnation {

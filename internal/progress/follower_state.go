@@ -2,18 +2,18 @@ package progress
 
 import "time"
 
-// A FollowerState is what a leader knows of one follower.
+// A FollowerState is the leader's view of one follower.
 type FollowerState struct {
 	Broker   int32
-	Position Position // -1: nothing is known yet
-	LogStart int64    // first readable offset; -1: not known
-	// CaughtUp is the latest instant known at which the leader had nothing that the follower has
-	// not got by now. Known is false if there is none.
+	Position Position // -1 if unknown
+	LogStart int64    // first readable offset; -1 if unknown
+	// CaughtUp is the latest known instant whose log end the follower has reached by now. Known is
+	// false if there is none.
 	CaughtUp time.Duration
 	Known    bool
 }
 
-// FollowerStates returns what is known of the followers, by the order of the replicas.
+// FollowerStates returns the state of all followers, in the order of the replicas.
 func (l *Leader) FollowerStates(now time.Duration) []FollowerState {
 	all := make([]FollowerState, len(l.followers))
 	for i := range l.followers {

@@ -5,26 +5,27 @@ import (
 	"time"
 )
 
-// A Proposal is an in-sync set that the leader asks the controller for.
+// A Proposal is an in-sync set that the leader requests from the controller.
 type Proposal struct {
-	Epoch  int32   // of the partition, as the leader knows it
+	Epoch  int32   // of the partition, in the leader's view
 	InSync []int32 // sorted by broker
-	// Incarnations are the broker epochs of InSync as the leader knows them, -1 for its own: a
-	// broker that has been started again meanwhile has not what the leader believes.
+	// Incarnations are the broker epochs of InSync in the leader's view, -1 for the leader itself.
+	// A broker that has restarted since may lack records.
 	Incarnations []int64
-	// Synced: all of InSync have on stable storage what was acknowledged, and the controller does
-	// not know it (Set.Unsynced).
+	// Synced is set if all members of InSync have the acknowledged records on stable storage, and
+	// the controller has no confirmation of it yet (Set.Unsynced).
 	Synced bool
 }
 
-// After a refusal nothing is asked for during a pause, which doubles with every further one.
+// After a refusal no proposal is made for a pause, which doubles with each further one.
 const (
 	firstPause = 10 * time.Millisecond
 	maxPause   = time.Second
 )
 
-// Expand returns the set with those who may join, if anybody may and no other change is asked for.
-// Who joins has every record that was acknowledged, and the leader's epoch from its start.
+// Expand returns the in-sync set with the replicas that may join it; ok is false if there are none,
+// or a proposal is pending. A replica may join if it has every acknowledged record, and the log up
+// to the start of the leader epoch.
 func (l *Leader) Expand() (Proposal, bool) {
 	return l.propose(func(f *follower) bool {
 		in := slices.Contains(l.set.InSync, f.broker)
@@ -33,16 +34,16 @@ func (l *Leader) Expand() (Proposal, bool) {
 	})
 }
 
-// Shrink returns the set of those in sync that are caught up, unless that is all of them or another
-// change is asked for.
+// Shrink returns the caught-up members of the in-sync set; ok is false if all are, or a proposal is
+// pending.
 func (l *Leader) Shrink(now time.Duration) (Proposal, bool) {
 	return l.propose(func(f *follower) bool {
 		return slices.Contains(l.set.InSync, f.broker) && l.isCaughtUp(f, now)
 	})
 }
 
-// Prove returns the committed set, to tell the controller that all of it have on stable storage
-// what was acknowledged, unless it knows, or another change is asked for.
+// Prove returns the committed set to confirm that its members have the acknowledged records on
+// stable storage; ok is false if the controller knows, or a proposal is pending.
 func (l *Leader) Prove() (Proposal, bool) {
 	if !l.set.Unsynced {
 		return Proposal{}, false
@@ -50,8 +51,8 @@ func (l *Leader) Prove() (Proposal, bool) {
 	return l.propose(func(f *follower) bool { return slices.Contains(l.set.InSync, f.broker) })
 }
 
-// propose asks for the set of the followers that belong and the leader, if that is another one or
-// says something new of it.
+// propose makes a set of the leader and the followers for which belongs returns true. It returns
+// false if neither the set nor Synced is new.
 func (l *Leader) propose(belongs func(f *follower) bool) (Proposal, bool) {
 	if l.proposed != nil || l.now < l.askAt {
 		return Proposal{}, false
@@ -78,21 +79,20 @@ func (l *Leader) propose(belongs func(f *follower) bool) (Proposal, bool) {
 	return p, true
 }
 
-// IsAsked reports whether p is asked for, and not answered yet.
+// IsAsked reports whether p is pending.
 func (l *Leader) IsAsked(p Proposal) bool {
 	return l.proposed != nil && l.set.Epoch == p.Epoch && slices.Equal(l.proposed, p.InSync)
 }
 
-// Asked reports whether a change is asked for, and not answered yet.
+// Asked reports whether a proposal is pending.
 func (l *Leader) Asked() bool { return l.proposed != nil }
 
 func same(sorted, set []int32) bool {
 	return len(sorted) == len(set) && !slices.ContainsFunc(sorted, func(b int32) bool { return !slices.Contains(set, b) })
 }
 
-// Committed takes over what the controller has committed; an older set than the known one is
-// ignored. Whatever was asked for is answered by it: the question was about an earlier epoch of the
-// partition.
+// Committed takes over the committed state. An older one than the present is ignored. A pending
+// proposal ends with it: it was for an earlier epoch of the partition.
 func (l *Leader) Committed(set Set, now time.Duration) {
 	if set.Epoch <= l.set.Epoch {
 		return
@@ -101,10 +101,10 @@ func (l *Leader) Committed(set Set, now time.Duration) {
 	l.advance(now)
 }
 
-// Refused says that the controller has not made, and will not make, what was asked for last. Who
-// cannot be sure asks for the same once more: the epoch of the partition, which goes with it, lets
-// the controller commit it once. Nothing is asked for during the pause that is returned, unless
-// another set is committed meanwhile.
+// Refused ends a proposal that the controller has not committed and will not commit. If that is
+// uncertain, the caller sends the same proposal again: the partition's epoch in it lets the
+// controller commit it once. No proposal is made for the returned pause, unless another set is
+// committed meanwhile.
 func (l *Leader) Refused(now time.Duration) (pause time.Duration) {
 	l.proposed = nil
 	l.advance(now)

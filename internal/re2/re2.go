@@ -26,6 +26,16 @@ func Compile(expr string, maxInstructions int) (*regexp.Regexp, error) {
 	return whole, err
 }
 
+// Instructions returns about how many instructions the program of an expression has, and never
+// fewer; 0 if the expression is invalid.
+func Instructions(expr string) int {
+	parsed, err := syntax.Parse(expr, syntax.Perl)
+	if err != nil {
+		return 0
+	}
+	return instructions(parsed)
+}
+
 // instructions returns about how many instructions the program of an expression has, and never
 // fewer. It cannot overflow: the parser refuses what is repeated more than 1000 times in all, and
 // an expression is no longer than a request.

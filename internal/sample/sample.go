@@ -1,9 +1,9 @@
-// Package sample chooses which of many cases alike a test looks at where there is no time for all,
-// such as the calls of a workload before which the power fails.
+// Package sample selects some of many similar test cases where time does not suffice for all, such
+// as the calls of a workload before which the power fails.
 //
-// The choice follows from a seed. A seed that moves on covers all cases in time; one that stays has
-// a test fail again. It is STRATA_SAMPLE where that is set, as .ci/run does by the commit, and the
-// day in UTC otherwise. STRATA_SAMPLE=all, and STRATA_LONG, ask for all cases.
+// The selection depends on a seed. Changing seeds cover all cases in time; a fixed one reproduces a
+// failure. It is STRATA_SAMPLE if that is set, as .ci/run does by the commit, and the day in UTC
+// otherwise. STRATA_SAMPLE=all and STRATA_LONG select all cases.
 package sample
 
 import (
@@ -25,8 +25,7 @@ const (
 // a testing/synctest bubble, which has a clock of its own.
 var today = uint64(time.Now().Unix() / (24 * 60 * 60))
 
-// Seed returns the seed, and notes it in the test's log, which is shown of a test that fails. It
-// is 0 where all cases are asked for.
+// Seed returns the seed, and writes it to the test's log. It is 0 if all cases are selected.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	if Whole() {
@@ -43,8 +42,8 @@ func Seed(t testing.TB) uint64 {
 	return seed
 }
 
-// Rapid has the properties that pgregory.net/rapid checks in this process go by the seed, unless
-// -rapid.seed says otherwise or all cases are asked for: a run of the same seed is the same.
+// Rapid makes pgregory.net/rapid use the seed in this process, unless -rapid.seed is set or all
+// cases are selected: runs with the same seed are equal.
 func Rapid(t testing.TB) {
 	t.Helper()
 	f := flag.Lookup("rapid.seed")
@@ -56,16 +55,25 @@ func Rapid(t testing.TB) {
 	}
 }
 
-// Whole reports whether all cases are asked for.
+// Whole reports whether all cases are selected.
 func Whole() bool { return os.Getenv(Env) == All || os.Getenv("STRATA_LONG") != "" }
 
 // Hurried reports whether a test should look at fewer cases than usual: with -short, and under the
 // race detector, where each takes some ten times as long and another one finds no other race.
 func Hurried() bool { return testing.Short() || race }
 
-// OneIn returns a function that tells of case i, from 0 on, whether the test looks at it: of each n
-// cases in a row, from a multiple of n on, it chooses one. The choice depends on the test's name,
-// so that subtests look at different ones. All are chosen where n < 2 or Whole.
+// Fewer is OneIn if Hurried; otherwise all cases are chosen.
+func Fewer(t testing.TB, n int) func(i int) bool {
+	t.Helper()
+	if !Hurried() {
+		n = 1
+	}
+	return OneIn(t, n)
+}
+
+// OneIn returns a function that reports whether the test runs case i, from 0 on: one of each n
+// consecutive cases, counted from 0. The choice depends on the test's name, so that subtests have
+// different ones. All are selected if n < 2 or Whole.
 func OneIn(t testing.TB, n int) func(i int) bool {
 	t.Helper()
 	if n < 2 || Whole() {

@@ -1,6 +1,6 @@
-// Package sasl is what a Kafka broker decides while a client authenticates by SASL: which requests
-// it may send when (Session, after Kafka's SaslServerAuthenticator), what the messages of PLAIN and
-// OAUTHBEARER say (ParsePlain, ParseBearer), and how often passwords may be tried (Pace).
+// Package sasl computes a Kafka broker's side of SASL authentication: the requests allowed at each
+// stage (Session, after Kafka's SaslServerAuthenticator), the messages of PLAIN and OAUTHBEARER
+// (ParsePlain, ParseBearer), and the pace of password attempts (Pace).
 //
-// It only computes. Whoever runs it reads requests, looks up users, waits and answers.
+// It only computes. The caller reads requests, looks up users, waits and responds.
 package sasl

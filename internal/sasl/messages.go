@@ -8,18 +8,18 @@ import (
 	"unicode/utf8"
 )
 
-// ErrInvalid is matched by errors about bytes that are no message of a mechanism.
+// ErrInvalid is matched by errors about malformed messages of a mechanism.
 var ErrInvalid = errors.New("sasl: invalid message")
 
-// A Told error is one whose text the client is told, as it is: nothing of it is secret.
+// A Told error has a text that is safe to send to the client as it is.
 type Told string
 
 func (t Told) Error() string { return string(t) }
 
-// Plain is what a client of PLAIN says (RFC 4616).
+// Plain is a client's message of PLAIN (RFC 4616).
 type Plain struct{ AuthzID, User, Password string }
 
-// ParsePlain reads the only message of PLAIN. The error is Told, in Kafka's words.
+// ParsePlain parses the only message of PLAIN. The error is Told, with Kafka's text.
 func ParsePlain(msg []byte) (Plain, error) {
 	parts := bytes.SplitN(msg, []byte{0}, 5)
 	if len(parts) != 3 {
@@ -35,17 +35,17 @@ func ParsePlain(msg []byte) (Plain, error) {
 	return p, nil
 }
 
-// Bearer is what a client of OAUTHBEARER says (RFC 7628).
+// Bearer is a client's first message of OAUTHBEARER (RFC 7628).
 type Bearer struct {
 	AuthzID    string
 	Token      string
-	Extensions map[string]string // nil: none
+	Extensions map[string]string // nil if none
 }
 
-// AfterError is what a client of OAUTHBEARER answers to an error.
+// AfterError is the client's response to an error of OAUTHBEARER.
 var AfterError = []byte{1}
 
-// ParseBearer reads the first message of OAUTHBEARER. The error matches ErrInvalid.
+// ParseBearer parses the first message of OAUTHBEARER. The error matches ErrInvalid.
 func ParseBearer(msg []byte) (b Bearer, err error) {
 	invalid := func(what string) (Bearer, error) { return Bearer{}, fmt.Errorf("%w: %s", ErrInvalid, what) }
 	text := string(msg)

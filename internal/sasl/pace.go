@@ -7,20 +7,19 @@ import (
 
 // Bounds of Pace.
 const (
-	paceBurst   = 10               // failures are free
-	paceRemains = 10 * time.Minute // until what somebody did is forgotten
-	paceNames   = 4096             // are remembered at a time
-	paceWait    = 10 * time.Second // at most does an attempt wait for those before it
+	paceBurst   = 10               // failures without a delay
+	paceRemains = 10 * time.Minute // until a failure expires
+	paceNames   = 4096             // names kept at a time
+	paceWait    = 10 * time.Second // the longest wait of an attempt for earlier ones
 )
 
-// A Pace slows down who tries passwords: after some failures of one name, its attempts come one
-// interval after the other, whether or not they succeed. A name is that of a user and where the
-// attempts come from, so that nobody can lock out a user for others. The zero value remembers
-// nobody. Of more names than it remembers it forgets those that came first, and of a name, which
-// may be of any length, it has a hash.
+// A Pace limits the rate of password attempts. After some failures of a name its attempts get one
+// interval each, whether or not they succeed. A name combines a user and the origin of the
+// attempts, so that a user cannot be locked out from elsewhere. It keeps hashes, since names may be
+// of any length, and drops the oldest names first. The zero value is ready.
 type Pace struct {
 	names map[paceName]*attempts
-	order []paceName // in which names came, as a ring from next on once it is full
+	order []paceName // in the order of arrival; once full, a ring from next on
 	next  int
 }
 
@@ -28,12 +27,12 @@ type paceName [sha256.Size]byte
 
 type attempts struct {
 	failures int
-	last     time.Time // when the last one failed
-	free     time.Time // when the next attempt may begin
+	last     time.Time // time of the last failure
+	free     time.Time // time at which the next attempt may begin
 }
 
-// Begin returns how long an attempt that comes now has to wait, and takes that place. One that
-// would have to wait for long takes none: whoever is refused holds up nobody who comes later.
+// Begin reserves the next slot for an attempt and returns the time until then. If that exceeds the
+// longest wait, ok is false and no slot is reserved: a rejected attempt does not delay later ones.
 func (p *Pace) Begin(name string, now time.Time, interval time.Duration) (wait time.Duration, ok bool) {
 	a := p.names[sha256.Sum256([]byte(name))]
 	if a == nil {
@@ -55,8 +54,8 @@ func (p *Pace) Begin(name string, now time.Time, interval time.Duration) (wait t
 	return wait, true
 }
 
-// End says how an attempt went. Only failures count: who knows one password must not be able to
-// try others between.
+// End records the result of an attempt. Only failures count. A success does not reset them:
+// otherwise a client could try passwords of others between logins of its own.
 func (p *Pace) End(name string, now time.Time, failed bool) {
 	if !failed {
 		return

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// API keys that mean something before a client is authenticated.
+// API keys that are special before authentication.
 const (
 	keySaslHandshake    = 17
 	keyApiVersions      = 18
 	keySaslAuthenticate = 36
 )
 
-// A Verdict is what becomes of a request.
+// A Verdict is the treatment of a request.
 type Verdict uint8
 
 // Verdicts.
 const (
 	Serve   Verdict = iota
-	Refuse          // it is answered with ILLEGAL_SASL_STATE, then the connection is closed
-	HangUp          // the connection is closed like after a failure, without an answer
-	Close           // at once
-	Illegal         // it is answered with ILLEGAL_SASL_STATE, and the connection goes on
+	Refuse          // reply with ILLEGAL_SASL_STATE, then close the connection
+	HangUp          // close the connection as after a failure, without a reply
+	Close           // close the connection at once
+	Illegal         // reply with ILLEGAL_SASL_STATE, and keep the connection
 )
 
 // minReauth is the least time between two re-authentications of a connection. Kafka:
@@ -33,23 +33,23 @@ type stage uint8
 const (
 	stageInitial   stage = iota // ApiVersions or SaslHandshake
 	stageHandshake              // SaslHandshake
-	stageToken                  // what the mechanism says, to its end
+	stageToken                  // messages of the mechanism
 	stageDone
 	stageFailed
 )
 
-// A Session is how far one connection is with SASL. The zero value is the beginning.
+// A Session is the state of one connection's authentication. The zero value is its start.
 // Kafka: SaslServerAuthenticator.SaslState.
 type Session struct {
 	stage     stage
-	again     bool // re-authentication: it was done before
+	again     bool // a re-authentication
 	raw       bool // tokens come without SaslAuthenticate around them (SaslHandshake 0)
 	spoiled   string
-	mechanism string // asked for last
-	agreed    string // that the client is authenticated by
+	mechanism string // of the last handshake
+	agreed    string // of the last successful authentication
 	principal string
-	expires   time.Time // zero: never
-	began     time.Time // when the last re-authentication was begun
+	expires   time.Time // zero if never
+	began     time.Time // time of the last re-authentication's start
 }
 
 // Authenticated reports whether requests of all kinds are served: after the first authentication,
@@ -59,16 +59,16 @@ func (s *Session) Authenticated() bool { return s.stage == stageDone }
 // Raw reports whether the next bytes are a size and that many bytes of the mechanism.
 func (s *Session) Raw() bool { return s.stage == stageToken && s.raw }
 
-// Mechanism is the one of the authentication under way, or of the last one.
+// Mechanism returns the mechanism of the present authentication, or else of the last one.
 func (s *Session) Mechanism() string { return s.mechanism }
 
-// Again reports whether the authentication under way is not the connection's first.
+// Again reports whether this is a re-authentication.
 func (s *Session) Again() bool { return s.again }
 
-// Principal is who the client was authenticated as last; empty: nobody.
+// Principal returns the last authenticated principal; empty if none.
 func (s *Session) Principal() string { return s.principal }
 
-// Admit says what becomes of a request with the key of an API, at the time now.
+// Admit returns the verdict on a request with that API key at the time now.
 func (s *Session) Admit(key int16, now time.Time) Verdict {
 	switch s.stage {
 	case stageInitial:
@@ -98,7 +98,7 @@ func (s *Session) Admit(key int16, now time.Time) Verdict {
 	return Close
 }
 
-// admitDone is Admit for a client that is authenticated.
+// admitDone is Admit for an authenticated client.
 func (s *Session) admitDone(key int16, now time.Time) Verdict {
 	switch {
 	case key == keySaslHandshake && !s.expires.IsZero() && (s.began.IsZero() || now.Sub(s.began) >= minReauth):
@@ -112,16 +112,16 @@ func (s *Session) admitDone(key int16, now time.Time) Verdict {
 	return Serve
 }
 
-// Versions says that ApiVersions was answered without an error.
+// Versions records that ApiVersions was answered without an error.
 func (s *Session) Versions() {
 	if s.stage == stageInitial {
 		s.stage = stageHandshake
 	}
 }
 
-// Handshake takes in a SaslHandshake of a version whose mechanism is enabled, and says whether an
-// exchange begins: a re-authentication by another mechanism than the first is answered as if it
-// could, and ends with the next message.
+// Handshake applies a SaslHandshake for an enabled mechanism, and reports whether an exchange
+// begins. A re-authentication by another mechanism than the first gets a normal response, and fails
+// with the next message, as in Kafka.
 func (s *Session) Handshake(mechanism string, version int16) bool {
 	s.stage, s.raw = stageToken, version == 0
 	if s.again && mechanism != s.agreed {
@@ -132,13 +132,13 @@ func (s *Session) Handshake(mechanism string, version int16) bool {
 	return true
 }
 
-// Spoiled says why the next message ends the connection; empty: it does not.
+// Spoiled returns the reason for which the next message ends the connection; empty if none.
 func (s *Session) Spoiled() string { return s.spoiled }
 
-// Succeed ends an exchange at the time now: the client is the principal, until the earlier of
-// expires, of its credentials, and most from now; zero means for ever. It returns how long that is,
-// zero for ever, and an error, to be told to the client, if the principal is another one than
-// before.
+// Succeed ends an exchange at the time now. The client is authenticated as principal until expires,
+// the end of its credentials, or for most, if that is earlier; zero means no limit. It returns the
+// resulting lifetime, zero for no limit, and an error, for the client, if the principal differs
+// from the previous one.
 func (s *Session) Succeed(principal string, now, expires time.Time, most time.Duration) (lifetime time.Duration, err error) {
 	if s.principal != "" && principal != s.principal {
 		from, to := dotted(s.principal), dotted(principal)
@@ -161,7 +161,7 @@ func (s *Session) Succeed(principal string, now, expires time.Time, most time.Du
 	return s.expires.Sub(now), nil
 }
 
-// dotted is a principal as Kafka's message has it, User.alice.
+// dotted returns a principal in the form of Kafka's message, User.alice.
 func dotted(principal string) string {
 	for i := range len(principal) {
 		if principal[i] == ':' {
@@ -171,5 +171,5 @@ func dotted(principal string) string {
 	return principal
 }
 
-// Fail ends the session: nothing more is served.
+// Fail ends the session: no further request is served.
 func (s *Session) Fail() { s.stage = stageFailed }

@@ -79,8 +79,8 @@ func (m Mechanism) digest(b []byte) []byte {
 	return h.Sum(nil)
 }
 
-// A Credential is what a server keeps of a password. Whoever has it can act for the server towards
-// the user, and try passwords, but not log in as the user. Its bytes are never changed.
+// A Credential is a server's record of a password. With it an attacker can act as the server
+// towards the user, and try passwords, but not log in as the user. Its bytes are never changed.
 type Credential struct {
 	Mechanism            Mechanism
 	Salt                 []byte
@@ -119,7 +119,7 @@ func (c Credential) Matches(password string) bool {
 	return subtle.ConstantTimeCompare(stored, c.StoredKey) == 1
 }
 
-// A Shape is what everybody can see of a credential: how it was made.
+// A Shape is the public part of a credential: how it was made.
 type Shape struct {
 	SaltBytes  int
 	Base36     bool // the salt is text of 0-9a-z, as Kafka's tools make it
@@ -128,7 +128,7 @@ type Shape struct {
 
 const base36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
-// Shape returns what can be seen of a credential.
+// Shape returns the public part of a credential.
 func (c Credential) Shape() Shape {
 	s := Shape{SaltBytes: len(c.Salt), Base36: true, Iterations: c.Iterations}
 	for _, b := range c.Salt {
@@ -142,8 +142,8 @@ func (c Credential) Shape() Shape {
 // DefaultShape is that of credentials where there are none to take after.
 var DefaultShape = Shape{SaltBytes: 24, Iterations: MinIterations}
 
-// Decoy returns a credential for a user that does not exist, always the same for one secret, user
-// and shape. Nobody has a password for it.
+// Decoy returns a credential for a user that does not exist, the same for each secret, user and
+// shape. No password matches it.
 func (m Mechanism) Decoy(secret []byte, user string, s Shape) Credential {
 	if s.SaltBytes < 1 || s.SaltBytes > 1<<10 || s.Iterations <= 0 {
 		s = DefaultShape

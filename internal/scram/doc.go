@@ -1,6 +1,6 @@
-// Package scram is the server's side of SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), as
-// Apache Kafka speaks it: a client proves that it knows a password, and neither sends it nor learns
-// from the exchange what the server has of it.
+// Package scram is the server's side of SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), as in
+// Apache Kafka. A client proves that it has a password without sending it, and cannot derive the
+// server's credential from the exchange.
 //
 // # The exchange
 //
@@ -12,14 +12,16 @@
 // # Deviations, which are Kafka's
 //
 // Passwords are the bytes of their UTF-8 form: there is no SASLprep. Channel binding is not offered
-// (the header is n). The extension tokenauth=true says that the user is a delegation token
+// (the header is n). The extension tokenauth=true means that the user is a delegation token
 // (KIP-48).
 //
-// # Whoever asks learns nothing
+// # Unknown users
 //
-// A user that does not exist gets a Decoy: a salt that stays the same and a number of iterations
-// that somebody has, and then the answer for a wrong password. Proofs are compared in constant
-// time.
+// A user that does not exist gets a Decoy: a constant salt and a plausible number of iterations,
+// and then the reply for a wrong password. Proofs are compared in constant time.
 //
 // The package only computes: nonces are the caller's.
+//
+// It is Strata's own, because github.com/xdg-go/scram has no server extensions for delegation
+// tokens, responds to an unknown user at once, and brings stringprep, which Kafka does not use.
 package scram

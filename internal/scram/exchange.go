@@ -15,11 +15,13 @@ var (
 	ErrInvalid = errors.New("scram: invalid message")
 	// ErrProof refuses a proof that was not made with the password, or for another exchange.
 	ErrProof = errors.New("scram: wrong proof")
+	// ErrRepeatedNonce refuses a client that knows the password and repeats its nonce before the
+	// whole one. RFC 5802 has the server refuse it; Kafka before 4.0 let it pass.
+	ErrRepeatedNonce = errors.New("scram: the client's nonce comes twice, as from librdkafka before 2.6.1 (confluent-kafka, node-rdkafka, rdkafka): the client needs a later version, or PLAIN over TLS")
 )
 
-// Bounds of what a client may send. A client that has not authenticated yet has what it said first
-// kept until it goes on: its name, of which there may be two, its nonce and its extensions. Clients
-// send nonces of 20 to 64 bytes.
+// Bounds of a client's messages. The first message of an unauthenticated client is kept until the
+// second: one or two names, its nonce and its extensions. Clients send nonces of 20 to 64 bytes.
 const (
 	MaxFirstBytes   = 4 << 10
 	MaxMessageBytes = 16 << 10 // the last message has the header in base64, and both nonces
@@ -115,7 +117,7 @@ func printable(s string) bool {
 	return s != ""
 }
 
-// An Exchange is one that waits for the client's proof.
+// An Exchange is an exchange that waits for the client's proof.
 type Exchange struct {
 	first      First
 	credential Credential
@@ -132,7 +134,7 @@ func (f First) Challenge(c Credential, nonce string) (Exchange, []byte) {
 }
 
 // Verify reads the client's last message and returns the answer to a proof that is right. Errors:
-// ErrInvalid, ErrProof. It does the same work for a proof that is wrong.
+// ErrInvalid, ErrProof, ErrRepeatedNonce. It does the same work for a proof that is wrong.
 func (e Exchange) Verify(msg []byte) ([]byte, error) {
 	at := bytes.LastIndex(msg, []byte(",p="))
 	if at < 0 {
@@ -154,7 +156,12 @@ func (e Exchange) Verify(msg []byte) ([]byte, error) {
 	auth := []byte(e.first.bare + "," + e.challenge + "," + string(msg[:at]))
 	key := make([]byte, m.Size())
 	subtle.XORBytes(key, m.mac(e.credential.StoredKey, auth), proof)
-	if subtle.ConstantTimeCompare(m.digest(key), e.credential.StoredKey)&sameNonce != 1 {
+	proved := subtle.ConstantTimeCompare(m.digest(key), e.credential.StoredKey)
+	switch {
+	case proved&sameNonce == 1:
+	case proved == 1 && parts[1] == "r="+e.first.Nonce+e.nonce:
+		return nil, ErrRepeatedNonce
+	default:
 		return nil, ErrProof
 	}
 	return []byte("v=" + base64.StdEncoding.EncodeToString(m.mac(e.credential.ServerKey, auth))), nil

@@ -83,6 +83,28 @@ func TestOnlyTheRightPasswordOfThisExchangeIsAccepted(t *testing.T) {
 	}
 }
 
+// librdkafka before 2.6.1 answers the nonce with its own half before it once more, and has the right
+// password. Its users are told that, and nobody who has not the password.
+func TestRepeatedNonceOfOldClientsIsRecognised(t *testing.T) {
+	for _, m := range []Mechanism{SHA256, SHA512} {
+		c := credential(t, m, "pencil", []byte("salty"), MinIterations)
+		first, err := ParseFirst([]byte("n,,n=user,r=abc"))
+		require.NoError(t, err)
+		e, challenge := first.Challenge(c, "DEF")
+		verify := func(password, nonce string) error {
+			answer, err := e.Verify([]byte(clientProof(t, m, password, c, first.bare, string(challenge), first.gs2, nonce)))
+			require.Empty(t, answer)
+			return err
+		}
+		require.ErrorIs(t, verify("pencil", "abcabcDEF"), ErrRepeatedNonce)
+		require.ErrorContains(t, verify("pencil", "abcabcDEF"), "librdkafka before 2.6.1")
+		require.ErrorIs(t, verify("pencils", "abcabcDEF"), ErrProof)
+		for _, other := range []string{"abcabcGHI", "abc", "DEF", "abcDEFabcDEF", "xyzabcDEF"} {
+			require.ErrorIs(t, verify("pencil", other), ErrProof, other)
+		}
+	}
+}
+
 func TestFirstMessages(t *testing.T) {
 	first, err := ParseFirst([]byte("n,,n=id,r=abc,tokenauth=true"))
 	require.NoError(t, err)

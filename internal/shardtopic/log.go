@@ -31,8 +31,8 @@ func (l *Log) AppendMarker(marker []byte, version int16, done func(error)) {
 	})
 }
 
-// GuardTransaction implements coordinator.Log. If the partition has another leader when it is
-// asked, the append will be refused as one of an epoch that is over.
+// GuardTransaction implements coordinator.Log. If the leader epoch has changed, done gets the error
+// of an append in the old one.
 func (l *Log) GuardTransaction(w partition.TxnWrite, done func(error)) {
 	if _, epoch, err := l.c.LeaderOf(l.tp); err == nil && epoch != l.epoch {
 		done(appendError(partition.ProduceResult{BaseOffset: -1, Err: fmt.Errorf("%w: %d, now it is %d", partition.ErrFencedLeaderEpoch, l.epoch, epoch)}))

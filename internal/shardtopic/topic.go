@@ -41,7 +41,7 @@ func (t *Topic) DefaultReplicas() int { return min(maxReplicas, len(t.Cluster.Re
 // the default.
 func (t *Topic) Create(ctx context.Context, partitions int32, replicas int) (int32, error) {
 	replicas = cmp.Or(replicas, t.DefaultReplicas())
-	if err := t.Cluster.EnsureTopic(ctx, t.Name, topic.Config{Partitions: int(partitions), ReplicationFactor: replicas, Properties: t.Properties}); err != nil {
+	if err := t.Cluster.EnsureTopic(ctx, t.Name, topic.Config{Partitions: int(partitions), ReplicationFactor: replicas, Properties: t.Properties}); err != nil && !errors.Is(err, replication.ErrTopicDiffers) {
 		return 0, err
 	}
 	md, err := t.Cluster.Metadata(ctx, t.Name)
@@ -64,8 +64,8 @@ func (t *Topic) Partitions(ctx context.Context) (int32, error) {
 	return int32(len(info.Partitions)), info.Err
 }
 
-// Leader returns the broker that leads a partition, -1 if none does, and the leader epoch. What it
-// answers never goes back. It does not block.
+// Leader returns the leader of a partition, -1 if there is none, and the leader epoch, which never
+// decreases. It does not block.
 func (t *Topic) Leader(p int32) (broker, epoch int32, err error) {
 	return t.Cluster.LeaderOf(record.TopicPartition{Topic: t.Name, Partition: p})
 }

@@ -1,4 +1,4 @@
-// Package struggle tells a disk that fails whatever is asked of it from one that failed once.
+// Package struggle distinguishes a disk on which all calls fail from one with a single failure.
 package struggle
 
 import (
@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// A Watch is told how calls of a disk end, and is looked at from time to time. The zero value is
-// ready, and takes eight bytes as long as nothing fails. Safe for concurrent use.
+// A Watch records the results of calls of a disk. The zero value is ready, and takes eight bytes as
+// long as nothing fails. Safe for concurrent use.
 type Watch struct {
 	failures atomic.Pointer[failures] // since the last call that worked; nil: none
 }
@@ -38,6 +38,9 @@ func (w *Watch) Worked() {
 		w.failures.Store(nil)
 	}
 }
+
+// Failing reports whether the last call failed.
+func (w *Watch) Failing() bool { return w.failures.Load() != nil }
 
 // Look returns the last error if calls have failed both since the last look and between that and
 // the one before, and none has worked meanwhile; else nil.

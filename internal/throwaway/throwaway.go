@@ -1,6 +1,6 @@
-// Package throwaway makes certificates for tests: an authority that lives as long as the test, and
-// what it signs. Keys are ECDSA on P-256 and never leave the process unless they are asked for as
-// PEM. Nothing of it is for production: there is no revocation, and no care for the private keys.
+// Package throwaway makes certificates for tests: an authority for the duration of the test, and
+// its certificates. Keys are ECDSA on P-256 and leave the process only as requested PEM. It is not
+// for production: there is no revocation, and no care for the private keys.
 package throwaway
 
 import (
@@ -23,14 +23,14 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// A Request says what a certificate is to hold.
+// A Request is the content of a certificate.
 type Request struct {
 	Subject pkix.Name
 	// RawSubject is the subject as it is encoded; nil: Subject.
 	RawSubject []byte
 	Hosts      []string // names and IP addresses, of servers
-	// NotBefore and NotAfter are when it is valid; zero: from an hour ago, for ten years. In a
-	// testing/synctest bubble time is that of the bubble.
+	// NotBefore and NotAfter bound its validity; zero for an hour ago, and for ten years. A
+	// testing/synctest bubble has its own time.
 	NotBefore, NotAfter time.Time
 }
 

@@ -1,7 +1,7 @@
-// Package transcript runs scripts against state machines, for their tests: testdata/*.txt show what
-// a machine does with which event, so that a reader sees the protocol in the difference.
+// Package transcript runs scripts against state machines, for their tests. testdata/*.txt show the
+// effects of each event on a machine, so that a diff shows a change of the protocol.
 //
-// A line that begins with "> " is a command; what follows it is what came of it, and is compared.
+// A line that begins with "> " is a command; the lines after it are its output, and are compared.
 // Lines that begin with "#", and empty ones, stay. With -update the files are rewritten.
 package transcript
 
@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
-// An Output is what has come of a script so far.
+// An Output is the output of a script so far.
 type Output struct{ buf bytes.Buffer }
 
 // Printf adds an indented line.
@@ -25,8 +25,8 @@ func (o *Output) Printf(format string, args ...any) {
 	fmt.Fprintf(&o.buf, "  "+format+"\n", args...)
 }
 
-// Run has every script played by a player of its own: start returns what runs one command, given as
-// its words, and tells what comes of it by Printf.
+// Run runs each script with a player of its own: start returns a function that runs one command,
+// given as words, and prints its output by Printf.
 func Run(t *testing.T, start func(t testing.TB, out *Output) (command func(words []string))) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -80,7 +80,8 @@ func difference(want, got string) string {
 	return fmt.Sprintf("line %d\nwant:\n%s\ngot:\n%s", i+1, around(a), around(b))
 }
 
-// Words splits the words behind a command's name into those of the form NAME=VALUE and the others.
+// Words separates the words after a command's name: the form NAME=VALUE goes to opts, the rest to
+// pos.
 func Words(words []string) (pos []string, opts map[string]string) {
 	pos, opts = []string{}, map[string]string{}
 	for _, w := range words {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/stratalog/strata/internal/checklist"
 )
 
 // check looks at every twin without running a test: does each edit fit and build, do the tests
@@ -49,11 +51,11 @@ func (tr *tree) checkRows(t *twin) error {
 		if strings.Contains(name, " ") { // a promise
 			continue
 		}
-		i := slices.IndexFunc(tr.rows, func(r row) bool { return r.name == name })
+		i := slices.IndexFunc(tr.rows, func(r checklist.Row) bool { return r.Name == name })
 		if i < 0 {
-			errs = append(errs, fmt.Errorf("%v: docs/checklist.md has no row %s", t, name))
-		} else if named := tr.rows[i].tests; len(named) > 0 && !tr.namesOneOf(named, t.tests) {
-			errs = append(errs, fmt.Errorf("%v: row %s of docs/checklist.md names none of %v", t, name, t.tests))
+			errs = append(errs, fmt.Errorf("%v: the checklist has no row %s", t, name))
+		} else if named := tr.rows[i].Tests; len(named) > 0 && !tr.namesOneOf(named, t.tests) {
+			errs = append(errs, fmt.Errorf("%v: row %s of the checklist names none of %v", t, name, t.tests))
 		}
 	}
 	return errors.Join(errs...)
@@ -83,12 +85,12 @@ func (tr *tree) printMissing(w io.Writer, twins []*twin) int {
 	var missing []string
 	withTest := 0
 	for _, r := range tr.rows {
-		if len(r.tests) == 0 {
+		if len(r.Tests) == 0 {
 			continue
 		}
 		withTest++
-		if !have[r.name] {
-			missing = append(missing, r.name)
+		if !have[r.Name] {
+			missing = append(missing, r.Name)
 		}
 	}
 	fmt.Fprintf(w, "%d twins; %d rows name a test, %d of them have no twin\n", len(twins), withTest, len(missing))

@@ -1,4 +1,4 @@
-// Command twins proves that the tests named in docs/checklist.md notice when their row is broken.
+// Command twins proves that the tests that the checklist names notice when their row is broken.
 //
 // A twin is a small edit of the code that breaks one behaviour. The command applies it
 // with go test's -overlay, so that no file of the tree is touched, and runs the tests that
@@ -19,7 +19,7 @@
 // internal/twins/rows, one file an area:
 //
 //	row 24
-//	breaks an open log goes on with the segment size it was opened with
+//	breaks an open log continues with the segment size it was opened with
 //	test log.TestNewSegmentSizeAppliesToAnOpenLog
 //	file log/reconfigure.go
 //	-	l.cfg.Store(&cfg)
@@ -27,9 +27,9 @@
 //
 // The lines of a twin, in this order:
 //
-//	row     a row of docs/checklist.md, several with commas, or what else is promised:
+//	row     a row of the checklist, several with commas, or another promise:
 //	        "promise: readable never disappears". May come several times.
-//	breaks  one sentence: what a user would see
+//	breaks  one sentence: the effect on a user
 //	test    package.Test, several with commas; each must fail. A package is its directory, or the
 //	        last element of it if that is unique; the module's root goes by the module's last
 //	        element. Test/subtest runs one subtest. At least one test of a checklist row must be
@@ -37,7 +37,7 @@
 //	hangs   optional, a duration: the broken code may block for ever, so that running longer than
 //	        this counts as caught. Without it a timeout (2 minutes) is not a catch.
 //	file    the file that is edited, from the module's root. Then lines that begin with
-//	        "-" (taken away), "+" (put in its place) or a blank (kept, to tell the place from
+//	        "-" (taken away), "+" (put in its place) or a blank (kept, to set the place apart from
 //	        others). A line "@@" begins another edit of the same file. May come several times.
 //
 // Old lines (- and kept) must follow each other exactly once in the file; blanks at both ends of a
@@ -50,6 +50,6 @@
 // One line a twin: caught, SURVIVED, does not build (an edit that the compiler refuses
 // proves nothing), does not apply, times out, fails without it. The exit code is 0 only if
 // all are caught. With -count each test is run as often, and must fail each time. With -tries
-// the tests of a survivor are run again; one that is caught then is WEAK, its test notices by
+// the tests of a survivor are run again; a twin caught then is WEAK, its test notices by
 // chance.
 package main

@@ -124,9 +124,9 @@ func TestStrictCheckRefusesRowsWithoutATwin(t *testing.T) {
 func TestCheckComplainsOfTwinsThatProveNothing(t *testing.T) {
 	edit := "file calc.go\n-\tc := a + b\n+\tc := a - b\n"
 	for name, c := range map[string]struct{ src, want string }{
-		"unknown row":          {"row 99\nbreaks x\ntest calc.TestSum\n" + edit, "docs/checklist.md has no row 99"},
+		"unknown row":          {"row 99\nbreaks x\ntest calc.TestSum\n" + edit, "the checklist has no row 99"},
 		"no row at all":        {"row q1\nbreaks x\ntest calc.TestSum\n" + edit, `"q1" is no row`},
-		"test of another row":  {"row 2\nbreaks x\ntest calc.TestSum\n" + edit, "row 2 of docs/checklist.md names none of"},
+		"test of another row":  {"row 2\nbreaks x\ntest calc.TestSum\n" + edit, "row 2 of the checklist names none of"},
 		"test is not there":    {"row 1\nbreaks x\ntest calc.TestSum, calc.TestNo\n" + edit, "calc.TestNo does not exist"},
 		"package is not there": {"row 1\nbreaks x\ntest calc.TestSum, no.TestNo\n" + edit, "no package no has tests"},
 		"no sentence":          {"row 1\ntest calc.TestSum\n" + edit, "no sentence after breaks"},

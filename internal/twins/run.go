@@ -193,7 +193,7 @@ func (r *runner) goTest(ctx context.Context, n testName, flags ...string) result
 	pkg := filepath.Join(r.tr.root, filepath.FromSlash(dir))
 	args := append([]string{"test", "-json", "-vet=off", "-run=" + pattern(n.name)}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, ".")...)
-	cmd.Dir = pkg
+	cmd.Dir, cmd.Env = pkg, append(os.Environ(), "STRATA_BUILDS=1") // no test is left out that a twin names
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"go/parser"
@@ -12,6 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/stratalog/strata/internal/checklist"
 )
 
 // tree is what the command knows of the code: its tests and the rows of its checklist.
@@ -19,20 +20,10 @@ type tree struct {
 	root  string                       // absolute
 	name  string                       // last element of the module path: the root package's name
 	tests map[string]map[string]string // by directory and name: the file of the test
-	rows  []row
+	rows  []checklist.Row
 }
 
-// row is a line of docs/checklist.md.
-type row struct {
-	name  string
-	tests []string // package.Test as written there; empty if it is open or only documented
-}
-
-var (
-	funcLine = regexp.MustCompile(`(?m)^func ((?:Test|Example|Fuzz)\w*)\(`)
-	rowLine  = regexp.MustCompile(`^\| ([A-Z]*\d+) \| .+ \| (.+) \|$`)
-	rowTest  = regexp.MustCompile("`([a-z0-9_/]+\\.(?:Test|Example|Fuzz)\\w*)`")
-)
+var funcLine = regexp.MustCompile(`(?m)^func ((?:Test|Example|Fuzz)\w*)\(`)
 
 func readTree(root string) (*tree, error) {
 	root, err := filepath.Abs(root)
@@ -48,7 +39,7 @@ func readTree(root string) (*tree, error) {
 	if tr.tests, err = testsBelow(root); err != nil {
 		return nil, err
 	}
-	if tr.rows, err = readChecklist(filepath.Join(root, "docs", "checklist.md")); err != nil {
+	if tr.rows, err = checklist.Read(root); err != nil {
 		return nil, err
 	}
 	return tr, nil
@@ -86,31 +77,6 @@ func testsBelow(root string) (map[string]map[string]string, error) {
 		return nil
 	})
 	return all, err
-}
-
-func readChecklist(path string) ([]row, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var rows []row
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		m := rowLine.FindStringSubmatch(lines.Text())
-		if m == nil {
-			continue
-		}
-		r := row{name: m[1]}
-		if !strings.HasPrefix(m[2], "open: ") && !strings.HasPrefix(m[2], "docs: ") {
-			for _, n := range rowTest.FindAllStringSubmatch(m[2], -1) {
-				r.tests = append(r.tests, n[1])
-			}
-		}
-		rows = append(rows, r)
-	}
-	return rows, lines.Err()
 }
 
 // dirOf returns the directory of a package that a twin or the checklist

@@ -1,5 +1,5 @@
-// Package uncleared gives out memory that holds anything, unlike that of make. Clearing what is
-// filled next anyway, from a file or by encoding, is as much work as filling it.
+// Package uncleared allocates memory without clearing it, unlike make. To clear memory that is
+// filled next, from a file or by encoding, costs as much as to fill it.
 package uncleared
 
 import (

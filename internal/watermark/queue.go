@@ -1,5 +1,5 @@
-// Package watermark holds what waits for a number to grow: acknowledgements for a high watermark,
-// long polls for an offset, timeouts for the clock.
+// Package watermark keeps waits for a number to grow: acknowledgements for a high watermark, long
+// polls for an offset, timeouts for the clock.
 package watermark
 
 // A Queue keeps entries sorted by key, smallest first. The zero Queue is empty. It is a

@@ -12,7 +12,7 @@ import (
 
 var be = binary.BigEndian
 
-// ErrMalformed is matched by the errors of bytes that are not what they should be.
+// ErrMalformed is matched by the errors of malformed bytes.
 var ErrMalformed = errors.New("wire: malformed bytes")
 
 // AppendString appends a STRING; s is at most 32767 bytes long.
@@ -53,14 +53,14 @@ func AppendInt64(dst []byte, v int64) []byte { return be.AppendUint64(dst, uint6
 // TooLong reports whether s cannot be written as a STRING.
 func TooLong(s string) bool { return len(s) > math.MaxInt16 }
 
-// A Reader takes values off the front of P; after the first failure it returns zeros, and Err says
-// why. Byte slices it returns alias p.
+// A Reader takes values off the front of P; after the first failure it returns zeros, and Err is
+// set. Byte slices it returns alias P.
 type Reader struct {
 	P   []byte
 	Err error
 }
 
-// Fail notes the first failure: what could not be read. Nothing is left to read after it.
+// Fail sets Err at the first failure; what names the value. Nothing is left to read after it.
 func (r *Reader) Fail(what string) {
 	if r.Err == nil {
 		r.Err = fmt.Errorf("%w: %s", ErrMalformed, what)

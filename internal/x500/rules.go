@@ -144,8 +144,8 @@ func parseReplacement(text string, groups int) (parts []part, err error) {
 	return parts, nil
 }
 
-// Apply returns what the first rule that matches all of name makes of it. False: none does, and
-// name is nobody's. Kafka: SslPrincipalMapper.getName.
+// Apply returns the result of the first rule that matches all of name; ok is false if none does.
+// Kafka: SslPrincipalMapper.getName.
 func (rs Rules) Apply(name string) (string, bool) {
 	if len(rs.rules) == 0 {
 		return name, true

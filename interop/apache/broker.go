@@ -42,7 +42,7 @@ func (k *Kit) StartAt(ctx context.Context, home string, features []string, setti
 	return k.start(ctx, node{id: 1, home: home, cluster: newClusterID(), controller: controller, features: features}, settings)
 }
 
-// A Listener is what a broker listens on besides its plain one.
+// A Listener is an additional listener of a broker.
 type Listener struct {
 	Name     string
 	Protocol string // as in listener.security.protocol.map

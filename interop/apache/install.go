@@ -22,7 +22,7 @@ var testsPom []byte
 // Version is the release of Apache Kafka that pom.xml names.
 const Version = "4.3.0"
 
-// ErrMissing says that java or mvn is not installed.
+// ErrMissing reports that java or mvn is not installed.
 var ErrMissing = errors.New("apache: needs java and mvn")
 
 // A Kit is an installed Apache Kafka.
@@ -37,10 +37,10 @@ func InstallRelease(ctx context.Context, version string) (*Kit, error) {
 	return install(ctx, "classpath", version, pom)
 }
 
-// InstallTests is Install with Kafka's tests of its brokers, and what they are run by.
+// InstallTests is Install with Kafka's tests of its brokers, and their dependencies.
 func InstallTests(ctx context.Context) (*Kit, error) { return install(ctx, "tests", Version, testsPom) }
 
-// install resolves what a pom.xml names of a release. name distinguishes what is kept of it.
+// install resolves the dependencies in a pom.xml for a release. name distinguishes cached results.
 func install(ctx context.Context, name, version string, pom []byte) (*Kit, error) {
 	for _, tool := range []string{"java", "mvn"} {
 		if _, err := exec.LookPath(tool); err != nil {

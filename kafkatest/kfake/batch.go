@@ -15,9 +15,9 @@ const maxRecords = 1 << 30
 
 var errRecords = errors.New("kfake: the records of the batch end too early")
 
-// BatchRecords returns the records of a batch, decompressed, as a client sent them in a produce
-// request or was sent them in answer to a fetch. They may alias the batch. It returns an error for
-// a batch whose records cannot be read, or whose format is not 2.
+// BatchRecords returns the decompressed records of a batch from a produce request or a fetch
+// response. They may alias the batch. It returns an error if the records cannot be read or the
+// batch is not of format 2.
 func BatchRecords(b kmsg.RecordBatch) ([]kmsg.Record, error) {
 	if b.Magic != 2 {
 		return nil, fmt.Errorf("kfake: batch of format %d: only 2 can be read", b.Magic)

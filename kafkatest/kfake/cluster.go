@@ -26,8 +26,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A Cluster is brokers for a test. Its methods are safe for concurrent use; after Close they do
-// nothing.
+// A Cluster is a Kafka cluster for a test. Its methods are safe for concurrent use. After Close
+// they do nothing.
 type Cluster struct {
 	cfg      config
 	life     *life
@@ -45,8 +45,7 @@ type Cluster struct {
 	gone  map[int32]chan struct{} // by broker: closed when it is removed
 }
 
-// MustCluster is NewCluster for a cluster without which a test makes no sense: it panics with the
-// error.
+// MustCluster is NewCluster, except that it panics on an error.
 func MustCluster(opts ...Opt) *Cluster {
 	c, err := NewCluster(opts...)
 	if err != nil {
@@ -55,8 +54,8 @@ func MustCluster(opts ...Opt) *Cluster {
 	return c
 }
 
-// NewCluster returns a cluster that serves. The caller closes it. It returns an error for options
-// that make no sense together or are not supported, and if a port is taken.
+// NewCluster returns a cluster that serves. The caller must close it. It returns an error for
+// options that are invalid, contradict each other or are not supported, and if a port is in use.
 func NewCluster(opts ...Opt) (*Cluster, error) {
 	cfg := config{brokers: 3, clusterID: "kfake", defaultPartitions: 10, listen: net.Listen, minSession: 6 * time.Second, maxSession: 5 * time.Minute}
 	for i, o := range opts {
@@ -92,8 +91,8 @@ func NewCluster(opts ...Opt) (*Cluster, error) {
 	return c, nil
 }
 
-// Close ends the cluster and cuts its connections. Control functions that sleep wake up; one that
-// waits for something else is left to itself. A second Close returns at once.
+// Close ends the cluster and cuts its connections. It ends SleepControl in control functions, but
+// does not wait for a control function that blocks elsewhere. A second Close returns at once.
 func (c *Cluster) Close() {
 	c.close.Do(func() {
 		close(c.closing)
@@ -109,14 +108,14 @@ func (c *Cluster) ListenAddrs() []string { return c.server.Addrs() }
 // inside is the cluster that the brokers serve.
 func (c *Cluster) inside() strata.Backend { return c.server.Cluster().Backend() }
 
-// adminTimeout bounds what methods without a context wait for. It is reached only where something
-// is broken: replicas that do not come into sync.
+// adminTimeout bounds the waits of methods without a context. It is reached only after a failure,
+// such as a replica that does not come into sync.
 const adminTimeout = 30 * time.Second
 
-// context returns one for a method that has none; it ends with the cluster.
+// context returns a context for a method without one. It ends with the cluster.
 func (c *Cluster) context() (context.Context, context.CancelFunc) { return c.contextUntil(nil) }
 
-// contextUntil is context that ends, too, when a broker is gone.
+// contextUntil is context, except that it also ends when a broker is removed.
 func (c *Cluster) contextUntil(gone <-chan struct{}) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
 	go func() {
@@ -131,14 +130,15 @@ func (c *Cluster) contextUntil(gone <-chan struct{}) (context.Context, context.C
 	return ctx, cancel
 }
 
-// settings translates the options, but for topics and users, which are created once it serves.
+// settings translates the options, except topics and users, which are created once the cluster
+// serves.
 func (c *Cluster) settings() (kafkatest.Config, error) {
 	cfg := &c.cfg
 	switch {
 	case cfg.brokers < 1:
-		return kafkatest.Config{}, fmt.Errorf("%d brokers: there must be one", cfg.brokers)
+		return kafkatest.Config{}, fmt.Errorf("%d brokers: must be at least 1", cfg.brokers)
 	case cfg.listen == nil:
-		return kafkatest.Config{}, errors.New("ListenFn(nil): nobody would listen")
+		return kafkatest.Config{}, errors.New("ListenFn(nil): must be a function")
 	case cfg.defaultPartitions < 1:
 		return kafkatest.Config{}, fmt.Errorf("DefaultNumPartitions(%d): a topic has at least one partition", cfg.defaultPartitions)
 	}
@@ -154,7 +154,7 @@ func (c *Cluster) settings() (kafkatest.Config, error) {
 	if testing.Testing() {
 		s.Group.ConsumerHeartbeatInterval = testHeartbeat
 	}
-	cfg.sasl = cfg.sasl || cfg.acls && len(cfg.users) > 0 // without, nobody could say who they are
+	cfg.sasl = cfg.sasl || cfg.acls && len(cfg.users) > 0 // otherwise no client could authenticate
 	if cfg.sasl {
 		s.Users = map[string]string{}
 		if len(cfg.users) == 0 {
@@ -183,8 +183,8 @@ func (c *Cluster) settings() (kafkatest.Config, error) {
 
 const (
 	defaultReplicas = 3
-	// statePartitions is what the topics of coordinators have: enough to give each broker some, and
-	// few to open.
+	// statePartitions is the number of partitions of the coordinators' topics: enough for each
+	// broker to get some, and few to open.
 	statePartitions = 9
 	testHeartbeat   = 100 * time.Millisecond
 )
@@ -251,7 +251,7 @@ const (
 	methodScram512 = "SCRAM-SHA-512"
 )
 
-// setPasswords gives the users their passwords, but for those that a directory has already.
+// setPasswords sets the passwords of the users, except of users that a directory already has.
 func (c *Cluster) setPasswords() error {
 	ctx, cancel := c.context()
 	defer cancel()
@@ -295,8 +295,8 @@ func isEmpty(dir string) bool {
 	return errors.Is(err, os.ErrNotExist) || err == nil && len(found) == 0
 }
 
-// life stands for the test of a kafkatest.Server: what fails panics with a failure, which attempt
-// turns into an error.
+// life stands for the test of a kafkatest.Server: Fatalf panics with a failure, which attempt turns
+// into an error.
 type life struct {
 	logger Logger // nil: nothing is logged
 
@@ -309,8 +309,8 @@ type failure struct{ err error }
 // Helper implements kafkatest.T.
 func (*life) Helper() {}
 
-// Logf implements kafkatest.T. It is told of clients that ask in a loop, and at the end of a server
-// of a disk that failed.
+// Logf implements kafkatest.T. It is called for clients that send requests in a loop, and at the
+// end of a server for a failed disk.
 func (l *life) Logf(format string, args ...any) {
 	if l.logger != nil {
 		l.logger.Logf(LogLevelWarn, format, args...)
@@ -338,7 +338,7 @@ func (l *life) end() {
 	}
 }
 
-// attempt runs f and returns what it failed with.
+// attempt runs f and returns its failure as an error.
 func attempt(f func()) (err error) {
 	defer func() {
 		switch p := recover().(type) {

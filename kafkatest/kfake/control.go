@@ -27,14 +27,14 @@ type controlCall struct {
 	node int32
 }
 
-// A verdict is what a control function returned.
+// A verdict is the result of a control function.
 type verdict struct {
 	resp    kmsg.Response
 	err     error
 	handled bool
 }
 
-// controls are the control functions of a cluster. One of them runs at a time: whoever has the
+// controls are the control functions of a cluster. One of them runs at a time: the one that has the
 // turn.
 type controls struct {
 	closing <-chan struct{} // ends all waits
@@ -80,7 +80,7 @@ func (cs *controls) run(req kmsg.Request, node int32, gone <-chan struct{}) (v v
 	return verdict{}, true
 }
 
-// call shows a request to one control function, unless that is gone by now.
+// call passes a request to one control function, unless it was removed.
 func (cs *controls) call(c *control, req kmsg.Request, node int32, gone <-chan struct{}) (v verdict, ok bool) {
 	cc := &controlCall{control: c, node: node}
 	if !cs.take(cc, gone) {
@@ -94,7 +94,7 @@ func (cs *controls) call(c *control, req kmsg.Request, node int32, gone <-chan s
 		return verdict{}, true
 	}
 	// On a goroutine of its own, which outlives the cluster if it never returns: Close does not
-	// wait for functions of the test's. It is told apart from the broker's by having no label.
+	// wait for functions of the test. Unlike goroutines of the broker it has no label.
 	result := make(chan verdict, 1)
 	go func() {
 		pprof.SetGoroutineLabels(context.Background())
@@ -182,27 +182,27 @@ func (cs *controls) sleep(wakeup func()) {
 	}
 }
 
-// Control is ControlKey for requests of all keys.
+// Control adds a control function for requests of all keys. See ControlKey.
 func (c *Cluster) Control(fn func(kmsg.Request) (kmsg.Response, error, bool)) {
 	c.ControlKey(anyKey, fn)
 }
 
-// ControlKey has fn see the next requests with a key (see kmsg.Key), of all requests if it is -1,
-// before anything else does.
+// ControlKey adds a control function, which is called for requests with a key (see kmsg.Key), or
+// for all requests if key is -1, before anything else handles them.
 //
-// If fn returns true the request is answered by what it returns: by the response, or, with an
-// error, by cutting the connection; with neither nothing is answered, to this request and to later
-// ones on its connection. If fn returns false the next control function has its say, in the order
-// in which they were added, those of the key before those of all keys, and then the broker.
+// If fn returns true, its result handles the request. A response is sent. An error cuts the
+// connection. With neither, this request and later ones on the connection get no response. If fn
+// returns false, the next control function is called: first those of the key, then those of all
+// keys, each in the order in which they were added. After them the broker serves the request.
 //
-// A function that returned true is removed, unless it has called KeepControl; one that has called
-// DropControl is removed whatever it returned. So a function handles one request unless it says
-// otherwise, and one that only looks goes on looking.
+// A function that returned true is removed, unless it has called KeepControl. A function that has
+// called DropControl is removed whatever it returned. So by default a function handles one request,
+// and a function that always returns false stays.
 //
-// One control function runs at a time, except for those in SleepControl. While it runs its
-// connection waits, and so do other requests that there is a control function for. It may call all
-// methods of the Cluster, and add control functions. The request must not be changed. ControlKey is
-// safe for concurrent use. A nil fn is logged and refused.
+// One control function runs at a time, except for those in SleepControl. While it runs, its
+// connection waits, and so do other requests with a control function. It may call all methods of
+// the Cluster, and add control functions. It must not change the request. ControlKey is safe for
+// concurrent use. A nil fn is logged and not added.
 func (c *Cluster) ControlKey(key int16, fn func(kmsg.Request) (kmsg.Response, error, bool)) {
 	if fn == nil {
 		c.logf(LogLevelError, "control functions: fn is nil")
@@ -211,8 +211,8 @@ func (c *Cluster) ControlKey(key int16, fn func(kmsg.Request) (kmsg.Response, er
 	c.controls.add(key, fn)
 }
 
-// KeepControl, called by a control function, has it stay for later requests also when it handles
-// this one, from now on.
+// KeepControl, called by a control function, keeps it for later requests even if it handles this
+// one. It need be called only once.
 func (c *Cluster) KeepControl() {
 	c.controls.mu.Lock()
 	defer c.controls.mu.Unlock()
@@ -221,8 +221,8 @@ func (c *Cluster) KeepControl() {
 	}
 }
 
-// DropControl, called by a control function, removes it when it returns, whatever it returns and
-// whether or not KeepControl was called.
+// DropControl, called by a control function, removes it when it returns, whatever it returns, even
+// if KeepControl was called.
 func (c *Cluster) DropControl() {
 	c.controls.mu.Lock()
 	defer c.controls.mu.Unlock()
@@ -231,12 +231,12 @@ func (c *Cluster) DropControl() {
 	}
 }
 
-// SleepControl, called by a control function, lets others run until wakeup returns, or the cluster
-// is closed. wakeup is called on a goroutine of its own. Requests on the connection of the one that
-// sleeps wait behind it, as answers come in the order of requests; those of other connections do
-// not. The same function may be called for another request meanwhile. Outside of a control function
-// it returns at once, without calling wakeup. A nil wakeup is logged,
-// and nothing is waited for.
+// SleepControl, called by a control function, lets other control functions run until wakeup returns
+// or the cluster is closed. wakeup is called on its own goroutine. Later requests on the same
+// connection wait, because responses are sent in the order of requests; other connections do not.
+// The same control function may be called for another request during the sleep. Outside of a
+// control function SleepControl returns at once without calling wakeup. A nil wakeup is logged, and
+// SleepControl returns at once.
 func (c *Cluster) SleepControl(wakeup func()) {
 	if wakeup == nil {
 		c.logf(LogLevelError, "SleepControl: wakeup is nil")
@@ -246,7 +246,7 @@ func (c *Cluster) SleepControl(wakeup func()) {
 }
 
 // CurrentNode, called by a control function, returns the node that received the request. Outside of
-// one it returns -1.
+// a control function it returns -1.
 func (c *Cluster) CurrentNode() int32 {
 	if cc := c.controls.running(); cc != nil {
 		return cc.node

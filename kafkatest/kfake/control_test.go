@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -17,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/stratalog/strata/internal/leaktest"
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 )
@@ -271,7 +271,7 @@ func TestVersionsAndListenersAreThoseOfTheOptions(t *testing.T) {
 func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 	var log logged
 	for says, opts := range map[string][]Opt{
-		"there must be one":      {NumBrokers(0)},
+		"must be at least 1":     {NumBrokers(0)},
 		"there can be 100":       {NumBrokers(101)},
 		"at least one partition": {DefaultNumPartitions(0)},
 		"no.such.setting":        {BrokerConfigs(map[string]string{"no.such.setting": "1"})},

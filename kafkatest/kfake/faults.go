@@ -12,46 +12,47 @@ import (
 	"github.com/stratalog/strata/kafkatest"
 )
 
-// A Fault has requests answered with an error. Its fields say which: a request has to fit all that
-// are set, and what it does not carry it does not fit, as a heartbeat does not fit a Topic.
+// A Fault returns an error to matching requests. A request matches if it matches every field that
+// is set. It does not match a field that it lacks, as a heartbeat lacks a Topic.
 //
-// What fits gets the error and is not served, the rest of the request is. Some errors are those of
-// a broker that has done what it was asked: REQUEST_TIMED_OUT to a request that changes something
-// and NOT_ENOUGH_REPLICAS_AFTER_APPEND to a produce request come after it was served. Of several
-// faults that fit a request the first that was added counts. A request that a control function
-// handles is no fault's.
+// The matching parts of a request get the error and are not served; the other parts are. Some
+// errors mean that the broker did apply the request, and are returned after it was served:
+// REQUEST_TIMED_OUT for a request that changes state, and NOT_ENOUGH_REPLICAS_AFTER_APPEND for a
+// produce request. If several faults match, the first one added applies. Faults do not apply to a
+// request that a control function handles.
 type Fault struct {
 	Keys  []kmsg.Key // nil: all
-	Nodes []int32    // that receive the request; nil: all
+	Nodes []int32    // nodes that receive the request; nil: all
 
 	Topic      string   // "": all
 	TopicID    [16]byte // zero: all
 	Partitions []int32  // nil: all
-	Group      string   // "": all; also whose coordinator is looked for
-	TxnID      string   // "": all; also whose coordinator is looked for
+	Group      string   // "": all; matches FindCoordinator too
+	TxnID      string   // "": all; matches FindCoordinator too
 
-	// TopLevel answers with the error code of the response as a whole, rather than those of what it
-	// is about. A request whose response has none does not fit.
+	// TopLevel sets the top-level error code of the response instead of the codes of its parts. A
+	// request whose response has no top-level code does not match.
 	TopLevel bool
 
-	// Resource is the name of what the fields above do not reach: a resource that is configured,
-	// what an ACL is about that is created or deleted, a user whose credentials are described, a
-	// feature, a member that leaves. "": all. What it names is served here, too, before the error
-	// is put in its place.
+	// Resource is the name of a part of the request for which there is no field above: a resource
+	// whose configuration is read or changed, the resource of an ACL that is created or deleted, a
+	// user whose credentials are described, a feature, a member that leaves. "": all. Unlike other
+	// parts it is served before the error replaces its result.
 	Resource string
 
 	Err   *kerr.Error // nil: UNKNOWN_SERVER_ERROR
-	Count int         // how many requests. 0: one; below 0: all until Remove
+	Count int         // number of requests; 0: one; below 0: all until Remove
 
-	// When has the last word about whether a request fits. It is called on a goroutine of the
-	// request's connection and must not block, nor change the request.
+	// When is called for a request that matches all other fields; the fault applies if it returns
+	// true. It is called on a goroutine of the request's connection, and must neither block nor
+	// change the request. nil: all.
 	When func(kmsg.Request) bool
 
-	// Observe only counts the requests that fit: they are served.
+	// Observe only counts matching requests, and serves them.
 	Observe bool
 }
 
-// A FaultHandle is the faults of one call of Cluster.Fault. It is safe for concurrent use.
+// A FaultHandle refers to the faults of one call of Cluster.Fault. It is safe for concurrent use.
 type FaultHandle struct {
 	server *kafkatest.Server
 	faults []*kafkatest.Injected
@@ -70,7 +71,7 @@ func (c *Cluster) Fault(faults ...Fault) *FaultHandle {
 	return h
 }
 
-// Hits returns how many requests the faults have hit so far.
+// Hits returns the number of requests that the faults have hit so far.
 func (h *FaultHandle) Hits() (n int) {
 	for _, f := range h.faults {
 		n += f.Hits()
@@ -78,13 +79,13 @@ func (h *FaultHandle) Hits() (n int) {
 	return n
 }
 
-// Wait waits until the faults have hit n requests together. It returns ctx's error if ctx ends
-// before.
+// Wait waits until the faults together have hit n requests. It returns ctx's error if ctx ends
+// first.
 func (h *FaultHandle) Wait(ctx context.Context, n int) error {
 	return h.server.WaitUntil(ctx, func() bool { return h.Hits() >= n })
 }
 
-// Remove ends the faults. What they have hit is answered as they say.
+// Remove ends the faults. Requests that they have already hit get their error.
 func (h *FaultHandle) Remove() {
 	for _, f := range h.faults {
 		f.Remove()
@@ -146,8 +147,8 @@ func topLevelCode(resp kmsg.Response) reflect.Value {
 	return code
 }
 
-// changing are the APIs that a broker may answer REQUEST_TIMED_OUT though it has done what it was
-// asked, or is still doing it.
+// changing are the APIs for which a broker may return REQUEST_TIMED_OUT although it has applied the
+// request, or is still applying it.
 var changing = map[kafka.Key]bool{
 	kafka.Produce: true, kafka.WriteTxnMarkers: true, kafka.DeleteRecords: true, kafka.OffsetCommit: true, kafka.TxnOffsetCommit: true,
 	kafka.DeleteGroups: true, kafka.AlterShareGroupOffsets: true, kafka.DeleteShareGroupOffsets: true, kafka.CreateTopics: true,
@@ -156,7 +157,7 @@ var changing = map[kafka.Key]bool{
 	kafka.AlterClientQuotas: true, kafka.AlterUserScramCredentials: true, kafka.UpdateFeatures: true,
 }
 
-// appliesBefore reports whether a broker that answers with e has done what it was asked.
+// appliesBefore reports whether a broker that returns e has applied the request.
 func appliesBefore(req kmsg.Request, e *kerr.Error) bool {
 	key := kafka.Key(req.Key())
 	switch e {

@@ -11,35 +11,35 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// GroupInfo describes a group of any kind as it was when it was asked for. The caller owns it.
+// GroupInfo is a snapshot of a group of any kind. The caller owns it.
 type GroupInfo struct {
 	Group   string
 	State   string        // Empty, PreparingRebalance, Stable, ...
-	Epoch   int32         // the generation of a classic group, the epoch of others
-	Members []GroupMember // by member id
+	Epoch   int32         // generation of a classic group, epoch of other groups
+	Members []GroupMember // sorted by member id
 
 	Commits map[string]map[int32]GroupCommit // by topic and partition; none for share groups
 }
 
 // GroupCommit is one committed offset.
 type GroupCommit struct {
-	Offset      int64 // the next one to be read
-	LeaderEpoch int32 // -1: none was given
+	Offset      int64 // next offset to read
+	LeaderEpoch int32 // -1: the commit had none
 	Metadata    string
-	At          time.Time // when it was committed
+	At          time.Time // time of the commit
 }
 
 // GroupMember is one member of a group.
 type GroupMember struct {
 	MemberID         string
-	InstanceID       *string // nil: it has none
+	InstanceID       *string // nil: not a static member
 	ClientID         string
 	ClientHost       string
 	SubscribedTopics []string
 	Assignment       map[string][]int32 // partitions by topic
 }
 
-// NumAssigned returns how many partitions the member has.
+// NumAssigned returns the number of partitions assigned to the member.
 func (m *GroupMember) NumAssigned() (n int) {
 	for _, ps := range m.Assignment {
 		n += len(ps)
@@ -47,7 +47,7 @@ func (m *GroupMember) NumAssigned() (n int) {
 	return n
 }
 
-// NumAssigned returns how many partitions all members have together.
+// NumAssigned returns the number of partitions assigned to all members together.
 func (g *GroupInfo) NumAssigned() (n int) {
 	for i := range g.Members {
 		n += g.Members[i].NumAssigned()
@@ -55,7 +55,7 @@ func (g *GroupInfo) NumAssigned() (n int) {
 	return n
 }
 
-// GroupInfo returns what there is to know of a group, nil if there is none of that name.
+// GroupInfo returns a snapshot of a group, nil if the group does not exist.
 func (c *Cluster) GroupInfo(group string) *GroupInfo {
 	ctx, cancel := c.context()
 	defer cancel()
@@ -102,10 +102,10 @@ func groupMember(m group.MemberInfo) GroupMember {
 	return gm
 }
 
-// WaitGroupInfo waits until fn returns true for a group, and returns it. fn is called on this
-// goroutine at every change of the group, with nil while there is none of that name, so that one
-// can wait for a group to come or to go. It returns ctx's error, and what fn was called with last,
-// if ctx ends before, and an error if fn is nil.
+// WaitGroupInfo waits until fn returns true for a group, and returns the group. fn is called on
+// this goroutine at every change of the group, and with nil while the group does not exist. If ctx
+// ends first, WaitGroupInfo returns ctx's error and the last argument of fn. It returns an error if
+// fn is nil.
 func (c *Cluster) WaitGroupInfo(ctx context.Context, groupName string, fn func(*GroupInfo) bool) (*GroupInfo, error) {
 	if fn == nil {
 		return nil, errors.New("kfake: WaitGroupInfo: fn is nil")
@@ -118,17 +118,15 @@ func (c *Cluster) WaitGroupInfo(ctx context.Context, groupName string, fn func(*
 	return last, err
 }
 
-// WaitGroupStable waits until a group is Stable with so many members, -1 for any number, and
-// returns it. Otherwise it is as WaitGroupInfo.
+// WaitGroupStable is WaitGroupInfo for the state Stable and a number of members, -1 for any number.
 func (c *Cluster) WaitGroupStable(ctx context.Context, groupName string, members int) (*GroupInfo, error) {
 	return c.WaitGroupInfo(ctx, groupName, func(g *GroupInfo) bool {
 		return g != nil && g.State == group.Stable.String() && (members < 0 || len(g.Members) == members)
 	})
 }
 
-// SetGroupConfigs sets settings of a group under Kafka's names, as IncrementalAlterConfigs does,
-// whether there is such a group or not. Settings that Kafka would refuse are logged and refused,
-// all of them.
+// SetGroupConfigs sets settings of a group by Kafka's names, as IncrementalAlterConfigs does. The
+// group need not exist. If Kafka would reject one of them, that is logged and none is set.
 func (c *Cluster) SetGroupConfigs(groupName string, configs map[string]string) {
 	var changes []replication.ConfigChange
 	for key, value := range configs {

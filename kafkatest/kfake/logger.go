@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// A LogLevel says how much is logged. The zero LogLevel is nothing.
+// A LogLevel is the lowest severity that is logged. The zero LogLevel logs nothing.
 type LogLevel int8
 
-// The levels, from nothing to everything.
+// Log levels, from nothing to everything.
 const (
 	LogLevelNone  LogLevel = iota
-	LogLevelError          // what should not happen
-	LogLevelWarn           // what was survived
-	LogLevelInfo           // changes of state
-	LogLevelDebug          // steps
+	LogLevelError          // unexpected errors
+	LogLevelWarn           // errors that were handled
+	LogLevelInfo           // state changes
+	LogLevelDebug          // single steps
 )
 
-// String returns the level in three letters; NON for none, and for a level that does not exist.
+// String returns the level in three letters. It is NON for no logging, and for an unknown level.
 func (l LogLevel) String() string {
 	switch l {
 	case LogLevelError:
@@ -37,13 +37,13 @@ func (l LogLevel) String() string {
 	return "NON"
 }
 
-// A Logger gets what a cluster logs. Logf is called from several goroutines at once.
+// A Logger receives the log of a cluster. Logf is called concurrently.
 type Logger interface {
 	Logf(LogLevel, string, ...any)
 }
 
-// BasicLogger returns a Logger that writes a line for each message up to a level. It writes one
-// line at a time; to a nil dst it writes none.
+// BasicLogger returns a Logger that writes one line to dst for each message up to a level. Writes
+// are not concurrent. If dst is nil it writes nothing.
 func BasicLogger(dst io.Writer, level LogLevel) Logger {
 	if dst == nil {
 		dst = io.Discard
@@ -68,7 +68,7 @@ func (b *basicLogger) Logf(level LogLevel, format string, args ...any) {
 	io.WriteString(b.dst, line)
 }
 
-// slogHandler gives what the broker logs to a Logger.
+// slogHandler passes the broker's log to a Logger.
 type slogHandler struct {
 	logger Logger
 	attrs  string // of With, each with a space before it

@@ -13,10 +13,10 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// AddNode adds a broker. Its id is nodeID, or for -1 the next one after the highest; it listens on
-// port, or for 0 and less on a free one. The leaders of all partitions are chosen anew among all
-// brokers then. It returns the id and the port, and an error if there is such a node, or was, or
-// the port cannot be had.
+// AddNode adds a broker. Its id is nodeID, or the highest id plus 1 if nodeID is -1. It listens on
+// port, or on a free port if port is 0 or less. AddNode then chooses the leaders of all partitions
+// again, among all brokers. It returns the id and the port. It returns an error if a node with that
+// id exists or existed, or if the port is not available.
 func (c *Cluster) AddNode(nodeID int32, port int) (int32, int, error) {
 	registered := c.inside().Registered()
 	if nodeID < 0 {
@@ -40,8 +40,8 @@ func (c *Cluster) AddNode(nodeID int32, port int) (int32, int, error) {
 	return nodeID, port, err
 }
 
-// RemoveNode removes a broker for good: its connections are cut, and others lead what it led. It
-// returns an error if there is no such node, or if it is the last one.
+// RemoveNode removes a broker permanently. Its connections are cut, and other brokers become
+// leaders of its partitions. It returns an error if the node does not exist or is the last one.
 func (c *Cluster) RemoveNode(nodeID int32) error {
 	if err := c.checkNode(nodeID); err != nil {
 		return err
@@ -103,7 +103,8 @@ func (c *Cluster) reassign(ctx context.Context, moves []replication.Reassignment
 	return inside.WaitReassigned(ctx, tps...)
 }
 
-// eachPartition calls f for every partition, those of the coordinators' topics if internal is set.
+// eachPartition calls f for every partition, or for every partition of the coordinators' topics if
+// internal is set.
 func (c *Cluster) eachPartition(ctx context.Context, internal bool, f func(record.TopicPartition, replication.PartitionMetadata) error) error {
 	md, err := c.inside().Cluster.Metadata(ctx)
 	if err != nil {
@@ -122,9 +123,9 @@ func (c *Cluster) eachPartition(ctx context.Context, internal bool, f func(recor
 	return nil
 }
 
-// MoveTopicPartition makes a node the leader of a partition; if it has no replica it gets one, in
-// place of the last one that another node has. It returns an error if there is no such partition or
-// node.
+// MoveTopicPartition makes a node the leader of a partition. If the node has no replica, the last
+// replica of the assignment moves there. It returns an error if the partition or node does not
+// exist.
 func (c *Cluster) MoveTopicPartition(topic string, partition, nodeID int32) error {
 	if err := c.checkNode(nodeID); err != nil {
 		return err
@@ -160,8 +161,8 @@ func (c *Cluster) lead(ctx context.Context, tp record.TopicPartition, p replicat
 	return errors.Join(attempt(func() { c.server.MoveLeader(tp.Topic, tp.Partition, broker) }))
 }
 
-// ShufflePartitionLeaders has all partitions led by another node than before, by chance, if there
-// are several.
+// ShufflePartitionLeaders moves the leader of every partition to another random node, if there are
+// several nodes.
 func (c *Cluster) ShufflePartitionLeaders() {
 	if err := c.shuffle(); err != nil {
 		c.logf(LogLevelError, "shuffle partition leaders: %v", err)
@@ -181,15 +182,15 @@ func (c *Cluster) shuffle() error {
 	})
 }
 
-// RehashCoordinators has all groups and transactional ids coordinated by another node than before,
-// if there are several: clients have to look for their coordinators again. What they know is kept.
+// RehashCoordinators moves the coordinators of all groups and transactional ids to other nodes, if
+// there are several, so that clients must look them up again. Their state is kept.
 func (c *Cluster) RehashCoordinators() {
 	if err := attempt(func() { c.server.ShuffleLeaders(c.coordinatorTopics()...) }); err != nil {
 		c.logf(LogLevelError, "rehash coordinators: %v", err)
 	}
 }
 
-// coordinatorTopics returns the topics that say who coordinates what, as far as they exist.
+// coordinatorTopics returns the existing internal topics whose leaders are coordinators.
 func (c *Cluster) coordinatorTopics() (names []string) {
 	for _, name := range []string{"__consumer_offsets", "__transaction_state", "__share_group_state"} {
 		if _, ok := c.inside().TopicID(name); ok {
@@ -199,9 +200,9 @@ func (c *Cluster) coordinatorTopics() (names []string) {
 	return names
 }
 
-// SetFollowers gives a partition replicas on these nodes, besides its leader, from which clients
-// may fetch. As in Kafka every replica in sync serves those who ask it, so that nil changes
-// nothing. A partition or node that does not exist is ignored.
+// SetFollowers gives a partition replicas on these nodes, in addition to its leader. Clients may
+// fetch from them. As in Kafka every in-sync replica serves fetches, so nil changes nothing. A
+// partition or node that does not exist is ignored.
 func (c *Cluster) SetFollowers(topic string, partition int32, followers []int32) {
 	ctx, cancel := c.context()
 	defer cancel()
@@ -225,10 +226,9 @@ func (c *Cluster) SetFollowers(topic string, partition int32, followers []int32)
 	}
 }
 
-// CoordinatorFor returns the node that coordinates a group, or a transactional id, of that name; -1
-// if none does now. Who coordinates the group of a name may not be who coordinates the
-// transactional id of the same name: it is the transactional id's if there is one that has been
-// used, else the group's.
+// CoordinatorFor returns the coordinator of the group or transactional id named key, -1 if there is
+// none at present. The two may have different coordinators: it is that for the transactional id if
+// the id has been used, else the group's.
 func (c *Cluster) CoordinatorFor(key string) int32 {
 	ctx, cancel := c.context()
 	defer cancel()
@@ -244,8 +244,7 @@ func (c *Cluster) CoordinatorFor(key string) int32 {
 	return nodeOf(broker)
 }
 
-// LeaderFor returns the node that leads a partition; -1 if none does, or there is no such
-// partition.
+// LeaderFor returns the leader of a partition, -1 if it has none or does not exist.
 func (c *Cluster) LeaderFor(topic string, partition int32) int32 {
 	return nodeOf(c.inside().Leader(topic, partition))
 }

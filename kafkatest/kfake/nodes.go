@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/kafka"
 )
 
-// Nodes count from 0, as kfake's do, brokers from 1. What clients read and write of them is
-// translated on its way: the brokers know nothing of nodes, and tests nothing of brokers.
+// Nodes count from 0 as in kfake, brokers from 1. The ids in requests and responses are translated:
+// brokers get only broker ids, and clients and tests only node ids.
 
 func brokerOf(node int32) int32 { return node + 1 }
 
@@ -236,9 +236,9 @@ func (i intercept) Before(x *kafka.Exchange) kafka.Action {
 	return a
 }
 
-// awaitMarkers returns when the markers are written of a transaction whose end is confirmed: with
-// kfake nothing of it is left to be done when a client hears of it. It is called on the goroutine
-// of the request, whose connection waits for it, as it does for the request.
+// awaitMarkers waits until the markers of an ended transaction are written: in kfake a transaction
+// is complete before the client gets the response. It is called on the goroutine of the request,
+// and delays the connection.
 func (c *Cluster) awaitMarkers(id string, gone <-chan struct{}) {
 	ctx, cancel := c.contextUntil(gone)
 	defer cancel()
@@ -256,8 +256,8 @@ var ofCoordinators = map[kafka.Key]bool{
 	kafka.ShareFetch: true, kafka.ShareAcknowledge: true, kafka.DescribeShareGroupOffsets: true, kafka.AlterShareGroupOffsets: true, kafka.DeleteShareGroupOffsets: true,
 }
 
-// coordinate creates the topics of the coordinators. A broker creates them when somebody looks for
-// a coordinator; a test may send what is for it without having looked.
+// coordinate creates the topics of the coordinators. A broker creates them when a client looks up a
+// coordinator; a test may send requests to it without a lookup.
 func (c *Cluster) coordinate() {
 	ctx, cancel := c.context()
 	defer cancel()
@@ -279,7 +279,7 @@ func (c *Cluster) coordinate() {
 // After implements kafka.Interceptor.
 func (intercept) After(*kafka.Exchange) {}
 
-// intercept is the Cluster as what stands between clients and brokers.
+// intercept is the Cluster as a kafka.Interceptor between clients and brokers.
 type intercept struct{ c *Cluster }
 
 // goneOf returns a channel that is closed when a broker is removed.

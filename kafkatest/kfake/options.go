@@ -10,8 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 )
 
-// An Opt is an option of NewCluster. Of options that say the same thing the last one counts, unless
-// they are said to add up.
+// An Opt is an option of NewCluster. If an option is given several times the last one applies,
+// except for options that add up.
 type Opt interface {
 	apply(*config)
 }
@@ -20,7 +20,7 @@ type option func(*config)
 
 func (o option) apply(cfg *config) { o(cfg) }
 
-// config is what the options say.
+// config has the values of the options.
 type config struct {
 	brokers           int
 	ports             []int
@@ -60,66 +60,65 @@ type entry struct {
 	ACL
 }
 
-// NumBrokers sets how many brokers the cluster has, 3 unless set. Their node ids count from 0. More
-// than 100 are refused.
+// NumBrokers sets the number of brokers, 1 to 100; the default is 3. Node ids count from 0.
 func NumBrokers(n int) Opt { return option(func(cfg *config) { cfg.brokers = n }) }
 
-// Ports sets the ports on 127.0.0.1 to listen on, one for each broker; NumBrokers has no say then.
-// A port 0 is any free one.
+// Ports sets the ports of the brokers on 127.0.0.1, and with that their number: NumBrokers is
+// ignored. Port 0 is any free port.
 func Ports(ports ...int) Opt { return option(func(cfg *config) { cfg.ports = ports }) }
 
-// ListenFn sets what listens, instead of net.Listen. It is called with "tcp" and an address on
+// ListenFn sets the function that replaces net.Listen. It is called with "tcp" and an address on
 // 127.0.0.1.
 func ListenFn(fn func(network, address string) (net.Listener, error)) Opt {
 	return option(func(cfg *config) { cfg.listen = fn })
 }
 
-// TLS has all listeners speak TLS by c, which must hold a certificate and is not changed.
+// TLS makes all listeners serve TLS with c, which must have a certificate. c is not changed.
 func TLS(c *tls.Config) Opt { return option(func(cfg *config) { cfg.tls = c }) }
 
-// WithLogger sets what gets the cluster's log; nil discards it.
+// WithLogger sets the receiver of the cluster's log. nil discards it.
 func WithLogger(logger Logger) Opt { return option(func(cfg *config) { cfg.logger = logger }) }
 
-// ClusterID sets the cluster id that clients are told, "kfake" unless set.
+// ClusterID sets the cluster id in responses. The default is "kfake".
 func ClusterID(clusterID string) Opt { return option(func(cfg *config) { cfg.clusterID = clusterID }) }
 
-// AllowAutoTopicCreation has metadata requests create the topics that they name and that do not
-// exist, if they ask for it. Kafka: auto.create.topics.enable.
+// AllowAutoTopicCreation makes a metadata request create missing topics that it names, if the
+// request allows it. Kafka: auto.create.topics.enable.
 func AllowAutoTopicCreation() Opt { return option(func(cfg *config) { cfg.autoCreate = true }) }
 
-// DefaultNumPartitions sets the partitions of topics whose creator does not say how many: 10 unless
-// set. Kafka: num.partitions.
+// DefaultNumPartitions sets the default number of partitions of a new topic; 10 unless set. Kafka:
+// num.partitions.
 func DefaultNumPartitions(n int) Opt { return option(func(cfg *config) { cfg.defaultPartitions = n }) }
 
-// GroupMinSessionTimeout sets the shortest session timeout that a member of a classic group may ask
-// for: 6 s unless set. Kafka: group.min.session.timeout.ms.
+// GroupMinSessionTimeout sets the shortest session timeout that a member of a classic group may
+// request; 6 s unless set. Kafka: group.min.session.timeout.ms.
 func GroupMinSessionTimeout(d time.Duration) Opt {
 	return option(func(cfg *config) { cfg.minSession = d })
 }
 
-// GroupMaxSessionTimeout sets the longest one: 5 min unless set. Kafka:
-// group.max.session.timeout.ms.
+// GroupMaxSessionTimeout sets the longest session timeout that a member of a classic group may
+// request; 5 min unless set. Kafka: group.max.session.timeout.ms.
 func GroupMaxSessionTimeout(d time.Duration) Opt {
 	return option(func(cfg *config) { cfg.maxSession = d })
 }
 
-// SeedTopics has topics created, each with so many partitions; below 1: DefaultNumPartitions. It
-// adds up, and of a topic that is named several times the last number counts. A DataDir that
-// already holds a cluster keeps the topics that it has, and gets no others.
+// SeedTopics creates topics, each with the given number of partitions, or DefaultNumPartitions if
+// that is below 1. Several SeedTopics add up; for a topic that is named several times the last
+// number applies. A DataDir that already has a cluster keeps its topics, and gets no others.
 func SeedTopics(partitions int32, ts ...string) Opt {
 	return option(func(cfg *config) { cfg.seeds = append(cfg.seeds, seed{partitions, ts}) })
 }
 
-// EnableSASL has clients authenticate, as a Superuser or User. If there is none, there is the super
-// user admin with the password admin, by SCRAM-SHA-256.
+// EnableSASL requires that clients authenticate as a Superuser or User. Without such an option
+// there is a super user admin with the password admin for SCRAM-SHA-256.
 func EnableSASL() Opt { return option(func(cfg *config) { cfg.sasl = true }) }
 
-// Superuser adds a user that may do anything, whatever the ACLs say. The method is PLAIN,
-// SCRAM-SHA-256 or SCRAM-SHA-512; see the package's deviations.
+// Superuser adds a user with all permissions, independent of ACLs. The method is PLAIN,
+// SCRAM-SHA-256 or SCRAM-SHA-512; see the deviations in the package documentation.
 func Superuser(method, user, pass string) Opt { return addUser(method, user, pass, true) }
 
-// User adds a user that may do what its ACLs allow, if there is EnableACLs. The Principal of the
-// ACLs is the user, whatever they say. The method is as with Superuser.
+// User adds a user with the permissions of its ACLs, which need EnableACLs. The Principal field of
+// the ACLs is ignored: it is the user. The method is one of those of Superuser.
 func User(method, user, pass string, acls ...ACL) Opt {
 	add := addUser(method, user, pass, false)
 	return option(func(cfg *config) {
@@ -136,31 +135,32 @@ func addUser(method, name, password string, super bool) Opt {
 	})
 }
 
-// EnableACLs has requests authorized. What no ACL allows is denied, except to a Superuser.
+// EnableACLs turns authorization on. A request that no ACL allows is denied, except to a Superuser.
 func EnableACLs() Opt { return option(func(cfg *config) { cfg.acls = true }) }
 
-// An ACL allows or denies a User something.
+// An ACL allows or denies an operation on a resource to a User.
 type ACL struct {
-	Principal string                      // ignored by User, which says whose it is
-	Resource  kmsg.ACLResourceType        // what kind of thing it is about
-	Name      string                      // of the thing; "*" with a literal Pattern: all of the kind
+	Principal string                      // ignored: it is the user of the option User
+	Resource  kmsg.ACLResourceType        // type of the resource
+	Name      string                      // name of the resource; "*" with a literal Pattern: all of the type
 	Pattern   kmsg.ACLResourcePatternType // literal or prefixed
-	Operation kmsg.ACLOperation           // what may be done, or must not
-	Allow     bool                        // false: it denies
-	Host      string                      // from where; "": anywhere
+	Operation kmsg.ACLOperation           // operation that is allowed or denied
+	Allow     bool                        // false: deny
+	Host      string                      // address of the client; "": any
 }
 
-// SleepOutOfOrder is accepted for what it means with one request of a connection at a time: other
-// connections go on while a control function sleeps, and answers on one connection come in the
-// order of its requests. Both are so here with and without it.
+// SleepOutOfOrder has no effect. In kfake it lets other connections continue while a control
+// function sleeps, with responses on each connection in the order of its requests. Here that is
+// always so.
 func SleepOutOfOrder() Opt { return option(func(*config) {}) }
 
-// MaxVersions sets the highest version of each API that is offered, as far as the cluster has it.
-// An API that v does not have is not offered.
+// MaxVersions sets the highest version of each API that the cluster offers, as far as it has that
+// version. An API that is not in v is not offered.
 func MaxVersions(v *kversion.Versions) Opt { return option(func(cfg *config) { cfg.versions = v }) }
 
-// BrokerConfigs sets settings of the brokers under Kafka's names; an empty value is the default. It
-// adds up. NewCluster returns an error for a name that the brokers do not go by.
+// BrokerConfigs sets settings of the brokers by Kafka's names. An empty value is the default.
+// Several BrokerConfigs add up. NewCluster returns an error for a setting that the brokers do not
+// use.
 func BrokerConfigs(configs map[string]string) Opt {
 	return option(func(cfg *config) {
 		if cfg.properties == nil {
@@ -170,20 +170,20 @@ func BrokerConfigs(configs map[string]string) Opt {
 	})
 }
 
-// DataDir keeps the data in a directory, which is created if needed. What is in it is Strata's
-// format: a directory that was written by franz-go's kfake cannot be read.
+// DataDir stores the data in a directory, which is created if needed. It has Strata's format; a
+// directory of franz-go's kfake cannot be read.
 func DataDir(dir string) Opt { return option(func(cfg *config) { cfg.dir = dir }) }
 
-// SyncWrites has what is acknowledged survive a loss of power, not only of the process. It goes
-// with DataDir.
+// SyncWrites makes acknowledged records survive a power cut, and not only the end of the process.
+// It needs DataDir.
 func SyncWrites() Opt { return option(func(cfg *config) { cfg.sync = true }) }
 
-// BlackholeProduce has what is produced checked, acknowledged and thrown away: offsets advance,
-// sequences are checked, transactions end, and there is nothing to consume. What stays of a batch
-// is a header of 61 bytes.
+// BlackholeProduce checks and acknowledges produced records, and discards them. Offsets, sequences
+// and transactions work as usual, and there is nothing to consume. A header of 61 bytes remains of
+// each batch.
 func BlackholeProduce() Opt { return option(func(cfg *config) { cfg.blackhole = true }) }
 
-// SyntheticFetch has fetches of partitions that exist answered from one batch of records, copies of
-// it from the offset that is asked for on, whatever is in the log. The partitions seem to begin at
-// 0 and to end at 1<<62. Producing and share groups are as without it.
+// SyntheticFetch answers fetches of existing partitions with copies of one batch, from the
+// requested offset on, whatever the log has. The partitions appear to begin at 0 and end at 1<<62.
+// It does not affect producing and share groups.
 func SyntheticFetch(b SyntheticBatch) Opt { return option(func(cfg *config) { cfg.synthetic = &b }) }

@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/kafkatest"
 )
 
-// setProperties moves BrokerConfigs to where they are said here. Those that are not in the tables
-// below the brokers read, or refuse, themselves.
+// setProperties moves BrokerConfigs to the fields of s. The brokers read, or reject, settings that
+// are not in the tables below.
 func (c *Cluster) setProperties(s *kafkatest.Config) error {
 	numbers := map[string]*int{
 		"group.share.delivery.count.limit":       &s.Shares.MaxDeliveryCount,
@@ -67,7 +67,7 @@ func (c *Cluster) setProperties(s *kafkatest.Config) error {
 				return fmt.Errorf("BrokerConfigs: %s=%s: must be a number from 0", name, value)
 			}
 			*duration.field = time.Duration(n) * duration.unit
-		case name == lockSweep: // locks end when their time is over, however often that would be looked for
+		case name == lockSweep: // locks end at their time, independent of any sweep interval
 		default:
 			s.Properties[name] = value
 		}
@@ -84,8 +84,8 @@ func (c *Cluster) setProperties(s *kafkatest.Config) error {
 	return nil
 }
 
-// defaultHeartbeat is how often members of the newer kinds of groups are told to send heartbeats.
+// defaultHeartbeat is the default heartbeat interval of members of groups other than classic ones.
 const defaultHeartbeat = 5 * time.Second
 
-// lockSweep is how often kfake looks for locks that have run out.
+// lockSweep is the interval in which kfake looks for expired locks.
 const lockSweep = "share.record.lock.sweep.interval.ms"

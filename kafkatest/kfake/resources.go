@@ -37,7 +37,7 @@ func answeredAt(req kmsg.Request, resource string) (list string, at []int) {
 	return "", nil
 }
 
-// text returns a string field, or what it points to.
+// text returns the value of a field that is a string or a pointer to one.
 func text(v reflect.Value) string {
 	if v.IsValid() && v.Kind() == reflect.Pointer && !v.IsNil() {
 		v = v.Elem()

@@ -14,18 +14,18 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A SyntheticBatch is what SyntheticFetch answers with. The zero SyntheticBatch is 1 MiB of values
-// of 100 bytes, without compression.
+// A SyntheticBatch describes the batch of SyntheticFetch. The zero SyntheticBatch has 1 MiB of
+// values of 100 bytes, without compression.
 type SyntheticBatch struct {
-	Batch       []byte               // a whole batch of format 2, served as it is; the other fields are zero then
-	Records     int                  // how many. 0: as many as fit in 1 MiB
-	RecordBytes int                  // the size of each value. 0: 100
-	RandomFrac  float64              // what part of each value, 0 to 1, is random: the same at each run
+	Batch       []byte               // complete batch of format 2, served unchanged; the other fields must be zero then
+	Records     int                  // number of records; 0: as many as fit in 1 MiB
+	RecordBytes int                  // size of each value; 0: 100
+	RandomFrac  float64              // part of each value that is random, 0 to 1; the same in each run
 	Compression kgo.CompressionCodec // zero: none
 }
 
 const (
-	cannedSize   = 1 << 20  // of records, if their number is not said
+	cannedSize   = 1 << 20  // size of the records, if their number is not given
 	cannedMax    = 64 << 20 // of values, so that a mistyped number does not fill the memory
 	cannedValue  = 100
 	cannedEnd    = 1 << 62 // of the partitions
@@ -69,7 +69,7 @@ func newCanned(b SyntheticBatch) (*canned, error) {
 		return nil, fmt.Errorf("SyntheticBatch: Compression: %w", err)
 	}
 	codec := record.None
-	if compressor != nil { // which codec it is the codec itself does not tell
+	if compressor != nil { // the codec does not have its number
 		_, used := compressor.Compress(new(bytes.Buffer), nil)
 		codec = record.Codec(used)
 	}
@@ -106,11 +106,12 @@ func fill(p []byte, n int) {
 	}
 }
 
-// action says how a request is answered instead of by the log; false: it is served as any other.
+// action returns the response to a request that replaces the log's. It returns false for a request
+// that is served as usual.
 func (s *canned) action(c *Cluster, x *kafka.Exchange) (a kafka.Action, ok bool) {
 	switch q := x.Request.(type) {
 	case *kmsg.FetchRequest:
-		// Without a session all partitions are in the answer, also those that have nothing new.
+		// Without a session the response has all partitions, even without new records.
 		now := *q
 		now.SessionID, now.SessionEpoch, now.MaxWaitMillis, now.MinBytes = 0, -1, 0, 0
 		a.Serve = &now
@@ -155,7 +156,7 @@ func (s *canned) fetch(c *Cluster, req *kmsg.FetchRequest, resp *kmsg.FetchRespo
 	}
 }
 
-// asked returns what a fetch asks of a partition.
+// asked returns the part of a fetch request for a partition.
 func asked(req *kmsg.FetchRequest, of *kmsg.FetchResponseTopic, partition int32) *kmsg.FetchRequestTopicPartition {
 	for i := range req.Topics {
 		t := &req.Topics[i]

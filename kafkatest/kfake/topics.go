@@ -12,27 +12,27 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// TopicInfo describes a topic as it was when it was asked for. The caller owns it.
+// TopicInfo is a snapshot of a topic. The caller owns it.
 type TopicInfo struct {
 	Topic       string
 	TopicID     [16]byte
-	NumReplicas int                // of each partition
-	Configs     map[string]*string // what was set on the topic, not what it has by default
+	NumReplicas int                // replicas of each partition
+	Configs     map[string]*string // settings that were set on the topic, without defaults
 }
 
-// PartitionInfo describes a partition as it was when it was asked for. The caller owns it.
+// PartitionInfo is a snapshot of a partition. The caller owns it.
 type PartitionInfo struct {
 	Partition        int32
 	HighWatermark    int64 // exclusive
 	LastStableOffset int64 // exclusive: no open transaction below it
-	LogStartOffset   int64 // the first offset that can be read
-	Epoch            int32 // grows each time another node leads
-	MaxTimestamp     int64 // of all records, in ms since the Unix epoch; -1: there are none
+	LogStartOffset   int64 // first offset that can be read
+	Epoch            int32 // leader epoch: increases with each change of leader
+	MaxTimestamp     int64 // largest timestamp of the records, in ms since the Unix epoch; -1: no records
 	NumBytes         int64
-	Leader           int32 // -1: nobody leads
+	Leader           int32 // -1: none
 }
 
-// TopicInfo returns what there is to know of a topic, nil if there is none of that name.
+// TopicInfo returns a snapshot of a topic, nil if the topic does not exist.
 func (c *Cluster) TopicInfo(topic string) *TopicInfo {
 	ctx, cancel := c.context()
 	defer cancel()
@@ -50,7 +50,7 @@ func (c *Cluster) TopicInfo(topic string) *TopicInfo {
 	return info
 }
 
-// TopicIDInfo is TopicInfo by topic id.
+// TopicIDInfo returns a snapshot of the topic with an id, nil if the topic does not exist.
 func (c *Cluster) TopicIDInfo(id [16]byte) *TopicInfo {
 	name, ok := c.inside().TopicName(id)
 	if !ok {
@@ -59,7 +59,7 @@ func (c *Cluster) TopicIDInfo(id [16]byte) *TopicInfo {
 	return c.TopicInfo(name)
 }
 
-// PartitionInfo returns what there is to know of a partition, nil if there is no such partition.
+// PartitionInfo returns a snapshot of a partition, nil if the partition does not exist.
 func (c *Cluster) PartitionInfo(topic string, partition int32) *PartitionInfo {
 	all := c.PartitionInfos(topic)
 	if partition < 0 || int(partition) >= len(all) {
@@ -68,8 +68,8 @@ func (c *Cluster) PartitionInfo(topic string, partition int32) *PartitionInfo {
 	return all[partition]
 }
 
-// PartitionInfos returns what there is to know of a topic's partitions, in their order, nil if
-// there is no such topic.
+// PartitionInfos returns snapshots of all partitions of a topic, in order, nil if the topic does
+// not exist.
 func (c *Cluster) PartitionInfos(topic string) []*PartitionInfo {
 	ctx, cancel := c.context()
 	defer cancel()
@@ -95,25 +95,25 @@ func (c *Cluster) PartitionInfos(topic string) []*PartitionInfo {
 	return infos
 }
 
-// CreateTopic creates a topic with so many partitions (below 1: DefaultNumPartitions) and these
-// settings, nil for none. It is not a request: no control function, fault or ACL is about it. It
-// returns a *kerr.Error where a client would be answered one.
+// CreateTopic creates a topic with a number of partitions, below 1 for DefaultNumPartitions, and
+// settings, nil for none. It is not a request: control functions, faults and ACLs do not apply. It
+// returns a *kerr.Error if a client would get an error code.
 func (c *Cluster) CreateTopic(topicName string, partitions int32, configs map[string]string) error {
 	ctx, cancel := c.context()
 	defer cancel()
 	return answered(c.inside().Cluster.CreateTopic(ctx, topicName, topic.Config{Partitions: max(int(partitions), 0), Properties: configs}))
 }
 
-// DeleteTopic deletes a topic, and what groups have committed for it, as a client's request does.
-// Otherwise it is as CreateTopic.
+// DeleteTopic deletes a topic and the committed offsets of groups for it, as a client's request
+// does. Like CreateTopic, it is not a request.
 func (c *Cluster) DeleteTopic(topic string) error {
 	ctx, cancel := c.context()
 	defer cancel()
 	return answered(c.inside().Cluster.DeleteTopic(ctx, topic))
 }
 
-// DeleteRecords deletes the records of a partition below an offset; -1: all that are committed.
-// Otherwise it is as CreateTopic.
+// DeleteRecords deletes the records of a partition below an offset, or all committed records for
+// -1. Like CreateTopic, it is not a request.
 func (c *Cluster) DeleteRecords(topic string, partition int32, offset int64) error {
 	ctx, cancel := c.context()
 	defer cancel()
@@ -128,7 +128,8 @@ func (c *Cluster) DeleteRecords(topic string, partition int32, offset int64) err
 	return answered(err)
 }
 
-// answered returns the error that a client would be told, as far as there is a name for it.
+// answered returns the error with the code that a client would get, or err itself without such a
+// code.
 func answered(err error) error {
 	for _, known := range []struct {
 		is   error
@@ -149,14 +150,13 @@ func answered(err error) error {
 	return err
 }
 
-// Compact runs retention and compaction on all topics now, instead of at their next turn. Of keys
-// that are there several times the newest record stays, tombstones go after delete.retention.ms. As
-// in Kafka what is in the segment that is written to stays as it is; it is closed before, here.
+// Compact runs retention and compaction on all topics at once. For each key the newest record is
+// kept; tombstones are deleted after delete.retention.ms. Unlike Kafka it closes the active segment
+// first, so that its records are compacted too.
 func (c *Cluster) Compact() { c.clean("compact") }
 
-// ApplyRetention deletes what is beyond retention.ms and retention.bytes now. Whole segments go, as
-// in Kafka; the one that is written to is closed before. Topics that are compacted are compacted,
-// too.
+// ApplyRetention deletes records beyond retention.ms and retention.bytes at once, in whole segments
+// as Kafka does. It closes the active segment first. Compacted topics are compacted too.
 func (c *Cluster) ApplyRetention() { c.clean("apply retention") }
 
 func (c *Cluster) clean(what string) {

@@ -9,19 +9,19 @@ import (
 	"github.com/stratalog/strata/internal/memnet"
 )
 
-// A VirtualNetwork is a network in memory, for tests in a testing/synctest bubble: whoever waits
-// for it waits in a way that lets the time of the bubble pass. Its Listen goes to ListenFn, its
-// DialContext to the clients. The zero VirtualNetwork is ready for use; it must not be copied after
-// that. It is safe for concurrent use.
+// A VirtualNetwork is an in-memory network for tests in a testing/synctest bubble: a goroutine that
+// waits for it does not stop the time of the bubble. Pass its Listen to ListenFn, and its
+// DialContext to clients. The zero VirtualNetwork is ready for use; it must not be copied after
+// first use. It is safe for concurrent use.
 type VirtualNetwork struct {
 	network memnet.Network
 }
 
-// localHost is what all hosts of a VirtualNetwork are called.
+// localHost is the name of all hosts of a VirtualNetwork.
 const localHost = "127.0.0.1"
 
-// Listen returns a listener for an address: host:port, where the host is localhost, 127.0.0.1 or
-// empty. Port 0 is a free one. It returns an error if there is a listener on the port.
+// Listen returns a listener for an address host:port, where the host is localhost, 127.0.0.1 or
+// empty. Port 0 is any free port. It returns an error if the port has a listener.
 func (s *VirtualNetwork) Listen(_, address string) (net.Listener, error) {
 	address, err := localAddress(address)
 	if err != nil {
@@ -30,8 +30,8 @@ func (s *VirtualNetwork) Listen(_, address string) (net.Listener, error) {
 	return s.network.Listen(address)
 }
 
-// DialContext connects to the listener of an address, and waits until the connection is accepted.
-// It returns an error if nobody listens there, and ctx's.
+// DialContext connects to the listener of an address, and waits until it accepts. It returns an
+// error if the address has no listener, and ctx's error if ctx ends first.
 func (s *VirtualNetwork) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	address, err := localAddress(address)
 	if err != nil {

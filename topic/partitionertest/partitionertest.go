@@ -18,8 +18,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Config says what the implementation promises beyond the interface. The zero Config promises
-// nothing more.
+// Config describes promises of the implementation beyond the interface. The zero Config has none.
 type Config struct {
 	// KeyDecides: records with the same key and the same number of partitions always go to the same
 	// partition.
@@ -29,12 +28,12 @@ type Config struct {
 	Even      bool
 	MayRefuse bool // results outside [0, n) are allowed
 
-	// Keys are used beside random ones, for partitioners that know only certain keys.
+	// Keys are used in addition to random ones, for partitioners with a fixed set of keys.
 	Keys []string
 }
 
 // Run checks the partitioners that fresh returns, one for each subtest. Run it with -race: one
-// check is that a Partitioner may be shared between goroutines.
+// check shares a Partitioner between goroutines.
 func Run(t *testing.T, fresh func() topic.Partitioner, cfg Config) {
 	t.Run("results are partitions", func(t *testing.T) { inRange(t, fresh(), cfg) })
 	t.Run("the record is left as it was", func(t *testing.T) { borrows(t, fresh(), cfg) })
@@ -71,7 +70,7 @@ func borrows(t *testing.T, p topic.Partitioner, cfg Config) {
 			t.Fatalf("the bytes of the record with key %q were changed", before.Key)
 		}
 		for i := range r.Key {
-			r.Key[i]++ // whoever kept the slice sees another key now
+			r.Key[i]++ // a partitioner that kept the slice sees another key now
 		}
 		if again := p.Partition(before, 7); cfg.KeyDecides && r.Key != nil && again != first {
 			t.Fatalf("key %q: partition %d, then %d after the caller reused the key's bytes", before.Key, first, again)

@@ -110,8 +110,8 @@ func (s *suite) writevMany() {
 	s.content(f, string(want))
 }
 
-// zeros overwrites data of many pages with zeros: all of it, a part of a page, what is behind the
-// data.
+// zeros overwrites data of many pages with zeros: all of it, a part of a page, the bytes behind
+// the data.
 func (s *suite) zeros() {
 	f := s.open("f", readWrite)
 	data := bytes.Repeat([]byte("x"), 100_000)

@@ -35,7 +35,7 @@ func (s *suite) renameDir() {
 		s.Fatal("a directory was moved into itself")
 	}
 	s.ok(s.fs.MkdirAll(s.path("e-next"), 0o755))
-	s.ok(s.fs.Rename(s.path("e"), s.path("e-next", "e"))) // its name only begins with that of the other
+	s.ok(s.fs.Rename(s.path("e"), s.path("e-next", "e"))) // its name only begins with the other's
 	s.holds(filepath.Join("e-next", "e", "sub", "f"), "F")
 	s.ok(s.fs.Rename(s.path("e-next", "e"), s.path("e")))
 	s.ok(s.fs.MkdirAll(s.path("full", "x"), 0o755))

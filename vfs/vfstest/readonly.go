@@ -15,11 +15,11 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// RunReadOnly checks that readOnly(fsys) reads what is in fsys and changes nothing: every method of
-// vfs.FS and vfs.File that is not known to only read must fail with an error matching
-// vfs.ErrReadOnly and leave the tree below dir, an empty directory of fsys, as it was, modification
-// times included. The methods are found by reflection, so that one which the interfaces gain is
-// checked as well.
+// RunReadOnly checks that readOnly(fsys) reads the files of fsys and changes nothing. Every method
+// of vfs.FS and vfs.File, except known read-only ones, must fail with an error matching
+// vfs.ErrReadOnly. It must leave the tree below dir, an empty directory of fsys, unchanged,
+// modification times included. The methods are found by reflection, so that new methods of the
+// interfaces are checked as well.
 func RunReadOnly(t *testing.T, fsys vfs.FS, dir string, readOnly func(vfs.FS) vfs.FS) {
 	s := &suite{T: t, fs: fsys, dir: dir}
 	s.ok(fsys.MkdirAll(s.path("sub", "empty"), 0o755))

@@ -1,4 +1,5 @@
-// Package vfstest checks implementations of vfs.FS.
+// Package vfstest checks implementations of vfs.FS. Run it in the tests of a file system of your
+// own.
 package vfstest
 
 import (
@@ -13,8 +14,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Run checks that file systems made by newFS do what vfs.FS promises. newFS returns a file system
-// and an empty directory on it, which are used by one test only.
+// Run checks that file systems made by newFS keep the promises of vfs.FS. newFS returns a file
+// system and an empty directory on it, which only one test uses.
 func Run(t *testing.T, newFS func(t *testing.T) (fsys vfs.FS, dir string)) {
 	for _, c := range []struct {
 		name string
@@ -105,7 +106,7 @@ func (s *suite) write(f vfs.File, content string, off int64) {
 	}
 }
 
-// content checks what a file holds.
+// content checks the content of a file.
 func (s *suite) content(f vfs.File, want string) {
 	s.Helper()
 	size, err := f.Size()
@@ -166,7 +167,7 @@ func (s *suite) lock() {
 	s.ok(l.Close())
 	again, err := s.fs.Lock(s.path("lock"))
 	s.ok(err)
-	_ = l.Close() // must not release somebody else's lock
+	_ = l.Close() // must not release the lock of another holder
 	_, err = s.fs.Lock(s.path("lock"))
 	s.is(err, vfs.ErrLocked)
 	s.ok(again.Close())

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 )
 
 // An IndexEntry is one entry of an offset index.
@@ -33,9 +34,9 @@ const (
 	txnEntry   = 34
 )
 
-// ReadIndex calls fn for each entry of an offset index with its position in the file. Zeros
-// at the end are preallocated space. An error that matches ErrDamaged says what is wrong
-// with the file; entries are not judged.
+// ReadIndex calls fn for each entry of an offset index with its position in the file. Zeros at the
+// end are preallocated space. An error that matches ErrDamaged describes the damage; entries are
+// not checked.
 func ReadIndex(r io.ReaderAt, size int64, fn func(pos int64, e IndexEntry) error) error {
 	return entries(r, size, indexEntry, func(pos int64, p []byte) error {
 		return fn(pos, IndexEntry{int32(binary.BigEndian.Uint32(p)), int32(binary.BigEndian.Uint32(p[4:]))})
@@ -57,7 +58,7 @@ func ReadTxnIndex(r io.ReaderAt, size int64, fn func(pos int64, e AbortedTxn) er
 	})
 }
 
-// ErrDamaged is matched by errors that say that a file is not what it should be.
+// ErrDamaged is matched by errors about malformed files.
 var ErrDamaged = errors.New("damaged")
 
 func damaged(format string, args ...any) error {
@@ -67,6 +68,9 @@ func damaged(format string, args ...any) error {
 // entries calls fn for every entry before the zeros at the end. A first entry
 // of zeros before others counts as one.
 func entries(r io.ReaderAt, size int64, n int, fn func(pos int64, p []byte) error) error {
+	if size > math.MaxInt32 {
+		return damaged("%d bytes, and an index has at most %d", size, math.MaxInt32)
+	}
 	last, err := lastNonZero(r, 0, size)
 	if err != nil {
 		return err

@@ -92,15 +92,12 @@ func TestScanOfTheEnd(t *testing.T) {
 		}
 		require.Len(t, ds, 1)
 		require.True(t, ds[0].Last)
-		require.False(t, ds[0].Whole)
 		require.EqualValues(t, cut, ds[0].Size+end.Zeros)
 	}
 	bad := append(bytes.Clone(one), two...)
 	bad[len(bad)-2] ^= 1
 	_, ds, end := scan(t, append(bad[:len(bad):len(bad)], make([]byte, 100)...))
 	require.True(t, ds[0].Last)
-	_, ds, _ = scan(t, append(one[:len(one):len(one)], bad[len(one):]...))
-	require.Equal(t, two[len(two)-1] != 0, ds[0].Whole)
 	require.GreaterOrEqual(t, end.Zeros, int64(100))
 }
 
@@ -123,7 +120,7 @@ func FuzzFiles(f *testing.F) {
 		_, _ = ParseSnapshot(p)
 		_, _ = ParseEpochs(p)
 		_, _ = ParseOffsets(p)
-		_, _ = ParsePartitionMetadata(p)
+		_, _, _ = ParsePartitionMetadata(p)
 		_, _ = ParseProperties(p)
 		_, _ = ParseCleanShutdown(p)
 		_, _ = ParseState(p)

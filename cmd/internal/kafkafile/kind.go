@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A Kind is what a file holds, told by its name.
+// A Kind is the kind of a file, by its name.
 type Kind string
 
 // The kinds of files. Names are Kafka's.
@@ -26,8 +26,8 @@ const (
 	State             Kind = "strata.state"            // ours: how a log was left
 )
 
-// KindOf returns the kind of a file by its name, and the suffix that says that it does not count
-// (".deleted", ".cleaned", ".swap", ".tmp"), "" if it does.
+// KindOf returns the kind of a file by its name, and the suffix of files out of use (".deleted",
+// ".cleaned", ".swap", ".tmp", ".aside"), "" if it has none.
 func KindOf(path string) (k Kind, set string) {
 	name := filepath.Base(path)
 	for _, s := range []string{".deleted", ".cleaned", ".swap", ".tmp", ".aside"} {
@@ -63,9 +63,8 @@ func BaseOffset(path string) (offset int64, ok bool) {
 	return offset, err == nil && len(digits) == 20 && offset >= 0
 }
 
-// SplitPartition takes the name of a partition's directory apart, at the last dash. Kafka puts
-// "-future", "-delete" and "-stray" behind names of directories that are not partitions in
-// use: such a suffix comes back in set.
+// SplitPartition splits the name of a partition's directory at the last dash. Kafka renames
+// directories out of use with "-future", "-delete" or "-stray": set is that suffix.
 func SplitPartition(dir string) (topic string, partition int32, set string, ok bool) {
 	name := filepath.Base(dir)
 	for _, s := range []string{"-delete", "-future", "-stray"} {

@@ -71,3 +71,25 @@ func TestAFileThatWasCutEndsWhereItEnds(t *testing.T) {
 	require.Equal(t, []int64{0}, offsets)
 	require.Equal(t, int64(len(one)), end.Pos)
 }
+
+// Batches were visited, then cut and written again with other sizes: the place at which the scan
+// stands is within a batch of now.
+func TestAFileThatIsCutAndWrittenAgainHasNoDamage(t *testing.T) {
+	before := batch(t, 5, "one")
+	after := bytes.Join([][]byte{batch(t, 5, "longer than one"), batch(t, 6, "two"), batch(t, 7, "three")}, nil)
+	f := &changingFile{bytes: before}
+	var offsets []int64
+	var rewritten [][2]int64
+	_, err := ScanLog(f, int64(len(after)), Visitor{
+		Batch: func(_ int64, b *record.Batch) error {
+			offsets = append(offsets, b.BaseOffset)
+			f.bytes = after
+			return nil
+		},
+		Damage:    func(d Damage) error { t.Errorf("damage: %v", d); return nil },
+		Rewritten: func(pos, next int64) error { rewritten = append(rewritten, [2]int64{pos, next}); return nil },
+	})
+	require.NoError(t, err)
+	require.Equal(t, []int64{5, 6, 7}, offsets)
+	require.Equal(t, [][2]int64{{int64(len(before)), int64(len(batch(t, 5, "longer than one")))}}, rewritten)
+}

@@ -5,49 +5,59 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"github.com/stratalog/strata/record"
 )
 
-// A Visitor is told what ScanLog meets, in the order of the file. Either function may be nil; an
-// error of theirs ends the scan.
+// A Visitor receives the contents of a log file in order. Either function may be nil; an error of
+// theirs ends the scan.
 type Visitor struct {
 	// Batch gets a batch whose CRC matches, which is valid during the call, and its position.
 	Batch func(pos int64, b *record.Batch) error
 	// Damage gets a range of bytes that are no batch.
 	Damage func(d Damage) error
+	// Rewritten is called when the file was cut below pos and written again after batches up to pos
+	// were visited. The scan continues with the first batch that begins at next or behind it.
+	Rewritten func(pos, next int64) error
 }
 
-// Damage is a range of bytes that is not what it should be.
+// Damage is a malformed range of bytes.
 type Damage struct {
 	Pos, Size int64
 	Reason    string
-	// Last says that nothing but zeros follows, so that a write which a crash interrupted can have
-	// left it.
+	// Last is set if only zeros follow, so that it may be an interrupted write of a crash.
 	Last bool
-	// Whole says that the range is as long as the batch in it claims to be, and does not end with a
-	// zero.
-	Whole bool
 }
 
-// An End says how a log file ends.
+// An End is the end of a log file.
 type End struct {
 	Pos   int64 // behind the last valid batch
 	Zeros int64 // bytes of preallocated space at the end of the file
+	Size  int64 // of the file, which may have changed since the scan began
 }
 
-// ScanLog reads a .log file of size bytes batch by batch. It goes on behind damage, with the next
-// batch that is valid. Its own error is one of reading, or the visitor's.
+// ScanLog reads a .log file of size bytes batch by batch. After damage it continues with the next
+// valid batch. It returns read errors, errors of the visitor, and one that matches ErrDamaged if
+// the file is larger than a segment can be: the search for its last batch might take hours.
 func ScanLog(r io.ReaderAt, size int64, v Visitor) (End, error) {
+	if size > maxLogBytes {
+		return End{}, damaged("%d bytes, and a segment has at most %d", size, math.MaxInt32)
+	}
 	s := scanner{r: r, size: size, v: v}
 	for s.pos < s.size {
 		if err := s.step(); err != nil {
 			return s.end, err
 		}
 	}
+	s.end.Size = s.size
 	return s.end, nil
 }
+
+// maxLogBytes is the largest file that is read: positions in a segment are int32, and some reserved
+// space may be behind the last batch.
+const maxLogBytes = math.MaxInt32 + 64<<20
 
 type scanner struct {
 	r    io.ReaderAt
@@ -57,6 +67,14 @@ type scanner struct {
 	end  End
 	buf  []byte
 	next int64 // least base offset that the next batch can have
+	last seen  // the batch that ends at pos; none if resync has found the batch at pos
+}
+
+// seen is a batch that was visited.
+type seen struct {
+	pos, base int64
+	size      int
+	crc       uint32
 }
 
 // step passes one batch, or what is in its place.
@@ -77,6 +95,7 @@ func (s *scanner) step() error {
 			}
 		}
 		s.next = b.NextOffset()
+		s.last = seen{s.pos, b.BaseOffset, b.Size(), b.CRC}
 		s.pos += int64(b.Size())
 		s.end.Pos = s.pos
 		return nil
@@ -182,6 +201,13 @@ func (s *scanner) skip(bad *badBatch) error {
 		s.pos = s.size
 		return nil
 	}
+	rewritten, err := s.rewritten()
+	if err != nil {
+		return err
+	}
+	if rewritten {
+		return s.goOn()
+	}
 	to, err := s.resync(bad)
 	if err != nil {
 		return err
@@ -189,14 +215,45 @@ func (s *scanner) skip(bad *badBatch) error {
 	d := Damage{Pos: s.pos, Size: to - s.pos, Reason: bad.reason}
 	if to == s.size {
 		d.Size, d.Last = data+1-s.pos, true
-		d.Whole = bad.size > 0 && d.Size == bad.size
 		s.end.Zeros = s.size - data - 1
 	}
-	s.pos = to
+	s.pos, s.last = to, seen{}
 	if s.v.Damage == nil {
 		return nil
 	}
 	return s.v.Damage(d)
+}
+
+// rewritten reports whether the batch that ended or began at s.pos is no longer there.
+func (s *scanner) rewritten() (bool, error) {
+	if s.last.size == 0 {
+		return s.pos > 0, nil // resync has seen one there
+	}
+	b, err := s.batchAt(s.last.pos)
+	var bad *badBatch
+	if errors.As(err, &bad) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return s.last != seen{s.last.pos, b.BaseOffset, b.Size(), b.CRC}, nil
+}
+
+// goOn goes to the next batch of a file that was rewritten: s.pos may lie within a batch of now, and
+// offsets may begin lower.
+func (s *scanner) goOn() error {
+	s.next = 0
+	to, err := s.resync(&badBatch{})
+	if err != nil {
+		return err
+	}
+	pos := s.pos
+	s.pos, s.last = to, seen{}
+	if s.v.Rewritten == nil {
+		return nil
+	}
+	return s.v.Rewritten(pos, to)
 }
 
 // resync returns where the next valid batch is, the size of the file if there is none.

@@ -5,7 +5,7 @@ import (
 	"hash/crc32"
 )
 
-// A Producer is what a snapshot says of an idempotent producer.
+// A Producer is an idempotent producer in a snapshot.
 type Producer struct {
 	ProducerID       int64
 	Epoch            int16

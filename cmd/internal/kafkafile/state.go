@@ -17,11 +17,13 @@ type LogState struct {
 	RecoveryPoint int64
 	EndOffset     int64
 	LastSize      int64
-	Incarnation   uint64 // drawn when the log was created or begun anew; 0 in version 1
+	Incarnation   uint64 // drawn when the log was created or emptied; 0 in version 1
 	JournalTag    uint64 // carried by those entries of the directory's journal that count; 0 in version 1
 	Cuts          uint64 // how often the end was taken off a file that is written to; 0 before version 3
-	Purged        int64  // below it compaction has taken tombstones or markers of which no later record tells; 0 before version 4
+	Purged        int64  // compaction removed tombstones or markers below it; 0 before version 4
 	PurgeID       uint64 // drawn each time, or of the log that this is a copy of; 0: nothing was taken, or before version 4
+	EpochsHash    uint64 // of leader-epoch-checkpoint if Clean; 0: unknown, or before version 6
+	Identity      uint64 // of the log; 0: unknown, or before version 6
 	BootID        string
 	FirstEpoch    *int32         // the only leader epoch, from offset 0 on, while there is no leader-epoch-checkpoint
 	Segments      []SegmentState // by base offset
@@ -32,9 +34,10 @@ type SegmentState struct {
 	BaseOffset int64
 	Size       int64 // -1: any
 	Role       SegmentRole
+	Aborted    uint64 // hash of its entries in the transaction index; 0: unknown, or before version 5
 }
 
-// A SegmentRole says what a segment is to the log. In version 1 all are held.
+// A SegmentRole is the role of a segment in the log. In version 1 all are held.
 type SegmentRole uint8
 
 // The roles of a segment.
@@ -51,7 +54,7 @@ func (r SegmentRole) String() string {
 
 // ParseState reads a state file, all of whose bytes are p. The error matches ErrDamaged.
 func ParseState(p []byte) (s LogState, err error) {
-	const fixed, fixed2 = 16 + 4*8, 2 * 8
+	const fixed = 16 + 4*8
 	be := binary.BigEndian
 	if len(p) < fixed+2+4+8 || string(p[:8]) != "STRATALG" {
 		return s, damaged("not a state file")
@@ -60,7 +63,7 @@ func ParseState(p []byte) (s LogState, err error) {
 	if have := xxhash.Sum64(body); have != sum {
 		return s, damaged("checksum %016x, computed %016x", sum, have)
 	}
-	if s.Version = int(be.Uint32(p[8:])); s.Version < 1 || s.Version > 4 {
+	if s.Version = int(be.Uint32(p[8:])); s.Version < 1 || s.Version > 6 {
 		return s, damaged("format %d, of which this program knows nothing", s.Version)
 	}
 	flags := be.Uint32(p[12:])
@@ -68,25 +71,9 @@ func ParseState(p []byte) (s LogState, err error) {
 	for i, v := range []*int64{&s.StartOffset, &s.RecoveryPoint, &s.EndOffset, &s.LastSize} {
 		*v = int64(be.Uint64(p[16+8*i:]))
 	}
-	rest, entry := body[fixed:], int64(16)
-	if s.Version >= 2 {
-		if len(rest) < fixed2+2+4 {
-			return s, damaged("too short")
-		}
-		s.Incarnation, s.JournalTag = be.Uint64(rest), be.Uint64(rest[8:])
-		rest, entry = rest[fixed2:], 17
-	}
-	if s.Version >= 3 {
-		if len(rest) < 8+2+4 {
-			return s, damaged("too short")
-		}
-		s.Cuts, rest = be.Uint64(rest), rest[8:]
-	}
-	if s.Version >= 4 {
-		if len(rest) < 2*8+2+4 {
-			return s, damaged("too short")
-		}
-		s.Purged, s.PurgeID, rest = int64(be.Uint64(rest)), be.Uint64(rest[8:]), rest[2*8:]
+	rest, entry, err := s.parseLaterFields(body[fixed:])
+	if err != nil {
+		return s, err
 	}
 	n := int(be.Uint16(rest))
 	if len(rest) < 2+n+4 {
@@ -106,10 +93,30 @@ func ParseState(p []byte) (s LogState, err error) {
 		if entry > 16 {
 			seg.Role = SegmentRole(rest[16])
 		}
+		if entry > 17 {
+			seg.Aborted = be.Uint64(rest[17:])
+		}
 		if seg.Role > SetAside {
 			return s, damaged("segment %d has role %d, of which this program knows nothing", seg.BaseOffset, seg.Role)
 		}
 		s.Segments = append(s.Segments, seg)
 	}
 	return s, nil
+}
+
+// parseLaterFields reads the fields of a fixed size that versions after the first have added. It
+// returns the bytes behind them, and the size of a segment's entry.
+func (s *LogState) parseLaterFields(rest []byte) (left []byte, entry int64, err error) {
+	layout := [...]struct{ fields, entry int }{1: {0, 16}, 2: {2, 17}, 3: {3, 17}, 4: {5, 17}, 5: {5, 25}, 6: {7, 25}}[s.Version]
+	if len(rest) < 8*layout.fields+2+4 {
+		return nil, 0, damaged("too short")
+	}
+	var v [7]uint64
+	for i := range layout.fields {
+		v[i] = binary.BigEndian.Uint64(rest[8*i:])
+	}
+	s.Incarnation, s.JournalTag, s.Cuts = v[0], v[1], v[2]
+	s.Purged, s.PurgeID = int64(v[3]), v[4]
+	s.EpochsHash, s.Identity = v[5], v[6]
+	return rest[8*layout.fields:], int64(layout.entry), nil
 }

@@ -3,13 +3,14 @@ package kafkafile
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
 )
 
-// An Epoch says at which offset a leader epoch began.
+// An Epoch is a leader epoch and its start offset.
 type Epoch struct {
 	Epoch       int32
 	StartOffset int64
@@ -67,7 +68,7 @@ func ParseOffsets(p []byte) ([]PartitionOffset, error) {
 			return nil, damaged("line %d: %q is no topic, partition and offset", i+3, line)
 		}
 		if name := f[0] + " " + f[1]; seen[name] {
-			return nil, damaged("line %d: %s is there twice", i+3, name)
+			return nil, damaged("line %d: duplicate %s", i+3, name)
 		} else {
 			seen[name] = true
 		}
@@ -93,19 +94,28 @@ func checkpointLines(p []byte) ([]string, error) {
 	return lines[2:], nil
 }
 
-// ParsePartitionMetadata returns the topic id in a
-// partition.metadata file. The error matches ErrDamaged.
-func ParsePartitionMetadata(p []byte) (id [16]byte, err error) {
+// ParsePartitionMetadata returns the topic id in a partition.metadata file, and the partition's
+// number, which only Strata writes; -1 if there is none. The error matches ErrDamaged.
+func ParsePartitionMetadata(p []byte) (id [16]byte, number int32, err error) {
 	lines := strings.Split(strings.TrimSuffix(string(p), "\n"), "\n")
-	if len(lines) != 2 || lines[0] != "version: 0" {
-		return id, damaged("not a partition.metadata file of version 0")
+	if len(lines) < 2 || len(lines) > 3 || lines[0] != "version: 0" {
+		return id, -1, damaged("not a partition.metadata file of version 0")
 	}
 	text, ok := strings.CutPrefix(lines[1], "topic_id: ")
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if !ok || err != nil || copy(id[:], b) != len(id) || len(b) != len(id) {
-		return id, damaged("line 2: %q is no topic id", lines[1])
+		return id, -1, damaged("line 2: %q is no topic id", lines[1])
 	}
-	return id, nil
+	if len(lines) == 2 {
+		return id, -1, nil
+	}
+	var sum uint64
+	i := max(strings.LastIndexByte(lines[2], ' '), 0)
+	_, err = fmt.Sscanf(lines[2], "#strata partition %d %x", &number, &sum)
+	if err != nil || number < 0 || sum != xxhash.Sum64String(lines[2][:i]) {
+		return id, -1, damaged("line 3: %q is no number of a partition with its checksum", lines[2])
+	}
+	return id, number, nil
 }
 
 // Properties is a meta.properties file.

@@ -27,13 +27,13 @@ func value(p int, n int64) []byte {
 func (c *checker) take(v []byte) error {
 	f := strings.Split(string(v), ":")
 	if len(f) != 3 {
-		return fmt.Errorf("a record that nobody wrote: %q", v)
+		return fmt.Errorf("a record that no worker wrote: %q", v)
 	}
 	p, err1 := strconv.Atoi(f[0])
 	n, err2 := strconv.ParseInt(f[1], 10, 64)
 	same, err3 := strconv.ParseInt(f[2], 10, 64)
 	if err := errors.Join(err1, err2, err3); err != nil || n != same {
-		return errors.Join(fmt.Errorf("a record that nobody wrote: %q", v), err)
+		return errors.Join(fmt.Errorf("a record that no worker wrote: %q", v), err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

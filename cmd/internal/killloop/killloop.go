@@ -1,8 +1,8 @@
 // Package killloop kills a broker again and again with SIGKILL while clients use it, and checks
-// that what it had acknowledged is there: every record once and in order, every committed offset.
+// that no acknowledged data is lost: every record once and in order, every committed offset.
 //
 // The clients are franz-go's: idempotent producers, a reader that follows the log, a consumer group
-// that commits. None of them is restarted; they see what a client of a broker that crashes sees.
+// that commits. They run through all crashes of the broker.
 package killloop
 
 import (
@@ -37,7 +37,7 @@ type Broker interface {
 	Kill() error // SIGKILL, and waits for its end
 }
 
-// A Report is what a loop came to. All of Lost, Duplicates, Reordered and CommitsLost should be 0.
+// A Report is the result of a loop. All of Lost, Duplicates, Reordered and CommitsLost should be 0.
 type Report struct {
 	Cycles                int
 	Acked                 int64 // records acknowledged
@@ -68,8 +68,8 @@ const topicName = "killed"
 // patience bounds every wait for the clients to get on.
 const patience = 60 * time.Second
 
-// Run runs the loop. Its error is one of the machinery, or a client that did not get on; see
-// Report.Err for what the broker did wrong.
+// Run runs the loop. Its error is about the setup, or a client without progress; Report.Err is
+// about faults of the broker.
 func Run(ctx context.Context, cfg Config) (rep Report, err error) {
 	if cfg.Partitions == 0 {
 		cfg.Partitions = 4

@@ -92,7 +92,7 @@ func (p *part) againstEnd() {
 	case s.Clean && s.EndOffset != end:
 		p.damage(path, -1, "closed at %d, and the log ends at %d", s.EndOffset, end)
 	}
-	for i, want := range p.state.Segments {
+	for _, want := range p.state.Segments {
 		if want.Role == kafkafile.Obsolete || want.Role == kafkafile.SetAside {
 			continue
 		}
@@ -100,10 +100,10 @@ func (p *part) againstEnd() {
 			p.damage(p.path(p.segmentFile(want.BaseOffset, ".log")), -1, "the segment is missing")
 			continue
 		}
-		size := want.Size
-		if p.state.Clean && i == len(p.state.Segments)-1 {
-			size = p.state.LastSize
+		if slices.Contains(p.cut, want.BaseOffset) {
+			continue // reported with the damage
 		}
+		size := p.recordedSize(want.BaseOffset)
 		if have, err := p.fs.Stat(p.path(p.segmentFile(want.BaseOffset, ".log"))); err == nil && size >= 0 && have.Size() != size {
 			p.damage(p.path(p.segmentFile(want.BaseOffset, ".log")), -1, "%d bytes, where there were %d", have.Size(), size)
 		}

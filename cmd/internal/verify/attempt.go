@@ -29,13 +29,21 @@ func (v *verifier) partition(dir string, fx facts) (found, error) {
 		a := attempt{verifier: &verifier{ctx: v.ctx, fs: v.fs, o: v.o, n: v.n, perFile: map[string]int{}}}
 		a.o.Found = func(f Finding) { a.findings = append(a.findings, f) }
 		began := fingerprint(v.fs, dir)
+		if v.o.Plan != nil {
+			a.plan = v.o.Plan(dir)
+		}
 		out, err := a.check(dir, fx)
 		if err != nil {
 			return out, err
 		}
 		rest := began != 0 && fingerprint(v.fs, dir) == began
-		if rest && v.o.Plan != nil { // the plan is one for a log that nobody writes to
-			a.recovery(dir)
+		if f := a.plan.Refused; f != nil && filepath.Dir(f.Path) == filepath.Clean(dir) && a.n.Damages == v.n.Damages {
+			a.add(*f)
+		}
+		if rest { // else a writer is at work, and there is no next open yet
+			for _, step := range a.plan.Steps {
+				a.note(dir, "the next open would: %s", step)
+			}
 		}
 		if rest || a.n.Damages == v.n.Damages || len(before) == agreeing-1 {
 			if !rest {

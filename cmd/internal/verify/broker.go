@@ -186,6 +186,8 @@ func (v *verifier) checkpoints(dir string, root rootFiles, have map[string]found
 				v.damage(path, -1, "%s was closed at %d, and has no directory", name, offset)
 			case !ok:
 				v.note(path, "%s has offset %d, and no directory", name, offset)
+			case offset > p.end && p.stated && !root.clean: // the file is of an earlier stop: the state counts
+				v.note(path, "%s has offset %d of an earlier log, and its log ends at %d", name, offset, p.end)
 			case offset > p.end:
 				v.damage(path, -1, "%s has offset %d, and its log ends at %d", name, offset, p.end)
 			case file == recoveryFile && root.clean && offset != p.end:

@@ -34,6 +34,8 @@ type found struct {
 	id    [16]byte
 	hasID bool
 	end   int64
+	// stated means that the log has a state of ours, which has been compared with its end.
+	stated bool
 }
 
 // A part is a partition being checked.
@@ -50,12 +52,17 @@ type part struct {
 
 	next  int64 // offset after the last batch so far, -1 before the first
 	epoch int32 // of the last batch so far
-	gaps  bool  // offsets are missing, or a part is damaged: what other files say of them cannot be checked
+	// lostTo is the first offset behind the last damaged range, or above its first lost offset if that
+	// is not known; -1 if no batch is damaged.
+	lostTo int64
+	cut    []int64 // base offsets of segments whose end is damaged
+	short  bool    // the end of a segment is missing, or zeros
+	gaps   bool    // offsets are missing, or a part is damaged: other files cannot be checked against them
 }
 
 // check checks a partition once.
 func (v *verifier) check(dir string, fx facts) (found, error) {
-	p := &part{verifier: v, dir: dir, facts: fx, files: map[string]bool{}, left: map[string]bool{}, next: -1, epoch: -1, txns: openTxns{}}
+	p := &part{verifier: v, dir: dir, facts: fx, files: map[string]bool{}, left: map[string]bool{}, next: -1, epoch: -1, lostTo: -1, txns: openTxns{}}
 	v.n.Partitions++
 	names, err := v.list(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -92,10 +99,11 @@ func (v *verifier) check(dir string, fx facts) (found, error) {
 			return out, err
 		}
 	}
-	out.end = p.endOffset()
+	out.end, out.stated = p.endOffset(), p.state != nil
 	p.orphans()
 	p.snapshots()
 	p.againstEnd()
+	p.wayOut()
 	return out, nil
 }
 

@@ -23,6 +23,8 @@ type seg struct {
 	aborts  abortIndex
 	damages []kafkafile.Damage
 	maxTime int64
+
+	unreported *unreported // the damage before the next batch; nil if there is none
 }
 
 func (p *part) segment(base int64, last bool) error {
@@ -66,7 +68,8 @@ func (p *part) segment(base int64, last bool) error {
 		p.damage(s.name, end.Pos, "%v", err)
 		p.gaps = true
 	}
-	if end.Zeros > 0 && (!last || p.facts.clean) {
+	lostEnd := s.reportLostEnd(size, end)
+	if end.Zeros > 0 && !lostEnd && (!last || p.facts.clean) {
 		p.note(s.name, "%d bytes of reserved space behind the last batch, where there should be none", end.Zeros)
 	}
 	p.n.Bytes = done + size
@@ -77,6 +80,7 @@ func (p *part) segment(base int64, last bool) error {
 // batch checks a batch whose CRC is right against what is around it.
 func (s *seg) batch(pos int64, b *record.Batch) {
 	s.n.Batches++
+	s.reportLost(b.BaseOffset)
 	switch {
 	case b.BaseOffset < s.next:
 		s.damage(s.name, pos, "offsets %d..%d, although %d comes next", b.BaseOffset, b.LastOffset(), s.next)
@@ -154,22 +158,15 @@ func (s *seg) records(pos int64, b *record.Batch) {
 	}
 }
 
-// damaged reports bytes that are no batch, unless a crash can have left them.
+// damaged takes in bytes that are no batch, unless a crash can have left them.
 func (s *seg) damaged(d kafkafile.Damage) {
-	s.damages = append(s.damages, d)
 	torn := d.Last && s.last && !s.facts.clean && s.next >= s.facts.recoveryPoint
-	if torn && !s.wholeSinceBoot(d) {
+	if refused := s.plan.Refused; torn && (refused == nil || refused.Path != s.name) {
 		s.note(s.name, "%d bytes at %d are an incomplete last batch, which the next open cuts (%s)", d.Size, d.Pos, d.Reason)
+		s.damages = append(s.damages, d)
 		return
 	}
-	s.part.gaps = true
-	s.damage(s.name, d.Pos, "%d bytes: %s", d.Size, d.Reason)
-}
-
-// wholeSinceBoot reports whether d is a whole batch that was written since the machine was
-// started: no crash can have damaged its bytes.
-func (s *seg) wholeSinceBoot(d kafkafile.Damage) bool {
-	return s.state != nil && s.state.BootID != "" && s.state.BootID == s.fs.BootID() && d.Whole
+	s.takeDamage(d)
 }
 
 // inDamage reports whether the log is damaged at pos.

@@ -48,9 +48,12 @@ func (p *part) smallFiles(out *found) {
 	if p.files["partition.metadata"] {
 		path := p.path("partition.metadata")
 		if b := p.small(path); b != nil {
-			id, err := kafkafile.ParsePartitionMetadata(b)
+			id, number, err := kafkafile.ParsePartitionMetadata(b)
 			if err != nil {
 				p.damage(path, -1, "%v", err)
+			}
+			if _, own, set, ok := kafkafile.SplitPartition(p.dir); ok && set == "" && number >= 0 && number != own {
+				p.damage(path, -1, "of partition %d: the directory is another partition's", number)
 			}
 			out.id, out.hasID = id, err == nil
 			if filepath.Base(p.dir) == topic.MetadataTopic+"-0" && err == nil && id != metadataTopicID {

@@ -15,7 +15,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A Severity says how bad a finding is.
+// A Severity is the severity of a finding.
 type Severity string
 
 // The severities.
@@ -32,7 +32,7 @@ type Finding struct {
 	Text     string
 }
 
-// Counts say what was looked at.
+// Counts are the numbers of things that were checked.
 type Counts struct {
 	Partitions int   `json:"partitions"`
 	Segments   int   `json:"segments"`
@@ -50,20 +50,25 @@ type Options struct {
 	Found func(Finding)                   // called for each finding, at most findingsPerFile of a file
 	Step  func(done Counts, where string) // called often; may be nil
 
-	// Plan returns what opening the log in dir would do to its files, one line
-	// each, and changes nothing; may be nil.
-	Plan func(dir string) ([]string, error)
+	// Plan returns what opening the log in dir would do, and changes nothing; may be nil.
+	Plan func(dir string) Plan
+}
+
+// A Plan has the changes that an open would make to the files of a log.
+type Plan struct {
+	Steps   []string
+	Refused *Finding // the damage for which the open would fail; nil if there is none
 }
 
 // findingsPerFile bounds the findings reported of one file; the rest are counted.
 const findingsPerFile = 10
 
-// ErrNoLogs says that a directory is none of those that can be checked.
+// ErrNoLogs reports that a directory has no logs to check.
 var ErrNoLogs = errors.New("no partition, no broker's directory and no directory of brokers")
 
 // Dir checks a partition's directory, a broker's, or one of brokers (broker-1,
 // broker-2, ...). Its error is ErrNoLogs, ctx's, or one of reading that leaves nothing
-// to check; what is wrong with the files comes as findings. It needs memory for the
+// to check; faults of files are findings. It needs memory for the
 // indexes of one segment and for its largest batch.
 func Dir(ctx context.Context, dir string, o Options) (Counts, error) {
 	v := &verifier{ctx: ctx, o: o, fs: vfs.ReadOnly(o.FS), perFile: map[string]int{}}
@@ -124,6 +129,7 @@ type verifier struct {
 	fs      vfs.FS
 	n       Counts
 	perFile map[string]int
+	plan    Plan // of the partition that is being checked
 }
 
 func (v *verifier) list(dir string) ([]string, error) {
@@ -156,18 +162,6 @@ func (v *verifier) damage(path string, pos int64, format string, args ...any) {
 
 func (v *verifier) note(path string, format string, args ...any) {
 	v.add(Finding{Note, path, -1, fmt.Sprintf(format, args...)})
-}
-
-// recovery notes what the next open of a log would do. What it would refuse
-// is found as damage by the other checks.
-func (v *verifier) recovery(dir string) {
-	steps, err := v.o.Plan(dir)
-	if err != nil {
-		return
-	}
-	for _, s := range steps {
-		v.note(dir, "the next open would: %s", s)
-	}
 }
 
 func (v *verifier) flushSuppressed() {

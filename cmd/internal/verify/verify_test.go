@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata"
@@ -127,6 +128,31 @@ func TestTopicIDUnlikeTheControllersIsDamage(t *testing.T) {
 	write(t, m, "/log/append-time-0/partition.metadata", id)
 	_, fs := check(t, m, "/log")
 	require.Equal(t, []Finding{{Damage, "/log/append-time-0/partition.metadata", -1, "another topic id than that of append-time in the controller's log"}}, damages(fs))
+}
+
+// Strata writes the number of the partition behind the topic id.
+func TestDirectoryOfAnotherPartitionIsDamage(t *testing.T) {
+	name := "/log/rolled-0/partition.metadata"
+	for text, want := range map[string]string{
+		"#strata partition 0 c2ef2c1a6ed18a38": "",
+		"#strata partition 1 c2ef2c1a6ed18a38": "checksum",
+		"#strata partition 1":                  "checksum",
+	} {
+		m := golden(t)
+		sum := fmt.Sprintf("%016x", xxhash.Sum64String("#strata partition 0"))
+		write(t, m, name, append(read(t, m, name), "\n"+strings.Replace(text, "c2ef2c1a6ed18a38", sum, 1)+"\n"...))
+		_, fs := check(t, m, "/log")
+		if want == "" {
+			require.Empty(t, damages(fs))
+			continue
+		}
+		require.Len(t, damages(fs), 1)
+		require.Contains(t, damages(fs)[0].Text, want)
+	}
+	m := golden(t)
+	write(t, m, name, append(read(t, m, name), fmt.Sprintf("\n#strata partition 1 %016x\n", xxhash.Sum64String("#strata partition 1"))...))
+	_, fs := check(t, m, "/log")
+	require.Equal(t, []Finding{{Damage, name, -1, "of partition 1: the directory is another partition's"}}, damages(fs))
 }
 
 func TestIncompleteLastBatchIsANoteUnlessTheLogWasClosedInOrder(t *testing.T) {

@@ -11,22 +11,22 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// T is what Run needs of a *testing.T.
+// T is the part of *testing.T that Run needs.
 type T interface {
 	Helper()
 	Fatalf(format string, args ...any)
 	Logf(format string, args ...any)
 }
 
-// Run checks that a keeps the promises of assignor.Assignor: every partition of a subscribed
-// topic has exactly one owner among the subscribers, nothing is invented, the result depends on
-// the input alone and not on its order, the arguments are not changed, and hostile input
-// (claims of partitions that do not exist, claims of one partition by several members, garbage
-// in the user data) is survived. A cooperative assignor must never give to one member what
-// another one holds, and must come to an end.
+// Run checks that a fulfils the interface assignor.Assignor: every partition of a subscribed topic
+// has exactly one owner among the subscribers, and the result has no other partitions. The result
+// depends only on the input, not on its order, and the arguments are not changed. Invalid input
+// must not cause a panic: claims of partitions that do not exist, claims of one partition by
+// several members, garbage in the user data. A cooperative assignor must never assign a partition
+// that another member holds, and must reach a stable assignment.
 //
-// The inputs are random; seed 0 is replaced by a fixed one, and
-// a failure names the seed of its input.
+// The inputs are random; seed 0 is replaced by a fixed one, and a failure prints the seed of its
+// input.
 func Run(t T, a assignor.Assignor, seed uint64) {
 	t.Helper()
 	if a.Name() == "" {
@@ -122,7 +122,7 @@ func (c *testCase) settle(a assignor.Assignor) error {
 }
 
 // round runs the assignor once and makes its result what the members own. It
-// returns how many partitions nobody got.
+// returns the number of partitions without an owner.
 func (c *testCase) round(a assignor.Assignor) (held int, err error) {
 	c.generation++
 	before, partitions := cloneMembers(c.members), maps.Clone(c.partitions)
@@ -187,14 +187,14 @@ func (c *testCase) checkOwners(out map[string][]record.TopicPartition, cooperati
 		}
 	}
 	if named != len(out) {
-		return 0, fmt.Errorf("a member that is none got partitions: %v", out)
+		return 0, fmt.Errorf("partitions assigned to an unknown member: %v", out)
 	}
 	for topic := range subscribed {
 		for p := range c.partitions[topic] {
 			tp := record.TopicPartition{Topic: topic, Partition: p}
 			if _, ok := owner[tp]; !ok {
 				if !cooperative || holder[tp] == "" {
-					return 0, fmt.Errorf("nobody got %v", tp)
+					return 0, fmt.Errorf("no member got %v", tp)
 				}
 				held++
 			}

@@ -50,7 +50,7 @@ func failureOf(a assignor.Assignor) (r *recorder) {
 
 func TestBrokenAssignorsAreFound(t *testing.T) {
 	for name, spoil := range map[string]func(map[string][]record.TopicPartition){
-		"nobody got": func(out map[string][]record.TopicPartition) {
+		"no member got": func(out map[string][]record.TopicPartition) {
 			for id := range out {
 				out[id] = nil
 			}
@@ -65,7 +65,7 @@ func TestBrokenAssignorsAreFound(t *testing.T) {
 				out[id] = append(out[id], out[id]...)
 			}
 		},
-		"is none": func(out map[string][]record.TopicPartition) {
+		"unknown member": func(out map[string][]record.TopicPartition) {
 			if out != nil {
 				out["stranger"] = nil
 			}

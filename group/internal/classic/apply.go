@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group/assignor"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
 // persist emits the record that describes the group with the given assignments.
@@ -44,9 +44,8 @@ func (g *Group) value(now time.Time, assignment func(*member) []byte) *offsets.G
 
 func (m *member) currentAssignment() []byte { return m.assignment }
 
-// Apply is the only function that changes durable state. It runs live, for the records a Step
-// emitted, and at recovery alike. Keys of other groups or of types that are no KeyOffset or
-// KeyGroup change nothing.
+// Apply is the only function that changes durable state. It runs for the records of a Step and at
+// recovery. Other groups' keys, and types other than KeyOffset and KeyGroup, are ignored.
 func (g *Group) Apply(r offsets.Record) {
 	if r.Key.Group != g.id {
 		return
@@ -111,7 +110,7 @@ func (g *Group) adopt(v *offsets.GroupValue) {
 	}
 }
 
-// forget undoes adopt; offsets have tombstones of their own.
+// forget is the reverse of adopt; offsets have tombstones of their own.
 func (g *Group) forget() {
 	g.persisted = false
 	g.generation, g.protocolType, g.protocol, g.leader, g.stateMs = 0, "", "", "", -1
@@ -120,8 +119,8 @@ func (g *Group) forget() {
 	g.state = protocol.Dead
 }
 
-// EventLoaded ends a recovery: the members that the log knows get a full session to show that they
-// are still there. Those that lived in a process that is no more are gone.
+// EventLoaded ends a recovery: members get a full session. Members of an earlier run of this
+// process are removed.
 type EventLoaded struct{}
 
 func (EventLoaded) step(g *Group, now time.Time) {

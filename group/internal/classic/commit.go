@@ -3,16 +3,17 @@ package classic
 import (
 	"time"
 
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
 	"github.com/stratalog/strata/record"
 )
 
 // EventCommit is a CommitRequest for topics that exist. The reply is a
-// map[record.TopicPartition]error with an entry for each offset, nil for those that are stored.
+// map[record.TopicPartition]error with an entry for each offset, nil if it is stored.
 type EventCommit struct {
 	*protocol.CommitRequest
 	TopicIDs map[string][16]byte
+	Bound    machine.Bound
 	To       machine.Ticket
 }
 
@@ -25,12 +26,12 @@ func (e EventCommit) step(g *Group, now time.Time) {
 	if m != nil && g.state != protocol.CompletingRebalance {
 		g.alive(m, now)
 	}
-	g.reply(e.To, g.commitAll(e.CommitRequest, e.TopicIDs, now), nil)
+	g.reply(e.To, g.commitAll(e.CommitRequest, e.TopicIDs, e.Bound, now, nil), nil)
 }
 
 // commitAll emits the offsets that can be stored, and returns which can.
-func (g *Group) commitAll(r *protocol.CommitRequest, topicIDs map[string][16]byte, now time.Time) map[record.TopicPartition]error {
-	records, errs := g.commit(g.eff.Records, r, topicIDs, g.cfg.OffsetMetadataMax, now)
+func (g *Group) commitAll(r *protocol.CommitRequest, topicIDs map[string][16]byte, by machine.Bound, now time.Time, in *machine.Producer) map[record.TopicPartition]error {
+	records, errs := g.commit(g.eff.Records, r, topicIDs, g.cfg.OffsetMetadataMax, by, now, in)
 	g.eff.Records = records
 	return errs
 }
@@ -56,8 +57,8 @@ func (g *Group) checkCommit(r *protocol.CommitRequest) (*member, error) {
 	return m, err
 }
 
-// errNoGroupForCommit is ErrIllegalGeneration to clients of the classic protocol and
-// ErrGroupNotFound to those that know that code.
+// errNoGroupForCommit is ErrIllegalGeneration for clients of the classic protocol and
+// ErrGroupNotFound for those of the newer one.
 var errNoGroupForCommit = &noGroupError{}
 
 type noGroupError struct{}

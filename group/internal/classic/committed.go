@@ -5,24 +5,25 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
+	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/record"
 )
 
-// Limits are what bounds a group of whatever kind.
+// Limits bound a group of any kind.
 type Limits struct {
 	OffsetsRetention  time.Duration // 0: for ever
 	OffsetMetadataMax int           // UTF-16 units
 	BatchBytes        int           // of what one step writes; 0: 1 MiB
 }
 
-// Room is how much of a batch a step may fill with what could as well be done in several: half.
+// Room returns the part of a batch, a half, for records that could be in several batches.
 func (l Limits) Room() int { return cmp.Or(l.BatchBytes, 1<<20) / 2 }
 
-// AtOnce returns how many of n members, one at least, a step may put out: three tombstones of each
-// have to fit in a batch. If those that are silent at the same time were put out in one step, and
-// that were too large, none of them would ever go.
+// AtOnce returns how many of n members, at least one, a step may remove: three tombstones of each
+// have to fit in a batch. Without this bound the removal of many silent members would be too large
+// for a batch, and would never succeed.
 func (l Limits) AtOnce(group string, n int, id func(i int) string) int {
 	room := l.Room()
 	for i := range n {
@@ -33,11 +34,11 @@ func (l Limits) AtOnce(group string, n int, id func(i int) string) int {
 	return n
 }
 
-// TombstoneBytes is about what the three tombstones of a member take, and no less.
+// TombstoneBytes returns an upper estimate of a member's three tombstones.
 func TombstoneBytes(group, member string) int { return 3 * (len(group) + len(member) + 64) }
 
-// Committed are the offsets of a group, of whatever kind it is: those that count, and those that
-// wait for the outcome of a transaction. They stay when a group becomes one of another kind.
+// Committed are the offsets of a group of any kind: those in effect, and those pending in a
+// transaction. They stay when the group's kind changes.
 type Committed struct {
 	id      string
 	offsets map[record.TopicPartition]offsets.OffsetValue
@@ -46,11 +47,14 @@ type Committed struct {
 	// up with each of them.
 	txns    map[int64]map[record.TopicPartition]pendingOffset
 	ordered uint64
+
+	charge machine.Charge
+	kept   int // bytes of all offsets, see bytesOf
 }
 
 // NewCommitted returns the offsets of a group that has none.
 func NewCommitted(id string) *Committed {
-	return &Committed{id: id, offsets: make(map[record.TopicPartition]offsets.OffsetValue)}
+	return &Committed{id: id, offsets: make(map[record.TopicPartition]offsets.OffsetValue), charge: machine.Uncharged{}}
 }
 
 // ID returns the group's id.
@@ -66,11 +70,14 @@ func (g *Committed) None() bool { return len(g.offsets) == 0 && len(g.txns) == 0
 func (g *Committed) Apply(r offsets.Record) {
 	tp := topicPartition(r.Key)
 	if r.Offset != nil {
-		g.offsets[tp] = *r.Offset
+		g.set(tp, *r.Offset)
 		g.overwrite(tp, g.ordered)
 		return
 	}
-	delete(g.offsets, tp)
+	if v, ok := g.offsets[tp]; ok {
+		delete(g.offsets, tp)
+		g.keep(-bytesOf(tp, v.Metadata))
+	}
 	g.dropPending(tp)
 }
 
@@ -84,13 +91,17 @@ func (g *Committed) key(tp record.TopicPartition) offsets.Key {
 }
 
 // commit appends the records of the offsets that can be stored to dst, and returns for each offset
-// whether it can.
-func (g *Committed) commit(dst []offsets.Record, r *protocol.CommitRequest, topicIDs map[string][16]byte, metadataMax int, now time.Time) (records []offsets.Record, errs map[record.TopicPartition]error) {
+// whether it can. in is the producer whose transaction they are in, nil: none.
+func (g *Committed) commit(dst []offsets.Record, r *protocol.CommitRequest, topicIDs map[string][16]byte, metadataMax int, by machine.Bound, now time.Time, in *machine.Producer) (records []offsets.Record, errs map[record.TopicPartition]error) {
 	errs = make(map[record.TopicPartition]error, len(r.Offsets))
+	more := 0 // bytes by which the records make the group grow
 	for _, tp := range sorted(r.Offsets) {
 		c := r.Offsets[tp]
 		errs[tp] = checkMetadata(c.Metadata, metadataMax)
 		if errs[tp] != nil {
+			continue
+		}
+		if more, errs[tp] = g.grow(more, by, r, tp, in); errs[tp] != nil {
 			continue
 		}
 		v := &offsets.OffsetValue{Offset: c.Offset, LeaderEpoch: c.LeaderEpoch, Metadata: c.Metadata, CommitMs: now.UnixMilli(), ExpireMs: -1, TopicID: topicIDs[tp.Topic]}

@@ -5,37 +5,36 @@ import (
 	"maps"
 	"time"
 
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/record"
 )
 
-// An Owner is a group of another kind than this package's, as far as its offsets have to know it.
+// An Owner is a group of another kind, as its offsets need it.
 type Owner interface {
-	Size() int                    // how many members it has
-	Subscribed(topic string) bool // whether one of them is
-	Forgotten() bool              // whether nothing is stored of it, no offset either
-	Tombstones() []offsets.Record // what removes the group but not its offsets
+	Size() int                    // number of members
+	Subscribed(topic string) bool // whether a member subscribes to it
+	Forgotten() bool              // whether it has no stored state or offset
+	Tombstones() []offsets.Record // remove the group but not its offsets
 
-	// Expel puts members out, in the step under way. It returns false if there are more of them than
-	// one step can put out.
+	// Expel removes members in the present step. It returns false if one step cannot remove all.
 	Expel() bool
 
-	// CheckCommit decides on a commit, and on which of its partitions it comes too late for: these
-	// are answered with late. ids are the topics'.
+	// CheckCommit checks a commit. The partitions in late are rejected with those errors. ids are
+	// the topics' ids.
 	CheckCommit(r *protocol.CommitRequest, ids map[string][16]byte, inTxn bool) (late map[record.TopicPartition]error, err error)
 }
 
-// StepOffsets adds to eff, the effects of a step of their owner, what ev does to offsets. It
-// returns false if ev is not about offsets.
+// StepOffsets adds the effects of ev on offsets to eff, the effects of the owner's step. It returns
+// false if ev is not about offsets.
 func (g *Committed) StepOffsets(eff *Effects, of Owner, limits Limits, now time.Time, ev Event) bool {
 	s := offsetsStep{g, eff, of, limits, now}
 	switch e := ev.(type) {
 	case EventCommit:
-		s.commit(e.CommitRequest, e.TopicIDs, e.To, nil)
+		s.commit(e.CommitRequest, e.TopicIDs, e.Bound, e.To, nil)
 	case EventTxnCommit:
-		s.commit(&e.CommitRequest, e.TopicIDs, e.To, &machine.Producer{ID: e.ProducerID, Epoch: e.ProducerEpoch})
+		s.commit(&e.CommitRequest, e.TopicIDs, e.Bound, e.To, &machine.Producer{ID: e.ProducerID, Epoch: e.ProducerEpoch})
 	case EventDelete:
 		s.deleteGroup(e)
 	case EventDeleteOffsets:
@@ -53,7 +52,7 @@ func (g *Committed) StepOffsets(eff *Effects, of Owner, limits Limits, now time.
 	return true
 }
 
-// An offsetsStep is what StepOffsets works on.
+// An offsetsStep is the state of StepOffsets.
 type offsetsStep struct {
 	*Committed
 	eff    *Effects
@@ -72,7 +71,7 @@ func (s *offsetsStep) remove(which func(record.TopicPartition) bool) {
 	s.eff.Records = s.Committed.remove(s.eff.Records, which)
 }
 
-func (s *offsetsStep) commit(r *protocol.CommitRequest, ids map[string][16]byte, to machine.Ticket, in *machine.Producer) {
+func (s *offsetsStep) commit(r *protocol.CommitRequest, ids map[string][16]byte, by machine.Bound, to machine.Ticket, in *machine.Producer) {
 	late, err := s.of.CheckCommit(r, ids, in != nil)
 	if err != nil {
 		s.reply(to, nil, err)
@@ -83,7 +82,7 @@ func (s *offsetsStep) commit(r *protocol.CommitRequest, ids map[string][16]byte,
 		accepted.Offsets = maps.Clone(r.Offsets)
 		maps.DeleteFunc(accepted.Offsets, func(tp record.TopicPartition, _ record.Committed) bool { return late[tp] != nil })
 	}
-	records, errs := s.Committed.commit(s.eff.Records, &accepted, ids, s.limits.OffsetMetadataMax, s.now)
+	records, errs := s.Committed.commit(s.eff.Records, &accepted, ids, s.limits.OffsetMetadataMax, by, s.now, in)
 	if s.eff.Records = records; len(records) > 0 {
 		s.eff.Producer = in
 	}
@@ -120,10 +119,9 @@ func (s *offsetsStep) deleteThese(e EventDeleteOffsets) {
 	s.reply(e.To, errs, nil)
 }
 
-// expire removes the offsets that nobody will ask for any more, and the group if it has neither
-// members nor offsets. Those of topics that somebody subscribes to stay. The others last as long as
-// their commit says or, unlike those of a classic group, for the retention from their commit on, as
-// in Kafka: OffsetExpirationConditionImpl.
+// expire removes expired offsets, and the group if it has neither members nor offsets. Offsets of
+// topics with a subscriber stay. Others last until the time in their commit or, unlike in a classic
+// group, for the retention since their commit, as in Kafka: OffsetExpirationConditionImpl.
 func (s *offsetsStep) expire() {
 	s.eff.Separable = true
 	left, retention := len(s.offsets), s.limits.OffsetsRetention
@@ -146,8 +144,8 @@ func (s *offsetsStep) expire() {
 	}
 }
 
-// ErrMoreMembers says that some members were put out, and that the event is to come again for the
-// others.
+// ErrMoreMembers reports that some members were removed, and that the event is to be repeated for
+// the others.
 var ErrMoreMembers = errors.New("group: more members than one batch can put out")
 
 // reset moves offsets, in one batch with the end of all members if it has some: see EventReset. Of

@@ -1,7 +1,7 @@
 package classic
 
 import (
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/record"
 )
 
@@ -10,8 +10,8 @@ type pendingOffset struct {
 	value offsets.OffsetValue
 	order uint64 // of the group's pending offsets, as they are in the log
 
-	// overwritten says that a commit stands behind it in the log which counts. It does not count
-	// any more, but the partition stays unstable until the transaction ends, as in Kafka.
+	// overwritten is set if a later commit in the log is in effect. The pending offset is void
+	// then, but the partition stays unstable until the transaction ends, as in Kafka.
 	overwritten bool
 }
 
@@ -26,7 +26,13 @@ func (g *Committed) ApplyPending(producerID int64, r offsets.Record) {
 		g.txns[producerID] = txn
 	}
 	g.ordered++
-	txn[topicPartition(r.Key)] = pendingOffset{value: *r.Offset, order: g.ordered}
+	tp := topicPartition(r.Key)
+	n := bytesOf(tp, r.Offset.Metadata)
+	if p, ok := txn[tp]; ok {
+		n -= bytesOf(tp, p.value.Metadata)
+	}
+	txn[tp] = pendingOffset{value: *r.Offset, order: g.ordered}
+	g.keep(n)
 }
 
 // ApplyEnd is machine.Transactional's.
@@ -35,9 +41,10 @@ func (g *Committed) ApplyEnd(producerID int64, commit bool) {
 	delete(g.txns, producerID)
 	for tp, p := range txn {
 		if commit && !p.overwritten {
-			g.offsets[tp] = p.value
+			g.set(tp, p.value)
 			g.overwrite(tp, p.order)
 		}
+		g.keep(-bytesOf(tp, p.value.Metadata))
 	}
 }
 
@@ -54,9 +61,14 @@ func (g *Committed) overwrite(tp record.TopicPartition, before uint64) {
 // dropPending forgets the pending offsets of tp: its tombstone stands behind them.
 func (g *Committed) dropPending(tp record.TopicPartition) {
 	for id, txn := range g.txns {
+		p, ok := txn[tp]
+		if !ok {
+			continue
+		}
 		if delete(txn, tp); len(txn) == 0 {
 			delete(g.txns, id)
 		}
+		g.keep(-bytesOf(tp, p.value.Metadata))
 	}
 }
 

@@ -3,7 +3,7 @@ package classic
 import (
 	"time"
 
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
 // A draft is what a Step has changed: how to make it undone if the log does not take its records,

@@ -6,31 +6,31 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group/assignor"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
-// Config is what a Group needs to know of its coordinator's configuration.
+// Config is the configuration of a Group.
 type Config struct {
 	InitialRebalanceDelay time.Duration // 0: none
 	MaxSize               int           // members; 0: no limit
 	Limits
 
-	// Process is the client host of members that live in this process. Members of other processes
-	// that a coordinator ran in have a host that begins with InProcess too, and are dead.
+	// Process is the client host of members in this process. Members with another client host that
+	// begins with InProcess are from an earlier run, and dead.
 	Process string
 }
 
-// InProcess is what the client host of a member that lives in its coordinator's process begins
-// with. Members that came over the wire have their address there, which begins with a slash.
+// InProcess is the prefix of the client host of members in the coordinator's process. Members on
+// the wire have an address, which begins with a slash.
 const InProcess = "in-process-"
 
 // A Group is one group of the classic protocol as a machine.Machine.
 //
-// What Apply does is all that survives a restart: generation, group leader, members with their
-// assignments, committed offsets, those in open transactions. Parked requests, votes and deadlines
-// live and die with the process; an EventLoaded after recovery starts the members' sessions anew.
+// Only the state of Apply survives a restart: generation, group leader, members with their
+// assignments, committed and pending offsets. Parked requests, votes and deadlines are lost;
+// EventLoaded starts the sessions of members again.
 type Group struct {
 	*Committed // durable: changed by Apply only
 	cfg        *Config
@@ -53,12 +53,12 @@ type scalars struct {
 	protocolType string
 	protocol     string
 	leader       string
-	stateMs      int64 // when the group became what it is; -1: unknown
+	stateMs      int64 // time of the last change of state; -1 if unknown
 
 	// Live.
 	state        protocol.State
 	joined       uint64        // members ever added, for a stable order
-	joinDeadline time.Time     // PreparingRebalance: when it completes without those who are missing
+	joinDeadline time.Time     // PreparingRebalance: when it completes without absent members
 	initial      bool          // PreparingRebalance from Empty: does not complete early
 	remaining    time.Duration // of the longest initial delay
 	newcomer     bool          // a member joined since the initial delay last began
@@ -67,7 +67,7 @@ type scalars struct {
 	idOnly       bool          // the record of this step is persistID's
 }
 
-// Effects are what a Step of a Group wants done.
+// Effects are the results of a Step.
 type Effects = machine.Effects[offsets.Record]
 
 var (
@@ -75,12 +75,11 @@ var (
 	_ machine.Transactional[offsets.Record]  = (*Group)(nil)
 )
 
-// New returns a group that does not exist yet (Dead): Apply what the log holds of it, or Step an
-// EventCreate. cfg is kept.
+// New returns a group that does not exist yet (Dead): Apply its records from the log, or Step an
+// EventCreate. It keeps cfg.
 func New(id string, cfg *Config) *Group { return NewOn(NewCommitted(id), cfg) }
 
-// NewOn is New for a group whose offsets are there already. It is the only one that changes them
-// from then on.
+// NewOn is New for a group whose offsets may exist. Only the group changes them from now on.
 func NewOn(c *Committed, cfg *Config) *Group {
 	g := &Group{Committed: c, cfg: cfg, scalars: scalars{stateMs: -1},
 		members: make(map[string]*member), static: make(map[string]string), pending: make(map[string]time.Time)}
@@ -91,11 +90,11 @@ func NewOn(c *Committed, cfg *Config) *Group {
 // State returns the group's state.
 func (g *Group) State() protocol.State { return g.state }
 
-// Type returns what kind of a group it is.
+// Type returns the kind of the group.
 func (g *Group) Type() protocol.GroupType { return protocol.Classic }
 
-// Vacant reports whether the group has no members, so that it may become one of another kind. Ids
-// that were given out and not used yet are lost then.
+// Vacant reports whether the group has no members, so that its kind may change. Pending member ids
+// are lost then.
 func (g *Group) Vacant() bool { return g.state == protocol.Dead || g.state == protocol.Empty }
 
 // Tombstones returns the records that remove the group but not its offsets.
@@ -112,7 +111,7 @@ func (g *Group) Generation() int32 { return g.generation }
 // Size returns the number of members.
 func (g *Group) Size() int { return len(g.members) }
 
-// An Event is something that happens to a group: EventJoin, EventTick and so on.
+// An Event is an input of a Group: EventJoin, EventTick and so on.
 type Event interface {
 	step(g *Group, now time.Time)
 }
@@ -168,7 +167,7 @@ type member struct {
 	syncTicket  machine.Ticket
 	skipSupport bool
 
-	edited uint64 // the draft that has noted what it was
+	edited uint64 // the last draft that saved its former state
 }
 
 func (m *member) supports(name string) bool {

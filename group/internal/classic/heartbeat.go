@@ -3,7 +3,7 @@ package classic
 import (
 	"time"
 
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
 )
 

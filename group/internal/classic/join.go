@@ -5,15 +5,14 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group/assignor"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
 	"github.com/stratalog/strata/record"
 )
 
-// EventCreate brings a group into being. The record makes it survive even if its first join is
-// refused, as in Kafka.
+// EventCreate creates a group. The group stays even if its first join is rejected, as in Kafka.
 type EventCreate struct {
-	// Anew says that the group was of another kind: it may have offsets already.
+	// Anew is set if the group had another kind: it may have offsets.
 	Anew bool
 }
 

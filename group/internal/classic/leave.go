@@ -3,7 +3,7 @@ package classic
 import (
 	"time"
 
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
 )
 
@@ -50,9 +50,8 @@ func (g *Group) departed(now time.Time, member bool) {
 	}
 }
 
-// EventCancel says that nobody waits for the reply to a join or sync any more. A member that has
-// never had an answer cannot know its id: it is removed. Others stay as long as their session
-// lasts.
+// EventCancel reports that the caller of a join or sync has stopped waiting. A member without any
+// response yet has no id: it is removed. Others stay until their session ends.
 type EventCancel struct{ Ticket machine.Ticket }
 
 func (e EventCancel) step(g *Group, now time.Time) {

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stratalog/strata/group/assignor"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
 	"github.com/stratalog/strata/record"
 )

@@ -11,9 +11,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stratalog/strata/group/internal/compacted"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/record"
 )

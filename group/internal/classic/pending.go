@@ -3,16 +3,17 @@ package classic
 import (
 	"time"
 
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
-// EventTxnCommit is a TxnCommitRequest for topics that exist. The reply is that of an EventCommit:
-// nil for offsets that wait for the transaction's outcome.
+// EventTxnCommit is a TxnCommitRequest for topics that exist. The reply is as for an EventCommit:
+// nil for pending offsets.
 type EventTxnCommit struct {
 	*protocol.TxnCommitRequest
 	TopicIDs map[string][16]byte
+	Bound    machine.Bound
 	To       machine.Ticket
 }
 
@@ -22,7 +23,7 @@ func (e EventTxnCommit) step(g *Group, now time.Time) {
 		return
 	}
 	g.eff.Producer = &machine.Producer{ID: e.ProducerID, Epoch: e.ProducerEpoch}
-	g.reply(e.To, g.commitAll(&e.CommitRequest, e.TopicIDs, now), nil)
+	g.reply(e.To, g.commitAll(&e.CommitRequest, e.TopicIDs, e.Bound, now, g.eff.Producer), nil)
 }
 
 // checkTxnCommit decides whether a commit in a transaction is accepted (KIP-447). Unlike others it
@@ -40,8 +41,8 @@ func (g *Group) checkTxnCommit(r *protocol.CommitRequest) error {
 	return err
 }
 
-// ApplyPending implements machine.Transactional. What is no offset counts at once, as in Kafka: no
-// coordinator writes such a thing.
+// ApplyPending implements machine.Transactional. Records that are no offsets take effect at once,
+// as in Kafka; no coordinator writes them in a transaction.
 func (g *Group) ApplyPending(producerID int64, r offsets.Record) {
 	if r.Key.Group != g.id || r.Key.Type != offsets.KeyOffset || r.Offset == nil {
 		g.Apply(r)

@@ -3,7 +3,7 @@ package classic
 import (
 	"time"
 
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 )
 
 // rebalanceOrComplete follows up a member's coming or going: it begins a rebalance, or ends the one
@@ -32,6 +32,9 @@ func (g *Group) prepareRebalance(now time.Time) {
 	g.initial = g.state == protocol.Empty
 	g.newcomer = false
 	g.state = protocol.PreparingRebalance
+	if g.eff.Notice == nil {
+		g.eff.Notice = protocol.Rebalancing{Group: g.id}
+	}
 	timeout, delay := g.rebalanceTimeout(), g.cfg.InitialRebalanceDelay
 	switch {
 	case !g.initial:

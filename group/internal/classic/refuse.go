@@ -3,17 +3,17 @@ package classic
 import (
 	"fmt"
 
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
 )
 
-// Says gives an error of package protocol Kafka's words.
+// Says wraps an error of package protocol with Kafka's text.
 func Says(err error, format string, args ...any) error {
 	return fmt.Errorf("%w: %s", err, fmt.Sprintf(format, args...))
 }
 
-// Refuse returns the answer to an event that meets a group of another kind, one that has no place
-// for members of the classic protocol. The Reply of an event that has no request is to nobody.
+// Refuse returns the reply of a group of another kind, which cannot have members of the classic
+// protocol. The Reply to an event without a request has no ticket.
 func Refuse(ev Event) machine.Reply {
 	switch e := ev.(type) {
 	case EventJoin:

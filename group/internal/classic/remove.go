@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group/assignor"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/record"
 )
 
-// EventDelete removes a group without members and all its offsets, pending ones too, as in Kafka:
-// if their transaction commits, they do not come back. The reply carries only an error.
+// EventDelete removes a group without members and all its offsets, including pending ones: these
+// are lost even if their transaction commits, as in Kafka. The reply has only an error.
 type EventDelete struct{ To machine.Ticket }
 
 func (e EventDelete) step(g *Group, _ time.Time) {
@@ -91,9 +91,8 @@ func (e EventDeleteOffsets) step(g *Group, _ time.Time) {
 	g.reply(e.To, errs, nil)
 }
 
-// EventTopicDeleted removes the offsets of a topic that is no more. ID is the deleted topic's:
-// offsets of a later topic of that name stay, and while there is one, pending or not, all of that
-// partition.
+// EventTopicDeleted removes the offsets of the deleted topic with that ID. Offsets of a later topic
+// of the same name stay, and with them all other offsets of that partition.
 type EventTopicDeleted struct {
 	Topic string
 	ID    [16]byte
@@ -108,9 +107,8 @@ func (e EventTopicDeleted) step(g *Group, _ time.Time) {
 	}
 }
 
-// EventExpire removes offsets that nobody will ask for any more, and the group itself if it has no
-// members and no offsets. What has a transaction open stays: a partition with a pending offset, and
-// the group.
+// EventExpire removes expired offsets, and the group itself if it has no members and no offsets.
+// Partitions with pending offsets stay, and so does their group.
 type EventExpire struct{}
 
 func (EventExpire) step(g *Group, now time.Time) {
@@ -130,8 +128,8 @@ func (EventExpire) step(g *Group, now time.Time) {
 	}
 }
 
-// expired follows KIP-211: while a group has members, only topics that nobody subscribes to age;
-// after that, from the moment the last member went.
+// expired implements KIP-211: while a group has members, only offsets of topics without a
+// subscriber age; after that, all age from the time when the last member left.
 func (g *Group) expired(tp record.TopicPartition, v offsets.OffsetValue, subscribed topicSet, now time.Time) bool {
 	if g.state == protocol.Stable && (g.protocolType != protocol.ProtocolTypeConsumer || subscribed.has(tp.Topic)) {
 		return false

@@ -4,30 +4,30 @@ import (
 	"math"
 	"time"
 
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/record"
 )
 
-// EventReset stores offsets by an administrator. It creates the group if need be. The reply is a
-// record.Offsets: what was stored.
+// EventReset stores offsets for an administrator. It creates the group if necessary. The reply is a
+// record.Offsets with the stored offsets.
 //
-// A group with members is refused unless Expel is set. Then all members are put out, and the next
-// generation begins with nobody and the new offsets, in one batch. Whoever was a member hears
-// ErrUnknownMember at its next heartbeat or commit, forgets what it was assigned, joins under a new
-// id and reads the committed offsets. That is why no late commit overwrites the reset, whatever the
-// assignor (a cooperative member that merely rejoined would keep its partitions, and its
-// positions):
+// A group with members is rejected unless Expel is set. Then all members are removed, and the next
+// generation begins without members and with the new offsets, in one batch. A removed member
+// receives ErrUnknownMember at its next heartbeat or commit, drops its assignment, joins with a new
+// id and reads the committed offsets. So no late commit overwrites the reset, for any assignor (a
+// cooperative member that only rejoined would keep its partitions and positions):
 //
 //   - a commit before this step is in the log before the batch, which overwrites it;
-//   - a commit after it names a member id that the group does not know, and is refused;
-//   - the ids that the group will know were given out after it, to members that had no partitions;
-//   - the batch is whole or not there: no restart finds the old members beside the new offsets.
+//   - a commit after it has a member id unknown to the group, and is rejected;
+//   - the ids of later members were assigned after it, to members without partitions;
+//   - the batch is written whole or not at all: no restart finds the old members with the new
+//     offsets.
 type EventReset struct {
-	Offsets  record.Offsets                            // where to; nil: Shift
-	Shift    int64                                     // how far from what is committed
-	Bounds   map[record.TopicPartition]protocol.Bounds // of what is shifted; partitions without an offset are left out
+	Offsets  record.Offsets                            // target offsets; nil to use Shift
+	Shift    int64                                     // distance from the committed offsets
+	Bounds   map[record.TopicPartition]protocol.Bounds // of shifted offsets; partitions without an offset are left out
 	TopicIDs map[string][16]byte
 	Expel    bool
 	To       machine.Ticket

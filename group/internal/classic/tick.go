@@ -3,10 +3,10 @@ package classic
 import (
 	"time"
 
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 )
 
-// EventTick says that time has passed. It expires sessions, pending ids and rebalance phases.
+// EventTick passes the time. It expires sessions, pending ids and rebalance phases.
 type EventTick struct{}
 
 func (EventTick) step(g *Group, now time.Time) {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group/assignor"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
 	"github.com/stratalog/strata/record"
 )

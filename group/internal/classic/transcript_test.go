@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/internal/transcript"
 	"github.com/stratalog/strata/record"
 )

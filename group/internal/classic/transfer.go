@@ -4,12 +4,12 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group/assignor"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
-// A Transfer is a member on its way between a classic group and one of another kind.
+// A Transfer is a member that moves between a classic group and one of another kind.
 type Transfer struct {
 	ID, InstanceID, ClientID, ClientHost string
 	Session, Rebalance                   time.Duration
@@ -17,8 +17,7 @@ type Transfer struct {
 	Assignment                           []byte              // in the format of the group's protocol
 }
 
-// Transfers returns the members, in the order in which they joined. The bytes must not be written
-// to.
+// Transfers returns the members, in the order in which they joined. The bytes are read-only.
 func (g *Group) Transfers() []Transfer {
 	var out []Transfer
 	for _, m := range g.inOrder() {
@@ -28,10 +27,11 @@ func (g *Group) Transfers() []Transfer {
 	return out
 }
 
-// ProtocolType returns what kind of members the group has, "consumer" for consumers; "": none yet.
+// ProtocolType returns the type of the group's members, "consumer" for consumers; "" if it never
+// had any.
 func (g *Group) ProtocolType() string { return g.protocolType }
 
-// Parked returns an answer to every join and sync that waits. The group stays as it is.
+// Parked returns a reply with err to every waiting join and sync. It does not change the group.
 func (g *Group) Parked(err error) (replies []machine.Reply) {
 	for _, m := range g.inOrder() {
 		if m.joining && m.joinTicket != 0 {
@@ -44,20 +44,20 @@ func (g *Group) Parked(err error) (replies []machine.Reply) {
 	return replies
 }
 
-// A Downgrade is what becomes a classic group: members of one of another kind.
+// A Downgrade is the state that a classic group takes over from a group of another kind.
 type Downgrade struct {
 	Generation int32
 	Members    []Transfer // at least one
 
-	// Rebalance says that the members must join again, at once: somebody has gone, or some have not
-	// got yet what they were to have. If not, a static member has taken over from itself, and all
-	// go on with what they had.
+	// Rebalance is set if the members must join again at once: a member has left, or some have not
+	// reached their target. If not, a static member has replaced itself, and all keep their
+	// assignment.
 	Rebalance bool
 }
 
-// NewFrom returns a group of consumers that came from one of another kind, and the record that
-// makes it. on is as for NewOn. The record names no leader if the members must join again: the next
-// coordinator has them do so (EventLoaded).
+// NewFrom returns a group of consumers from a Downgrade, and its record. on is as for NewOn. If the
+// members must join again the record names no leader, so that the next coordinator makes them join
+// too (EventLoaded).
 func NewFrom(on *Committed, cfg *Config, now time.Time, d *Downgrade) (*Group, offsets.Record) {
 	g := NewOn(on, cfg)
 	for _, t := range d.Members {

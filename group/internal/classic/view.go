@@ -2,12 +2,12 @@ package classic
 
 import (
 	"github.com/stratalog/strata/group/assignor"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/record"
 )
 
-// A View is a group as descriptions show it, without its offsets.
+// A View is the description of a group, without its offsets.
 type View struct {
 	ID           string
 	Type         protocol.GroupType
@@ -19,7 +19,7 @@ type View struct {
 	Members      []MemberView // in the order they joined
 }
 
-// A MemberView is a member in a View. The bytes must not be written to.
+// A MemberView is a member in a View. The bytes are read-only.
 type MemberView struct {
 	ID, InstanceID       string
 	ClientID, ClientHost string

@@ -1,8 +1,8 @@
-// Package compacted has what compaction leaves of an offsets topic, for the tests of the machines
-// whose records are in one: a machine that is loaded from it is the one that is loaded from all.
+// Package compacted compacts an offsets topic, for tests of the machines with records in one: a
+// machine loaded from the result must equal a machine that is loaded from all.
 package compacted
 
-import "github.com/stratalog/strata/group/offsets"
+import "github.com/stratalog/strata/internal/offsets"
 
 // An Entry is a record of the log, or the marker that ends a producer's transaction.
 type Entry struct {
@@ -59,9 +59,9 @@ func Stable(log []Entry) int {
 	return n
 }
 
-// Log returns what is left of a log whose first end entries are compacted: of these the last of
-// each key but for those of transactions that were aborted, and the markers of what is left. The
-// end is at most Stable. Tombstones go too if they are purged, which they are once they are old.
+// Log returns the log with its first end entries compacted: of these the last of each key remains,
+// without aborted transactions, and the markers of remaining records. end is at most Stable. purged
+// removes old tombstones too.
 func Log(log []Entry, end int, purged bool) []Entry {
 	aborted := abortedIn(log)
 	last := make(map[offsets.Key]int)

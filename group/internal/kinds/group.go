@@ -5,13 +5,13 @@ import (
 
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/modern"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
-// A Group is a group of any kind as a machine.Machine. One without members becomes what the first
-// member wants it to be, as far as Kafka's do: see mayBecome.
+// A Group is a group of any kind as a machine.Machine. If it has no members, the first member's
+// request selects its kind, as in Kafka: see mayBecome.
 type Group struct {
 	*classic.Committed
 	cfg  *Config
@@ -31,7 +31,7 @@ func New(id string, cfg *Config) *Group {
 	return &Group{Committed: c, cfg: cfg, kind: cfg.make(protocol.Classic, c)}
 }
 
-// Type returns the group's kind. One that does not exist, or has offsets only, is a classic one.
+// Type returns the group's kind. Without members or other state than offsets it is a classic one.
 func (g *Group) Type() protocol.GroupType { return g.kind.Type() }
 
 // State returns the group's state.
@@ -46,7 +46,7 @@ func (g *Group) View() classic.View { return g.kind.View() }
 // Vacant reports whether the group has no members.
 func (g *Group) Vacant() bool { return g.kind.Vacant() }
 
-// Kind returns what the group is at present. It may be looked at.
+// Kind returns the present group, read-only.
 func (g *Group) Kind() Kind { return g.kind }
 
 // Step implements machine.Machine.

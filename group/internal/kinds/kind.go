@@ -5,15 +5,15 @@ import (
 
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/modern"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/group/internal/sharing"
 	"github.com/stratalog/strata/group/internal/streaming"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
-// An Event is something that happens to a group: a classic.Event, which of these every kind knows
-// those that are no business of members, or one of another kind.
+// An Event is an input of a group: a classic.Event, which every kind handles unless it is about
+// members, or an event of another kind.
 type Event = any
 
 // A Kind is a group of one kind, as a machine.Machine. Its offsets are in the classic.Committed
@@ -34,7 +34,7 @@ type Kind interface {
 	Tombstones() []offsets.Record
 }
 
-// Config is what groups need to know of their coordinator's configuration, by kind.
+// Config is the configuration of groups, by kind.
 type Config struct {
 	Classic classic.Config
 	Modern  modern.Config

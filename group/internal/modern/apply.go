@@ -3,11 +3,11 @@ package modern
 import (
 	"slices"
 
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
-// Apply is the only function that changes durable state. It runs live, for the records a Step
-// emitted, and at recovery alike. Records of other groups change nothing.
+// Apply is the only function that changes durable state. It runs for the records of a Step and at
+// recovery. Records of other groups are ignored.
 func (g *Group) Apply(r offsets.Record) {
 	if r.Key.Group != g.ID() {
 		return
@@ -48,7 +48,7 @@ func (g *Group) Apply(r offsets.Record) {
 	}
 }
 
-// subscribe takes over what a member says of itself; nil: it is gone.
+// subscribe applies a member's record; nil removes the member.
 func (g *Group) subscribe(id string, v *offsets.ConsumerMemberValue) {
 	old := g.members[id]
 	if old != nil {
@@ -83,7 +83,7 @@ func (g *Group) subscribe(id string, v *offsets.ConsumerMemberValue) {
 	g.members[id] = m
 }
 
-// count adds n to how many members have a subscription's topics and regular expression.
+// count adds n to the number of members with the topics and regular expression of s.
 func (g *Group) count(s *subscription, n int) {
 	add := func(to map[string]int, name string) {
 		if to[name] += n; to[name] == 0 {
@@ -98,9 +98,9 @@ func (g *Group) count(s *subscription, n int) {
 	}
 }
 
-// assign takes over what a member has; nil: nothing. The record may stand before that of the member
-// itself: compaction leaves the last record of each, and a member that changes its subscription
-// keeps what it has. Kafka: GroupMetadataManager.replay, getOrMaybeCreateMember.
+// assign applies a member's current assignment; nil: none. It may come before the record of the
+// member itself: compaction keeps the last record of each key, and a member that changes its
+// subscription keeps its assignment. Kafka: GroupMetadataManager.replay, getOrMaybeCreateMember.
 func (g *Group) assign(id string, v *offsets.CurrentAssignmentValue) {
 	old := g.members[id]
 	switch {
@@ -136,7 +136,7 @@ func nonNil(hs []held) []held {
 	return hs
 }
 
-// disown makes what m has free.
+// disown removes m as the owner of its partitions.
 func (g *Group) disown(m *member) {
 	for _, hs := range [][]held{m.assigned, m.revoking} {
 		for _, h := range hs {

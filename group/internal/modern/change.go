@@ -11,27 +11,29 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/stratalog/strata/group/assignor"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/record"
 )
 
-// A change is what a Step has decided on so far: records that are not applied yet.
+// A change collects the decisions of a Step, whose records are not applied yet.
 type change struct {
 	g     *Group
 	now   time.Time
 	epoch int32 // of the group
 
-	assigned bool    // a target was computed, for epoch
-	replaced *member // the static member whose place is taken; nil: none
+	again    bool    // a member joins again, without partitions
+	assigned bool    // a target was computed for epoch
+	replaced *member // the static member to replace; nil if none
 
-	matches *Matches // that the event brings; nil: none
+	matches *Matches // of the event; nil if it has none
+	partial bool     // an expression is not matched yet with the present topics
 
-	patterns map[string]*pattern // resolved by this step
-	dropped  map[string]bool     // regular expressions that nobody has any more
+	patterns map[string]*pattern // resolved in this step
+	dropped  map[string]bool     // regular expressions without a remaining member
 }
 
-// A memberKind is the protocol that a member speaks.
+// A memberKind is the protocol of a member.
 type memberKind uint8
 
 const (
@@ -39,8 +41,8 @@ const (
 	classicMember
 )
 
-// replace lets a new member, of the protocol by, take the place of a static one. It gets what that
-// has. If both speak the newer protocol the old one must be away.
+// replace lets a new member take the place and the assignment of a static one. If both use the
+// newer protocol the old one must have left.
 func (c *change) replace(old *member, id string, by memberKind) (*member, error) {
 	if by == modernMember && old.Classic == nil && old.epoch != leaveStaticEpoch {
 		return nil, protocol.ErrUnreleasedInstance
@@ -59,7 +61,7 @@ func (c *change) replace(old *member, id string, by memberKind) (*member, error)
 // fresh reports whether the log has no current assignment of a member.
 func (c *change) fresh(id string) bool { return c.g.members[id] == nil }
 
-// owner returns who has a partition; "": it is free. Who is replaced has nothing any more.
+// owner returns the member that owns p; "" if it is free or its owner is being replaced.
 func (c *change) owner(p partition) string {
 	id := c.g.owner[p]
 	if c.replaced != nil && id == c.replaced.id {
@@ -75,11 +77,11 @@ func (c *change) assignmentEpoch() int32 {
 	return c.g.assignmentEpoch
 }
 
-// reconcile brings m nearer to its target, and emits what becomes of it. owned is what it says that
-// it has, if it has told.
+// reconcile moves m towards its target and emits its new assignment. owned is the member's list of
+// its partitions, if the request has one.
 func (c *change) reconcile(m *member, target, owned []partition, told bool) *member {
-	r := reconciliation{target: target, targetEpoch: c.assignmentEpoch(), owned: owned, told: told, owner: c.owner}
-	if c.epoch > r.targetEpoch { // the target is older than what members subscribe to
+	r := reconciliation{target: target, targetEpoch: c.assignmentEpoch(), owned: owned, told: told, again: c.again, owner: c.owner}
+	if c.epoch > r.targetEpoch { // the target is older than the subscriptions
 		r.unsubscribed = c.unsubscribed(m)
 	}
 	next := r.next(m)
@@ -89,8 +91,9 @@ func (c *change) reconcile(m *member, target, owned []partition, told bool) *mem
 	return next
 }
 
-// unsubscribed returns what reports whether a partition is of a topic that m does not subscribe to.
-// Of a topic that is not known, as one that was deleted, that is for the next target to say.
+// unsubscribed returns a function that reports whether m does not subscribe to the topic of a
+// partition. For unknown topics, such as deleted ones, it returns false: the next target removes
+// them.
 func (c *change) unsubscribed(m *member) func(partition) bool {
 	topics := c.topicsOf(m)
 	return func(p partition) bool {
@@ -110,8 +113,8 @@ func (g *Group) removeMember(id string) {
 	}
 }
 
-// subscribe stores what m says of itself, and begins a new epoch of the group if its subscription,
-// or a topic of the group, has changed.
+// subscribe stores m's subscription. It begins a new group epoch if that, or a topic of the group,
+// has changed.
 func (c *change) subscribe(before, m *member) error {
 	g := c.g
 	isNew := g.members[m.id] == nil && c.replaced == nil
@@ -132,7 +135,8 @@ func (c *change) subscribe(before, m *member) error {
 		hash = g.topics.hash(c.topics(&before.subscription, &m.subscription))
 		g.after = append(g.after, func() { g.checked = version })
 	}
-	if bump || hash != g.hash {
+	// An expression that a former event left unmatched may match only topics of other members.
+	if bump || len(c.patterns) > 0 || hash != g.hash {
 		c.epoch++
 	}
 	if c.epoch != g.epoch {
@@ -141,25 +145,39 @@ func (c *change) subscribe(before, m *member) error {
 	return nil
 }
 
-// topics returns the topics that the group subscribes to once a subscription takes another one's
-// place, sorted. Both may be nil.
+// topics returns the existing topics, sorted, that the group subscribes to after one subscription
+// replaces another. Both may be nil. Members may name a million topics that do not exist: these are
+// neither copied nor sorted.
 func (c *change) topics(before, after *subscription) []string {
 	g := c.g
-	all := make(map[string]bool, len(g.names))
+	if g.topics == nil {
+		return nil
+	}
 	less := make(map[string]int)
 	if before != nil {
 		for _, t := range before.Topics {
 			less[t]++
 		}
 	}
-	for t, n := range g.names {
-		if n > less[t] {
-			all[t] = true
+	all := make(map[string]bool)
+	if len(g.names) < len(g.topics.ByName) {
+		for t, n := range g.names {
+			if _, exists := g.topics.ByName[t]; exists && n > less[t] {
+				all[t] = true
+			}
+		}
+	} else {
+		for t := range g.topics.ByName {
+			if g.names[t] > less[t] {
+				all[t] = true
+			}
 		}
 	}
 	if after != nil {
 		for _, t := range after.Topics {
-			all[t] = true
+			if _, exists := g.topics.ByName[t]; exists {
+				all[t] = true
+			}
 		}
 	}
 	for expr, p := range g.patterns {
@@ -173,8 +191,8 @@ func (c *change) topics(before, after *subscription) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// hash returns a number that changes with the topics of these names. 0: there is none of them. It
-// is not Kafka's: a group that moves there, or here, begins one more epoch.
+// hash returns a number that changes with the topics of these names; 0 if none exists. It differs
+// from Kafka's: a group that moves to or from Kafka begins one more epoch.
 func (t *Topics) hash(names []string) int64 {
 	if t == nil {
 		return 0
@@ -198,8 +216,8 @@ func (t *Topics) hash(names []string) int64 {
 	return int64(h.Sum64())
 }
 
-// assign returns the target of m. It computes that of all members if the group's epoch is newer,
-// but not too often.
+// assign returns the target of m. It computes the targets of all members if the group has a newer
+// epoch and the assignment interval has passed.
 func (c *change) assign(m *member) ([]partition, error) {
 	g := c.g
 	due := g.assignmentEpoch == 0 || c.now.UnixMilli() >= g.assignedMs+g.timeouts().Assignment.Milliseconds() || c.now.UnixMilli() < g.assignedMs
@@ -228,13 +246,16 @@ func (c *change) assign(m *member) ([]partition, error) {
 	return targets[m.id], nil
 }
 
-// unreleasedRetry is when a member that waits for others is to ask again.
+// unreleasedRetry is the retry delay of a member that waits for others to release partitions, or
+// for matches of expressions.
 const unreleasedRetry = 20 * time.Millisecond
 
-// retryAfter returns when a member had better ask again; 0: with its next heartbeat.
+// retryAfter returns the delay after which m should send a heartbeat; 0 for the usual interval.
 func (c *change) retryAfter(m *member) time.Duration {
 	g := c.g
 	switch {
+	case c.partial:
+		return unreleasedRetry
 	case c.epoch > c.assignmentEpoch():
 		due := time.UnixMilli(g.assignedMs).Add(g.timeouts().Assignment)
 		return max(due.Sub(c.now), time.Millisecond)
@@ -244,7 +265,7 @@ func (c *change) retryAfter(m *member) time.Duration {
 	return 0
 }
 
-// target returns what a member was meant to have so far.
+// target returns the present target of m.
 func (c *change) target(m *member) ([]partition, bool) {
 	if c.replaced != nil && m.InstanceID == c.replaced.InstanceID {
 		t, had := c.g.target[c.replaced.id]
@@ -254,7 +275,7 @@ func (c *change) target(m *member) ([]partition, bool) {
 	return t, had
 }
 
-// compute runs the assignor that most members ask for.
+// compute runs the assignor that most members name.
 func (c *change) compute(members []*member) (map[string][]partition, error) {
 	g := c.g
 	in := make([]assignor.Member, 0, len(members))
@@ -292,7 +313,7 @@ func (t *Topics) byName(name string) (Topic, bool) {
 	return topic, ok
 }
 
-// targets translates what an assignor gives to whom, which must be what it may.
+// targets validates an assignor's result and converts it.
 func (g *Group) targets(a assignor.Assignor, members []assignor.Member, shares map[string][]record.TopicPartition) (map[string][]partition, error) {
 	out := make(map[string][]partition, len(members))
 	taken := make(map[record.TopicPartition]bool)
@@ -316,8 +337,8 @@ func (g *Group) targets(a assignor.Assignor, members []assignor.Member, shares m
 	return out, nil
 }
 
-// assignor returns the one that most members ask for, the first configured one if nobody does. Of
-// several it is that which comes first by name; in Kafka it is left to chance.
+// assignor returns the one that most members name, or the first configured one if no member names
+// any. In a tie the first by name wins; in Kafka it is random.
 func (c *change) assignor(members []*member) assignor.Assignor {
 	votes := make(map[string]int)
 	for _, m := range members {

@@ -8,20 +8,19 @@ import (
 
 	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/group/internal/classic"
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/record"
 )
 
-// Downgrade returns the classic group that the step under way makes of this one, whose records
-// remove it: only members of the classic protocol are left. nil: it stays what it is.
+// Downgrade returns the classic group that replaces this one in the present step, because only
+// members of the classic protocol are left; nil if none does. The step's records remove the group.
 func (g *Group) Downgrade() *classic.Downgrade { return g.down }
 
-// downgrade has a group with the given members become a classic one in that generation, if they
-// all speak the classic protocol. Kafka: validateOnlineDowngradeWithFencedMember,
-// convertToClassicGroup.
+// downgrade converts a group with the given members to a classic one in that generation, if all use
+// the classic protocol. Kafka: validateOnlineDowngradeWithFencedMember, convertToClassicGroup.
 func (g *Group) downgrade(generation int32, members []*member, rebalance bool) bool {
 	switch {
-	case g.topics == nil: // just loaded: what the members have cannot be written by name, and must not be lost
+	case g.topics == nil: // just loaded: assignments cannot be written by topic name yet
 		return false
 	case len(members) == 0, !g.cfg.Migration.Downgrade, g.cfg.ClassicMaxSize > 0 && len(members) > g.cfg.ClassicMaxSize,
 		slices.ContainsFunc(members, func(m *member) bool { return m.Classic == nil || len(m.Classic.Protocols) == 0 }):
@@ -52,7 +51,7 @@ func (g *Group) downgrade(generation int32, members []*member, rebalance bool) b
 	return true
 }
 
-// bytesOf is about what a classic group stores of a member, and no less.
+// bytesOf returns an upper estimate of the bytes that a classic group stores of a member.
 func bytesOf(t classic.Transfer) int {
 	n := len(t.ID) + len(t.InstanceID) + len(t.ClientID) + len(t.ClientHost) + len(t.Assignment) + 64
 	for _, p := range t.Protocols {
@@ -61,7 +60,7 @@ func bytesOf(t classic.Transfer) int {
 	return n
 }
 
-// transfer is a member of the classic protocol as a classic group has it.
+// transfer converts a member of the classic protocol for a classic group.
 func (g *Group) transfer(m *member) classic.Transfer {
 	t := classic.Transfer{ID: m.id, InstanceID: m.InstanceID, ClientID: m.ClientID, ClientHost: m.ClientHost, Session: m.classicSession(),
 		Rebalance: time.Duration(m.RebalanceTimeoutMs) * time.Millisecond, Assignment: g.assignmentData(m)}
@@ -71,8 +70,8 @@ func (g *Group) transfer(m *member) classic.Transfer {
 	return t
 }
 
-// assignmentData is what a member of the classic protocol has, in the format and version in which
-// it speaks.
+// assignmentData encodes the assignment of a member of the classic protocol, in the version of its
+// subscription.
 func (g *Group) assignmentData(m *member) []byte {
 	var tps []record.TopicPartition
 	for _, h := range m.assigned {

@@ -7,43 +7,43 @@ import (
 
 	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/group/internal/classic"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
-// Config is what a Group needs to know of its coordinator's configuration.
+// Config is the configuration of a Group.
 type Config struct {
 	MaxSize        int                         // members; 0: no limit
-	Timeouts       func(group string) Timeouts // those of a group at present; it only computes
-	Assignors      []assignor.Assignor         // that members can ask for; the first is the default
+	Timeouts       func(group string) Timeouts // of a group at present; only computes
+	Assignors      []assignor.Assignor         // available to members; the first is the default
 	Process        string                      // see classic.Config
 	Migration      Migration
 	ClassicMaxSize int // members of a classic group; 0: no limit
 	classic.Limits
 }
 
-// Timeouts can be configured for each group.
+// Timeouts are configurable per group.
 type Timeouts struct {
 	Session    time.Duration // of members
-	Heartbeat  time.Duration // the interval that members are told
-	Assignment time.Duration // between target assignments, at least
+	Heartbeat  time.Duration // sent to members
+	Assignment time.Duration // the least time between target assignments
 }
 
-// Topics are the topics there are. It is not changed once it is made.
+// Topics is a snapshot of the existing topics. It is never changed.
 type Topics struct {
 	Version int64
 	ByName  map[string]Topic
 	names   map[[16]byte]string
 }
 
-// A Topic is one of Topics.
+// A Topic is one topic in Topics.
 type Topic struct {
 	ID         [16]byte
 	Partitions int32
 }
 
-// NewTopics keeps byName.
+// NewTopics returns a snapshot. It keeps byName.
 func NewTopics(version int64, byName map[string]Topic) *Topics {
 	t := &Topics{Version: version, ByName: byName, names: make(map[[16]byte]string, len(byName))}
 	for name, topic := range byName {
@@ -52,7 +52,7 @@ func NewTopics(version int64, byName map[string]Topic) *Topics {
 	return t
 }
 
-// Name returns the name of the topic of that id. t may be nil.
+// Name returns the name of the topic with that id. t may be nil.
 func (t *Topics) Name(id [16]byte) (string, bool) {
 	if t == nil {
 		return "", false
@@ -61,41 +61,41 @@ func (t *Topics) Name(id [16]byte) (string, bool) {
 	return name, ok
 }
 
-// Effects are what a Step of a Group wants done.
+// Effects are the results of a Step.
 type Effects = classic.Effects
 
-// A Group is one consumer group of the newer protocol as a machine.Machine. See the package.
+// A Group is a consumer group of the newer protocol as a machine.Machine. See the package.
 type Group struct {
 	*classic.Committed
 	cfg *Config
 
 	// Durable: changed by Apply only.
-	epoch           int32 // of the group; 0: there is none
+	epoch           int32 // of the group; 0 before the first member
 	hash            int64 // of the topics that members subscribe to
-	assignmentEpoch int32 // of target; 0: none was computed yet
-	assignedMs      int64 // when
+	assignmentEpoch int32 // of target; 0 before the first
+	assignedMs      int64 // time of target
 	members         map[string]*member
 	target          map[string][]partition // by member
 	patterns        map[string]*pattern    // by regular expression
 
-	// Derived from them.
+	// Derived from the durable state.
 	static map[string]string    // instance id -> member id
-	owner  map[partition]string // who has it, or has to give it up
-	names  map[string]int       // topics by name, and how many members subscribe to them so
-	users  map[string]int       // regular expressions, and how many members have them
+	owner  map[partition]string // partition -> member that has it assigned or must revoke it
+	names  map[string]int       // topic name -> number of members that subscribe to it by name
+	users  map[string]int       // regular expression -> number of members with it
 
-	// Live.
-	sessions map[string]time.Time // by member: when it is put out unless it is heard of
-	revokes  map[string]time.Time // by member: when it is put out unless it has given up what it must
-	joins    map[string]time.Time // of the classic protocol: when they are put out unless they join again
-	syncs    map[string]time.Time // of the classic protocol: when they are put out unless they sync
-	topics   *Topics              // as last seen; nil: not yet
-	checked  int64                // version of the topics that hash was last compared with; -1: none
-	wakeAt   time.Time            // no deadline is before it; zero: none
+	// Live. The maps of times are by member.
+	sessions map[string]time.Time // the end of the session
+	revokes  map[string]time.Time // the deadline to revoke partitions
+	joins    map[string]time.Time // the deadline to join again, of the classic protocol
+	syncs    map[string]time.Time // the deadline to sync, of the classic protocol
+	topics   *Topics              // the latest seen; nil if none yet
+	checked  int64                // version of the topics at the last comparison of hash; -1 if none
+	wakeAt   time.Time            // no deadline is earlier; zero if there is none
 
-	eff   Effects // of the Step under way, or whose draft is open
+	eff   Effects // of the present Step or open draft
 	after []func()
-	down  *classic.Downgrade // what the Step makes of the group; nil: it stays
+	down  *classic.Downgrade // the classic group that replaces this one after the Step; nil if none
 }
 
 var (
@@ -103,8 +103,8 @@ var (
 	_ machine.Transactional[offsets.Record] = (*Group)(nil)
 )
 
-// New returns a group that does not exist yet, with offsets that may be there already. It is the
-// only one that changes them from then on. cfg is kept.
+// New returns a group without members, on offsets that may exist already. Only the group changes
+// them from now on. It keeps cfg.
 func New(on *classic.Committed, cfg *Config) *Group {
 	return &Group{Committed: on, cfg: cfg, members: make(map[string]*member), target: make(map[string][]partition), patterns: make(map[string]*pattern),
 		static: make(map[string]string), owner: make(map[partition]string), names: make(map[string]int), users: make(map[string]int),
@@ -112,7 +112,7 @@ func New(on *classic.Committed, cfg *Config) *Group {
 		joins: make(map[string]time.Time), syncs: make(map[string]time.Time), checked: -1}
 }
 
-// Type returns what kind of a group it is.
+// Type returns the kind of the group.
 func (g *Group) Type() protocol.GroupType { return protocol.Consumer }
 
 func (g *Group) timeouts() Timeouts { return g.cfg.Timeouts(g.ID()) }
@@ -120,7 +120,7 @@ func (g *Group) timeouts() Timeouts { return g.cfg.Timeouts(g.ID()) }
 // Size returns the number of members.
 func (g *Group) Size() int { return len(g.members) }
 
-// Vacant reports whether the group has no members, so that it may become one of another kind.
+// Vacant reports whether the group has no members, so that its kind may change.
 func (g *Group) Vacant() bool { return len(g.members) == 0 }
 
 // State returns the group's state.
@@ -179,7 +179,7 @@ func (g *Group) Accept() {
 	}
 }
 
-// Discard implements machine.Machine. Only sessions that the step prolonged stay prolonged.
+// Discard implements machine.Machine. Sessions that the step prolonged stay prolonged.
 func (g *Group) Discard() { g.eff, g.after, g.down = Effects{}, nil, nil }
 
 // Forgotten implements machine.Machine.
@@ -202,23 +202,23 @@ func (g *Group) reply(to machine.Ticket, value any, err error) {
 	}
 }
 
-// refuse takes back what the step has decided on.
+// refuse discards the effects of the step and replies with err.
 func (g *Group) refuse(to machine.Ticket, err error) { g.refuseWith(to, nil, err) }
 
-// refuseWith is refuse with something to tell beside the error.
+// refuseWith is refuse with a value in the reply.
 func (g *Group) refuseWith(to machine.Ticket, value any, err error) {
 	g.eff, g.after, g.down = Effects{}, nil, nil
 	g.reply(to, value, err)
 }
 
-// see has the group go by topics, unless it goes by newer ones. They may be nil.
+// see makes t the topics of the group, unless it has newer ones. t may be nil.
 func (g *Group) see(t *Topics) {
 	if t != nil && (g.topics == nil || g.topics.Version <= t.Version) {
 		g.topics = t
 	}
 }
 
-// full reports whether there is no room for a member.
+// full reports whether the group is full and has no member with this id or instance id.
 func (g *Group) full(id, instance string) bool {
 	return g.cfg.MaxSize > 0 && len(g.members) >= g.cfg.MaxSize && g.members[id] == nil && (instance == "" || g.static[instance] == "")
 }

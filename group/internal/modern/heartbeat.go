@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group/internal/classic"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
 )
 
@@ -14,20 +14,23 @@ import (
 type EventHeartbeat struct {
 	*protocol.ConsumerHeartbeatRequest
 	Topics  *Topics
-	Matches *Matches // nil: not asked for yet
-	To      machine.Ticket
+	Matches *Matches // nil before the first attempt
+	// Repeated is set if a former coordinator may have stored this request's changes. The member
+	// did not receive that response.
+	Repeated bool
+	To       machine.Ticket
 }
 
-// Refuse returns the answer of a group of another kind.
+// Refuse returns the reply of a group of another kind.
 func (e EventHeartbeat) Refuse() machine.Reply {
 	return machine.Reply{To: e.To, Err: protocol.ErrGroupNotFound}
 }
 
-// A full request says all of a member: it wants to know all, too. Kafka:
+// full reports whether the request has all fields. The response then has the assignment. Kafka:
 // GroupMetadataManager.consumerGroupHeartbeat, isFullRequest.
 func (e EventHeartbeat) full() bool {
 	subscribes := e.SubscribedTopics != nil || e.SubscribedRegex != nil
-	return e.MemberEpoch == joinEpoch || e.RebalanceTimeout >= 0 && subscribes && e.Owned != nil
+	return e.Repeated || e.MemberEpoch == joinEpoch || e.RebalanceTimeout >= 0 && subscribes && e.Owned != nil
 }
 
 func (e EventHeartbeat) step(g *Group, now time.Time) {
@@ -50,7 +53,8 @@ func (e EventHeartbeat) answer(g *Group, now time.Time) (*protocol.ConsumerHeart
 	if g.full(e.MemberID, e.InstanceID) {
 		return nil, protocol.ErrGroupMaxSize
 	}
-	c := &change{g: g, now: now, epoch: g.epoch, matches: e.Matches}
+	again := e.MemberEpoch == joinEpoch && len(e.Owned) == 0
+	c := &change{g: g, now: now, epoch: g.epoch, matches: e.Matches, again: again}
 	m, err := e.find(c)
 	if err != nil {
 		return nil, err
@@ -58,7 +62,7 @@ func (e EventHeartbeat) answer(g *Group, now time.Time) (*protocol.ConsumerHeart
 	return e.update(c, m, now)
 }
 
-// find returns the member that sends e, which may be new.
+// find returns the sender of e, which may be new.
 func (e EventHeartbeat) find(c *change) (*member, error) {
 	g := c.g
 	m := g.members[e.MemberID]
@@ -78,13 +82,13 @@ func (e EventHeartbeat) find(c *change) (*member, error) {
 	case m == nil:
 		return &member{id: e.MemberID, assigned: []held{}, revoking: []held{}}, nil
 	case e.MemberEpoch == joinEpoch:
-		return m, nil // it has not heard of its first answer, or wants it again
+		return m, nil // it lost the first response, or repeats the request
 	}
 	return m, e.checkEpoch(m)
 }
 
-// checkEpoch refuses epochs that are not the member's. The one before it is that of a member that
-// has not heard of the new one, if it has nothing that it was not given.
+// checkEpoch returns an error if the epoch is not the member's. The previous epoch is accepted from
+// a member that has missed the new one, if it owns only partitions that are assigned to it.
 func (e EventHeartbeat) checkEpoch(m *member) error {
 	than := "smaller"
 	switch {
@@ -92,6 +96,8 @@ func (e EventHeartbeat) checkEpoch(m *member) error {
 		return nil
 	case e.MemberEpoch > m.epoch:
 		than = "greater"
+	case e.MemberEpoch == m.previous && e.Repeated && e.Owned == nil:
+		return nil // only this request can have ended that epoch
 	case e.MemberEpoch == m.previous && e.Owned != nil:
 		foreign := func(p partition) bool { _, ok := has(m.assigned, p); return !ok }
 		if !slices.ContainsFunc(partitionsOf(e.Owned), foreign) {
@@ -102,7 +108,7 @@ func (e EventHeartbeat) checkEpoch(m *member) error {
 		"The member must abandon all its partitions and rejoin.", than, e.MemberEpoch, m.epoch)
 }
 
-// subscription returns what the member says of itself now.
+// subscription returns s with the changes of the request.
 func (e EventHeartbeat) subscription(s subscription) subscription {
 	if e.InstanceID != "" {
 		s.InstanceID = e.InstanceID
@@ -126,7 +132,7 @@ func (e EventHeartbeat) subscription(s subscription) subscription {
 	return s
 }
 
-// update takes the request in, and brings the member nearer to its target.
+// update applies the request, and moves the member towards its target.
 func (e EventHeartbeat) update(c *change, before *member, now time.Time) (*protocol.ConsumerHeartbeatResponse, error) {
 	g, m := c.g, *before
 	m.subscription = e.subscription(before.subscription)
@@ -146,14 +152,14 @@ func (e EventHeartbeat) update(c *change, before *member, now time.Time) (*proto
 	return resp, nil
 }
 
-// timers restarts the member's session, and that of what it has to give up.
+// timers restarts the member's session and its deadline to revoke partitions.
 func (e EventHeartbeat) timers(g *Group, before, next *member, now time.Time) {
 	session, id := g.timeouts().Session, next.id
-	g.after = append(g.after, func() { // it may have spoken the classic protocol
+	g.after = append(g.after, func() { // it may have used the classic protocol
 		delete(g.joins, id)
 		delete(g.syncs, id)
 	})
-	if g.members[id] != nil { // stays true if the log takes nothing
+	if g.members[id] != nil { // stays prolonged if the append fails
 		g.alive(id, now, session)
 	} else {
 		g.after = append(g.after, func() { g.alive(id, now, session) })

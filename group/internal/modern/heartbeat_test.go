@@ -8,8 +8,8 @@ import (
 
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/compacted"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
 // ask is a heartbeat and its answer.
@@ -127,6 +127,52 @@ func TestExpressionsAreMatchedOutsideAndOnce(t *testing.T) {
 	require.Equal(t, []string{"a", "c"}, m.g.patterns[expr].topics, "what cannot be read matches what it did")
 }
 
+// TestMemberWhoseExpressionIsMatchedLaterGetsItsTopics has a member that joins by an expression
+// without matches. They have only a topic that another member has by name, and come later.
+func TestMemberWhoseExpressionIsMatchedLaterGetsItsTopics(t *testing.T) {
+	m := newModel(0)
+	m.setTopic("b", 2)
+	none := &Matches{Version: m.version, Partial: true}
+	beat := func(r *protocol.ConsumerHeartbeatRequest, matches *Matches) protocol.ConsumerHeartbeatResponse {
+		m.now = m.now.Add(time.Second) // the assignment interval
+		ans := m.step(t, EventHeartbeat{ConsumerHeartbeatRequest: r, Topics: NewTopics(m.version, m.topics), Matches: matches, To: 1})
+		require.NoError(t, ans.Err)
+		resp := ans.Value.(protocol.ConsumerHeartbeatResponse)
+		r.MemberEpoch, r.SubscribedTopics, r.SubscribedRegex, r.Owned = resp.MemberEpoch, nil, nil, resp.Assignment
+		return resp
+	}
+	join := func(id string) *protocol.ConsumerHeartbeatRequest {
+		return &protocol.ConsumerHeartbeatRequest{Group: "g", ClientHost: "/h", MemberID: id, RebalanceTimeout: time.Minute, Owned: []offsets.TopicIDPartitions{}}
+	}
+	first, second := join("m1"), join("m2")
+	first.SubscribedTopics = []string{"b"}
+	beat(first, nil)
+	expr := "b"
+	second.SubscribedRegex = &expr
+	resp := beat(second, none)
+	require.Empty(t, resp.Assignment)
+	require.Equal(t, unreleasedRetry, resp.RetryAfter)
+	require.Nil(t, m.g.patterns[expr])
+	require.Empty(t, beat(second, none).Assignment)
+	beat(first, nil)
+
+	old := m.version
+	m.setTopic("bb", 1)
+	beat(first, nil)
+	beat(second, &Matches{Version: m.version, Topics: map[string][]string{expr: {"b"}}})
+	beat(first, nil) // gives up a partition
+	beat(first, nil)
+	resp = beat(second, nil)
+	require.Equal(t, []offsets.TopicIDPartitions{{TopicID: m.topics["b"].ID, Partitions: []int32{1}}}, resp.Assignment)
+	require.Zero(t, resp.RetryAfter)
+
+	m.setTopic("bbb", 1)
+	require.Equal(t, unreleasedRetry, beat(second, &Matches{Version: old, Partial: true}).RetryAfter)
+	require.Equal(t, []string{"b"}, m.g.patterns[expr].topics, "it keeps its topics until it is matched again")
+	ans := m.step(t, EventHeartbeat{ConsumerHeartbeatRequest: second, Topics: NewTopics(m.version, m.topics), To: 1})
+	require.ErrorAs(t, ans.Err, new(*UnmatchedError))
+}
+
 func TestMemberThatIsLeftAloneWaitsForNobody(t *testing.T) {
 	for _, back := range []string{"", "m1", "m3"} { // of a static member: as who it comes back
 		m := newModel(0)
@@ -211,4 +257,33 @@ func TestMemberIsToldAtOnceToGiveUpWhatItDoesNotSubscribeTo(t *testing.T) {
 	m.now = m.now.Add(time.Second)
 	two := m.join(t, "m2", "a")
 	require.Equal(t, []offsets.TopicIDPartitions{a}, two.Assignment, "nobody waits for it")
+}
+
+// Checklist row N25. The coordinator has stored what the request changed, and the answer was lost:
+// another coordinator gets the same request.
+func TestRepeatedHeartbeatIsAnsweredAsTheFirst(t *testing.T) {
+	m := newModel(0)
+	one := m.join(t, "m1", "a")
+	m.now = m.now.Add(time.Second)
+	m.join(t, "m2", "a")
+	repeat := func(epoch int32) protocol.ConsumerHeartbeatResponse {
+		r := &protocol.ConsumerHeartbeatRequest{Group: "g", MemberID: "m1", MemberEpoch: epoch, RebalanceTimeout: -1, ClientHost: "/h"}
+		reply := m.step(t, EventHeartbeat{ConsumerHeartbeatRequest: r, Topics: NewTopics(m.version, m.topics), Repeated: true, To: 1})
+		require.NoError(t, reply.Err)
+		return reply.Value.(protocol.ConsumerHeartbeatResponse)
+	}
+	first, err := m.ask(t, protocol.ConsumerHeartbeatRequest{MemberID: "m1", MemberEpoch: one.MemberEpoch, RebalanceTimeout: -1})
+	require.NoError(t, err)
+	require.Len(t, first.Assignment[0].Partitions, 2, "it is to give up half")
+	require.Equal(t, first.Assignment, repeat(one.MemberEpoch).Assignment)
+
+	_, err = m.ask(t, protocol.ConsumerHeartbeatRequest{MemberID: "m1", MemberEpoch: first.MemberEpoch, RebalanceTimeout: -1, Owned: first.Assignment})
+	require.NoError(t, err)
+	m.setTopic("a", 5)
+	m.now = m.now.Add(time.Second)
+	epoch := m.g.members["m1"].epoch
+	next, err := m.ask(t, protocol.ConsumerHeartbeatRequest{MemberID: "m1", MemberEpoch: epoch, RebalanceTimeout: -1})
+	require.NoError(t, err)
+	require.Greater(t, next.MemberEpoch, epoch)
+	require.Equal(t, next.MemberEpoch, repeat(epoch).MemberEpoch, "the request itself has ended that epoch")
 }

@@ -7,23 +7,24 @@ import (
 
 	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/group/internal/classic"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
-// EventJoin is a JoinRequest, of the classic protocol, to a group that has members of the newer
-// one. The reply is a protocol.JoinResponse, which waits for nobody: the coordinator assigns.
-// Kafka: classicGroupJoinToConsumerGroup.
+// EventJoin is a JoinRequest of the classic protocol to a group with members of the newer one. The
+// reply, a protocol.JoinResponse, waits for no other member: the coordinator assigns. Kafka:
+// classicGroupJoinToConsumerGroup.
 type EventJoin struct {
 	*protocol.JoinRequest
 	NewID   string // fresh, for a member without one
 	Topics  *Topics
-	Matches *Matches // nil: not asked for yet
+	Matches *Matches // nil before the first attempt
 	To      machine.Ticket
 }
 
-// Refuse returns the answer of a group of another kind: it must be asked as one of its own.
+// Refuse returns the reply of a group of another kind: the caller retries with the event of that
+// kind.
 func (e EventJoin) Refuse() machine.Reply {
 	return machine.Reply{To: e.To, Err: machine.ErrNotAvailable}
 }
@@ -50,7 +51,7 @@ func (e EventJoin) answer(g *Group, now time.Time) (*protocol.JoinResponse, erro
 		return nil, protocol.ErrInconsistentProtocol
 	}
 	if e.MemberID == "" && e.InstanceID == "" && e.RequireMemberID {
-		return nil, &protocol.MemberIDRequiredError{MemberID: id} // whatever its subscription is
+		return nil, &protocol.MemberIDRequiredError{MemberID: id} // even if its subscription is invalid
 	}
 	sub, err := assignor.ParseSubscription(e.Protocols[0].Metadata)
 	if err != nil {
@@ -62,14 +63,14 @@ func (e EventJoin) answer(g *Group, now time.Time) (*protocol.JoinResponse, erro
 		return nil, err
 	}
 	if c.fresh(m.id) && c.replaced == nil && len(sub.Owned) > 0 {
-		// It was put out, and has not heard so. Kafka takes it in: what it still reads would be
-		// another member's by now.
+		// It was removed without its notice. Kafka accepts it, although another member may own the
+		// partitions that it still reads.
 		return nil, protocol.ErrUnknownMember
 	}
 	return e.update(c, m, sub)
 }
 
-// speaks reports whether one of the protocols is spoken by all members of the classic protocol.
+// speaks reports whether all members of the classic protocol support one of the protocols.
 func (g *Group) speaks(protocolType string, ps []assignor.Protocol) bool {
 	if protocolType != protocol.ProtocolTypeConsumer {
 		return false
@@ -84,7 +85,7 @@ func (g *Group) speaks(protocolType string, ps []assignor.Protocol) bool {
 	})
 }
 
-// find returns the member that sends e, which may be new.
+// find returns the sender of e, which may be new.
 func (e EventJoin) find(c *change, id string) (*member, error) {
 	g := c.g
 	if e.InstanceID != "" {
@@ -123,15 +124,15 @@ func (e EventJoin) update(c *change, before *member, sub assignor.Subscription) 
 	if c.replaced != nil && c.replaced.Classic == nil {
 		members := slices.DeleteFunc(g.inOrder(), func(o *member) bool { return o == c.replaced })
 		members = append(members, next)
-		// Kafka's classic group is stable in any case: what somebody waits for stays with nobody.
+		// Kafka's classic group is always stable: partitions that a member waits for stay
+		// unassigned.
 		behind := slices.ContainsFunc(members, func(o *member) bool { return !o.reconciledTo(c.epoch) })
 		g.downgrade(c.epoch, members, behind)
 	}
 	return &protocol.JoinResponse{Generation: next.epoch, MemberID: m.id, ProtocolType: protocol.ProtocolTypeConsumer, ProtocolName: e.Protocols[0].Name}, nil
 }
 
-// timers restarts the member's session; it must fetch what it is assigned within its rebalance
-// timeout.
+// timers restarts the member's session and its deadline to sync, which is its rebalance timeout.
 func (e EventJoin) timers(c *change, id string, rebalance time.Duration) {
 	g, session, sync := c.g, c.now.Add(e.SessionTimeout), c.now.Add(rebalance)
 	g.after = append(g.after, func() {
@@ -151,7 +152,8 @@ type EventSync struct {
 	To     machine.Ticket
 }
 
-// Refuse returns the answer of a group of another kind: it must be asked as one of its own.
+// Refuse returns the reply of a group of another kind: the caller retries with the event of that
+// kind.
 func (e EventSync) Refuse() machine.Reply {
 	return machine.Reply{To: e.To, Err: machine.ErrNotAvailable}
 }
@@ -176,8 +178,8 @@ func (e EventSync) step(g *Group, now time.Time) {
 	g.reply(e.To, protocol.SyncResponse{ProtocolType: protocol.ProtocolTypeConsumer, ProtocolName: m.Classic.Protocols[0].Name, Assignment: g.assignmentData(m)}, nil)
 }
 
-// classicHeartbeat tells a member of the classic protocol to join again if there is anything that
-// it must give up or can get. Kafka: classicGroupHeartbeatToConsumerGroup.
+// classicHeartbeat returns ErrRebalanceInProgress to a member of the classic protocol that must
+// revoke partitions or can get some. Kafka: classicGroupHeartbeatToConsumerGroup.
 func (g *Group) classicHeartbeat(now time.Time, e classic.EventHeartbeat) error {
 	m, err := g.classicMember(e.MemberID, e.InstanceID, e.Generation)
 	if err != nil {
@@ -191,11 +193,11 @@ func (g *Group) classicHeartbeat(now time.Time, e classic.EventHeartbeat) error 
 	return nil
 }
 
-// outdated reports whether a member of the classic protocol gets more by joining again: it has not
-// reached the last target. That of a group that has changed within its assignment interval comes
-// later, when a member of the newer protocol sends a heartbeat; joining again until then would be
-// in vain. If there are none of these, members of the classic protocol have it computed by joining:
-// Kafka's are not told to, and go without.
+// outdated reports whether a member of the classic protocol should join again: it has not reached
+// the last target. A target that waits for the assignment interval is computed at a heartbeat of a
+// member of the newer protocol; joining before would be useless. Without such members, joining
+// computes it. Kafka does not notify members of the classic protocol then, and they miss the
+// change.
 func (g *Group) outdated(m *member) bool {
 	if m.epoch < g.assignmentEpoch {
 		return true
@@ -211,7 +213,7 @@ func (g *Group) outdated(m *member) bool {
 	return true
 }
 
-// classicMember finds a member of the classic protocol in a generation.
+// classicMember returns a member of the classic protocol in a generation.
 func (g *Group) classicMember(id, instance string, generation int32) (*member, error) {
 	if instance != "" {
 		switch of, known := g.static[instance]; {
@@ -231,8 +233,7 @@ func (g *Group) classicMember(id, instance string, generation int32) (*member, e
 	return m, nil
 }
 
-// mustJoin gives a member of the classic protocol its rebalance timeout to join again, from when it
-// was first told.
+// mustJoin starts a member's deadline to join again, unless it is running.
 func (g *Group) mustJoin(m *member, now time.Time) {
 	if _, told := g.joins[m.id]; !told {
 		g.joins[m.id] = now.Add(time.Duration(m.RebalanceTimeoutMs) * time.Millisecond)
@@ -240,7 +241,7 @@ func (g *Group) mustJoin(m *member, now time.Time) {
 	}
 }
 
-// awaitsOthers reports whether others have some of what a member is meant to have.
+// awaitsOthers reports whether other members own partitions of a member's target.
 func (g *Group) awaitsOthers(m *member) bool {
 	return slices.ContainsFunc(g.target[m.id], func(p partition) bool {
 		_, own := has(m.assigned, p)

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group/internal/classic"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
-// leave takes the member out, or only notes that a static one will be back.
+// leave removes the member, or records that a static one will return.
 func (e EventHeartbeat) leave(g *Group) (*protocol.ConsumerHeartbeatResponse, error) {
 	if g.epoch == 0 {
 		return nil, protocol.ErrGroupNotFound
@@ -43,7 +43,7 @@ func (e EventHeartbeat) leave(g *Group) (*protocol.ConsumerHeartbeatResponse, er
 	return resp, nil
 }
 
-// remove takes members out of the group, which gets a new epoch. Their partitions are free.
+// remove removes members and begins a new group epoch. Their partitions are free.
 func (g *Group) remove(gone ...*member) {
 	if len(gone) == 0 {
 		return
@@ -82,7 +82,8 @@ func (g *Group) remove(gone ...*member) {
 	g.put(offsets.KeyConsumerGroup, "", &offsets.ConsumerGroupValue{Epoch: g.epoch + 1, MetadataHash: hash})
 }
 
-// leaveAll is LeaveGroup, by which administrators remove members: by id, by instance id or both.
+// leaveAll removes the members that a LeaveGroup of an administrator names by id, instance id or
+// both.
 func (g *Group) leaveAll(members []protocol.LeaveMember) []error {
 	errs := make([]error, len(members))
 	var gone []*member
@@ -112,13 +113,13 @@ func (g *Group) leaveAll(members []protocol.LeaveMember) []error {
 	return errs
 }
 
-// some returns the first members of all, as many as one step may put out.
+// some returns as many of the first members of all as one step may remove.
 func (g *Group) some(all []*member) []*member {
 	return all[:g.cfg.AtOnce(g.ID(), len(all), func(i int) string { return all[i].id })]
 }
 
-// tick puts out members that were not heard of, or did not do in time what they had to: give up
-// partitions, join again, fetch what they are assigned.
+// tick removes members whose session has ended, or that missed a deadline to revoke partitions,
+// join again or sync.
 func (g *Group) tick(now time.Time) {
 	timers := []map[string]time.Time{g.sessions, g.revokes, g.joins, g.syncs}
 	var gone []*member
@@ -137,20 +138,20 @@ func (g *Group) tick(now time.Time) {
 	for _, of := range timers {
 		for id, t := range of {
 			if !goes[id] {
-				g.wake(t) // at once for those that are to go, too
+				g.wake(t) // in the past for members over the limit of one step
 			}
 		}
 	}
 }
 
-// loaded ends a recovery: members get a full session, and time to give up what they must. Those
-// that lived in a process that is no more are gone.
+// loaded ends a recovery: members get a full session, and a new deadline to revoke partitions.
+// Members of an earlier run of this process are removed.
 func (g *Group) loaded(now time.Time) {
 	var gone []*member
 	for _, m := range g.inOrder() {
 		if strings.HasPrefix(m.ClientHost, classic.InProcess) && m.ClientHost != g.cfg.Process {
 			gone = append(gone, m)
-			g.alive(m.id, now, 0) // if not all can go at once
+			g.alive(m.id, now, 0) // at once, if one step cannot remove all
 			continue
 		}
 		if m.Classic != nil {

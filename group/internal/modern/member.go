@@ -5,27 +5,26 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
-// A memberState says what a member waits for. Kafka: MemberState.
+// A memberState is the reconciliation state of a member. Kafka: MemberState.
 type memberState int8
 
 const (
-	stable     memberState = 0 // for nothing, or for a new target
-	unrevoked  memberState = 1 // it has to give up what is in revoking
-	unreleased memberState = 2 // others have to give up what it is to get
+	stable     memberState = 0 // on the last target, or waits for a new one
+	unrevoked  memberState = 1 // has to confirm the revocation of its revoking partitions
+	unreleased memberState = 2 // waits for partitions that others have to release
 )
 
-// The member epochs that are none. Kafka: ConsumerGroupHeartbeatRequest.
+// Special values of the epoch in a request. Kafka: ConsumerGroupHeartbeatRequest.
 const (
 	joinEpoch        = 0
-	leaveEpoch       = -1 // it goes
-	leaveStaticEpoch = -2 // a static member goes, and its instance will be back
+	leaveEpoch       = -1 // the member leaves
+	leaveStaticEpoch = -2 // a static member leaves, and its instance will return
 )
 
-// A member is one member of a group. It is never changed: a Step works on copies, and Apply puts
-// others in its place.
+// A member is a member of a group. It is immutable: a Step makes copies, and Apply replaces it.
 type member struct {
 	id string
 	subscription
@@ -33,10 +32,10 @@ type member struct {
 	epoch, previous int32
 	state           memberState
 	assigned        []held // sorted
-	revoking        []held // sorted: what it must give up, and did not yet
+	revoking        []held // sorted; revocations that it has not confirmed yet
 }
 
-// A subscription is what a member says of itself.
+// A subscription is the state that a member sends about itself.
 type subscription offsets.ConsumerMemberValue
 
 func (s *subscription) equal(o *subscription) bool {
@@ -44,12 +43,12 @@ func (s *subscription) equal(o *subscription) bool {
 		s.RebalanceTimeoutMs == o.RebalanceTimeoutMs && s.Assignor == o.Assignor && sameClassic(s.Classic, o.Classic)
 }
 
-// sameTopics reports whether both subscribe to the same topics.
+// sameTopics reports whether both have the same topics and regular expression.
 func (s *subscription) sameTopics(o *subscription) bool {
 	return s.Regex == o.Regex && slices.Equal(s.Topics, o.Topics)
 }
 
-// reconciledTo reports whether the member has what a target assignment gives it.
+// reconciledTo reports whether the member has its whole assignment of a target epoch.
 func (m *member) reconciledTo(epoch int32) bool { return m.state == stable && m.epoch == epoch }
 
 // record returns the value of the member's KeyCurrentAssignmentOfMember.
@@ -67,7 +66,7 @@ func sameClassic(a, b *offsets.ClassicMember) bool {
 	})
 }
 
-// classicSession is the session timeout that a member of the classic protocol has asked for.
+// classicSession returns the session timeout of a member of the classic protocol.
 func (m *member) classicSession() time.Duration {
 	return time.Duration(m.Classic.SessionTimeoutMs) * time.Millisecond
 }

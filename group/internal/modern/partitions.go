@@ -5,7 +5,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
 // A partition names a partition by its topic's id.
@@ -18,8 +18,8 @@ func comparePartitions(a, b partition) int {
 	return cmp.Or(bytes.Compare(a.topic[:], b.topic[:]), cmp.Compare(a.number, b.number))
 }
 
-// A held partition is one that a member has since an epoch (KIP-1251): commits of that epoch and
-// later ones are its own.
+// A held is a partition with the epoch in which the member got it (KIP-1251). Commits of that epoch
+// or a later one are valid.
 type held struct {
 	partition
 	epoch int32
@@ -59,7 +59,7 @@ func partitionsOf(ts []offsets.TopicIDPartitions) []partition {
 	return slices.Compact(out)
 }
 
-// heldOf is partitionsOf for a record that may have epochs; fallback is where there are none.
+// heldOf is partitionsOf for records whose partitions may have epochs; fallback is the default.
 func heldOf(ts []offsets.TopicIDPartitions, fallback int32) []held {
 	var out []held
 	for _, t := range ts {

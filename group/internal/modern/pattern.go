@@ -4,14 +4,14 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
-// A pattern is a regular expression that members subscribe by, and the topics that it matched.
+// A pattern is a regular expression of members, with the topics that it matched.
 type pattern struct {
 	topics  []string // sorted
 	version int64    // of the topics
-	ms      int64    // when
+	ms      int64    // time of the match
 }
 
 func (p *pattern) addTo(all map[string]bool) {
@@ -20,15 +20,16 @@ func (p *pattern) addTo(all map[string]bool) {
 	}
 }
 
-// Matches are the topics that regular expressions match. They are found outside of the group, which
-// shares a goroutine with others: how long that takes is up to who wrote the expression.
+// Matches are the topics that regular expressions match. They are computed outside of the group,
+// which shares a goroutine with other groups: an expression may take long.
 type Matches struct {
-	Version int64               // of the topics that were looked at
-	Topics  map[string][]string // by expression, sorted; nil: it cannot be read, and matches what it did
+	Version int64               // of the topics
+	Topics  map[string][]string // by expression, sorted; nil if it is invalid, and keeps its earlier matches
+	Partial bool                // the event is processed although expressions are missing
 }
 
-// UnmatchedError answers an event that depends on what expressions match. The event has changed
-// nothing. It may come again, with Matches of all the expressions.
+// UnmatchedError is the reply to an event that depends on matches of expressions. The event has
+// changed nothing. The caller may retry it with Matches of all Exprs.
 type UnmatchedError struct {
 	Exprs  []string // sorted
 	Topics *Topics
@@ -38,11 +39,12 @@ func (u *UnmatchedError) Error() string {
 	return "group: regular expressions have to be matched first"
 }
 
-// resolve finds the topics of the expressions that members subscribe by: of one that is new, and of
-// all if there are other topics now. Those that nobody has any more are dropped. Kafka does so in
-// the background, and gives a new member nothing until then.
+// resolve matches a new expression, and all of them if the topics have changed. Expressions without
+// a remaining member are dropped. An expression that partial matches lack keeps its earlier topics,
+// or has none; the next event matches it again. Kafka matches all in the background, and assigns a
+// new member no partitions until then.
 //
-// It returns the version of the topics that the group goes by then; -1: none are known.
+// It returns the version of the topics with which all expressions were matched; -1 if unknown.
 func (c *change) resolve(before, after *subscription) (int64, error) {
 	g := c.g
 	if before.Regex != "" && before.Regex != after.Regex && g.users[before.Regex] <= 1 && g.patterns[before.Regex] != nil {
@@ -55,17 +57,26 @@ func (c *change) resolve(before, after *subscription) (int64, error) {
 	if len(exprs) == 0 {
 		return g.topics.Version, nil
 	}
-	if !c.hasMatched(exprs) {
+	if c.hasMatched(exprs) {
+		for _, expr := range exprs {
+			c.store(expr, c.matches.Topics[expr])
+		}
+		return min(c.matches.Version, g.topics.Version), nil
+	}
+	if c.matches == nil || !c.matches.Partial {
 		return 0, &UnmatchedError{Exprs: exprs, Topics: g.topics}
 	}
+	c.partial = true
 	for _, expr := range exprs {
-		c.store(expr, c.matches.Topics[expr])
+		if topics, ok := c.matches.Topics[expr]; ok && c.matches.Version >= g.checked {
+			c.store(expr, topics)
+		}
 	}
-	return min(c.matches.Version, g.topics.Version), nil
+	return g.checked, nil
 }
 
-// unmatched returns the expressions that have to be matched, sorted: those that were not, or not
-// with the present topics. after is that of the member that the event is about; "": it has none.
+// unmatched returns the expressions to match, sorted: new ones, and all if the topics have changed.
+// after is the expression of the event's member; "" if it has none.
 func (c *change) unmatched(after string) []string {
 	g := c.g
 	exprs := make(map[string]bool)
@@ -79,9 +90,8 @@ func (c *change) unmatched(after string) []string {
 	return slices.Sorted(maps.Keys(exprs))
 }
 
-// hasMatched reports whether the event brings what expressions match, of topics that are not older
-// than those that others were matched with. If the group has seen newer topics since, the next
-// event matches again.
+// hasMatched reports whether the event has matches of exprs, for topics that are not older than in
+// the last check of all expressions. If the group has newer topics, the next event matches again.
 func (c *change) hasMatched(exprs []string) bool {
 	if c.matches == nil || c.matches.Version < c.g.checked {
 		return false
@@ -89,7 +99,7 @@ func (c *change) hasMatched(exprs []string) bool {
 	return !slices.ContainsFunc(exprs, func(expr string) bool { _, ok := c.matches.Topics[expr]; return !ok })
 }
 
-// drop forgets an expression.
+// drop removes an expression.
 func (c *change) drop(expr string) {
 	if c.dropped == nil {
 		c.dropped = make(map[string]bool)
@@ -98,7 +108,7 @@ func (c *change) drop(expr string) {
 	c.g.emit(offsets.Record{Key: c.g.key(offsets.KeyRegularExpression, expr)})
 }
 
-// store stores what an expression matches, if that is anything new.
+// store emits the matches of an expression if they have changed.
 func (c *change) store(expr string, topics []string) {
 	old := c.g.patterns[expr]
 	if old != nil && (topics == nil || slices.Equal(old.topics, topics)) {

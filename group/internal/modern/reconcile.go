@@ -2,22 +2,30 @@ package modern
 
 import "slices"
 
-// A reconciliation brings a member nearer to what it is meant to have. Kafka:
-// CurrentAssignmentBuilder.
+// A reconciliation moves a member towards its target. Kafka: CurrentAssignmentBuilder.
 type reconciliation struct {
 	target      []partition // sorted
 	targetEpoch int32
-	owned       []partition                 // sorted: what the member says it has
-	told        bool                        // it said something
-	owner       func(partition) (id string) // "": the partition is free
+	owned       []partition                 // sorted; as sent by the member
+	told        bool                        // whether the member has sent owned
+	again       bool                        // a member joins again: it dropped its partitions
+	owner       func(partition) (id string) // "" if the partition is free
 
-	// unsubscribed reports whether a partition is of a topic that the member does not subscribe to.
-	// nil: the target is as new as the subscription.
+	// unsubscribed reports whether the member does not subscribe to a partition's topic. It is nil
+	// if the target is as new as the subscription.
 	unsubscribed func(partition) bool
 }
 
-// next returns what becomes of m: m itself if nothing does.
+// next returns the next state of m: m itself if nothing changes.
 func (r *reconciliation) next(m *member) *member {
+	next := r.step(m)
+	if r.again {
+		return next.heldSince(next.epoch)
+	}
+	return next
+}
+
+func (r *reconciliation) step(m *member) *member {
 	switch m.state {
 	case stable:
 		if m.epoch == r.targetEpoch {
@@ -28,15 +36,15 @@ func (r *reconciliation) next(m *member) *member {
 		if r.stillHas(m.revoking) {
 			return r.shed(m)
 		}
-		// It has given up what it had to. The target may be another one by now.
+		// It has revoked all. The target may have changed meanwhile.
 		return r.advance(m, min(m.epoch+1, r.targetEpoch))
 	case unreleased:
 		return r.advance(m, m.epoch)
 	}
-	return r.advance(m, r.targetEpoch) // of a later version
+	return r.advance(m, r.targetEpoch) // a state of a later version
 }
 
-// stillHas reports whether the member has some of hs for all that is known.
+// stillHas reports whether the member may still own some of hs.
 func (r *reconciliation) stillHas(hs []held) bool {
 	if !r.told {
 		return true
@@ -44,8 +52,8 @@ func (r *reconciliation) stillHas(hs []held) bool {
 	return slices.ContainsFunc(r.owned, func(p partition) bool { _, ok := has(hs, p); return ok })
 }
 
-// shed has m give up what it does not subscribe to any more, also before there is a target that
-// says so. Kafka: CurrentAssignmentBuilder.updateCurrentAssignment.
+// shed revokes partitions of topics that m no longer subscribes to, even before there is a target
+// without them. Kafka: CurrentAssignmentBuilder.updateCurrentAssignment.
 func (r *reconciliation) shed(m *member) *member {
 	if r.unsubscribed == nil {
 		return m
@@ -69,7 +77,7 @@ func (r *reconciliation) shed(m *member) *member {
 	return next.to(m, m.epoch)
 }
 
-// wanted returns what of the target the member subscribes to.
+// wanted returns the partitions of the target that the member subscribes to.
 func (r *reconciliation) wanted() []partition {
 	if r.unsubscribed == nil {
 		return r.target
@@ -77,8 +85,7 @@ func (r *reconciliation) wanted() []partition {
 	return slices.DeleteFunc(slices.Clone(r.target), r.unsubscribed)
 }
 
-// advance compares what m has with the target. epoch is that of m while it has something to give
-// up.
+// advance moves m towards the target. epoch is its epoch if it has to revoke partitions first.
 func (r *reconciliation) advance(m *member, epoch int32) *member {
 	target := r.wanted()
 	keep, revoke := []held{}, []held{}
@@ -100,7 +107,7 @@ func (r *reconciliation) advance(m *member, epoch int32) *member {
 		if _, ok := has(keep, p); ok {
 			continue
 		}
-		// What m had to give up, and has, may be meant for it again.
+		// The target may include a partition again that m had to revoke and still owns.
 		if id := r.owner(p); id == "" || id == m.id {
 			gained = append(gained, held{p, r.targetEpoch})
 		} else {
@@ -112,7 +119,23 @@ func (r *reconciliation) advance(m *member, epoch int32) *member {
 	return next.to(m, r.targetEpoch)
 }
 
-// to returns m as it is in an epoch, or before if nothing has changed.
+// heldSince returns m with the epochs of its partitions raised to epoch: m itself if none changes.
+func (m *member) heldSince(epoch int32) *member {
+	older := func(h held) bool { return h.epoch < epoch }
+	if !slices.ContainsFunc(m.assigned, older) && !slices.ContainsFunc(m.revoking, older) {
+		return m
+	}
+	next := *m
+	next.assigned, next.revoking = slices.Clone(m.assigned), slices.Clone(m.revoking)
+	for _, hs := range [][]held{next.assigned, next.revoking} {
+		for i := range hs {
+			hs[i].epoch = epoch
+		}
+	}
+	return &next
+}
+
+// to returns m in the given epoch, or before if nothing has changed.
 func (m *member) to(before *member, epoch int32) *member {
 	m.previous, m.epoch = before.epoch, epoch
 	if m.epoch == before.epoch && m.previous == before.previous && m.state == before.state &&

@@ -4,13 +4,13 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group/internal/classic"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/record"
 )
 
-// shared steps the events that are not of this protocol alone.
+// shared steps the events that groups of several kinds have.
 func (g *Group) shared(now time.Time, ev classic.Event) {
 	switch e := ev.(type) {
 	case classic.EventHeartbeat:
@@ -27,8 +27,11 @@ func (g *Group) shared(now time.Time, ev classic.Event) {
 	}
 }
 
-// CheckCommit implements classic.Owner: offsets are stored of a member in its epoch, or in one
-// since it got the partition (KIP-1251). Kafka: ConsumerGroup.validateOffsetCommit.
+// CheckCommit implements classic.Owner. A member of the newer protocol commits in its epoch, or in
+// an epoch since it got the partition (KIP-1251). A member of the classic protocol commits in its
+// generation only: when a Join skips a generation, the member drops its partitions and starts again
+// at the group's offsets, and the group cannot see that. Kafka accepts earlier generations of both:
+// ConsumerGroup.validateOffsetCommit.
 func (g *Group) CheckCommit(r *protocol.CommitRequest, ids map[string][16]byte, inTxn bool) (stale map[record.TopicPartition]error, err error) {
 	switch {
 	case r.Generation < 0 && len(g.members) == 0:
@@ -47,12 +50,11 @@ func (g *Group) CheckCommit(r *protocol.CommitRequest, ids map[string][16]byte, 
 	case r.Generation == m.epoch:
 		return nil, nil
 	}
-	late := protocol.ErrStaleMemberEpoch
-	if m.Classic != nil {
-		late = protocol.ErrIllegalGeneration
-	}
-	if r.Generation > m.epoch {
-		return nil, late
+	switch {
+	case m.Classic != nil:
+		return nil, protocol.ErrIllegalGeneration
+	case r.Generation > m.epoch:
+		return nil, protocol.ErrStaleMemberEpoch
 	}
 	stale = make(map[record.TopicPartition]error)
 	for tp := range r.Offsets {
@@ -62,7 +64,7 @@ func (g *Group) CheckCommit(r *protocol.CommitRequest, ids map[string][16]byte, 
 			h, ok = has(m.revoking, p)
 		}
 		if !ok || r.Generation < h.epoch {
-			stale[tp] = late
+			stale[tp] = protocol.ErrStaleMemberEpoch
 		}
 	}
 	return stale, nil
@@ -88,14 +90,14 @@ func (g *Group) Expel() bool {
 	return len(some) == len(all)
 }
 
-// EventCheckMember asks whether a member is one, in an epoch. The reply carries only an error.
+// EventCheckMember checks a member's id and epoch. The reply has only an error.
 type EventCheckMember struct {
 	MemberID    string
 	MemberEpoch int32
 	To          machine.Ticket
 }
 
-// Refuse returns the answer of a group of another kind: it has no such members.
+// Refuse returns the reply of a group of another kind: it has no such members.
 func (e EventCheckMember) Refuse() machine.Reply { return machine.Reply{To: e.To} }
 
 func (e EventCheckMember) step(g *Group) {

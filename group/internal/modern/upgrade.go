@@ -8,26 +8,26 @@ import (
 
 	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/group/internal/classic"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/record"
 )
 
-// Migration says in which directions groups with members may change their protocol. Kafka:
+// Migration is the directions in which groups with members may change their protocol. Kafka:
 // ConsumerGroupMigrationPolicy.
 type Migration struct{ Upgrade, Downgrade bool }
 
-// Upgrade returns a group of the newer protocol that has the members of a classic one, and the
-// records that make it one; the classic one stays as it is. The members go on in their generation,
-// which is the epoch now, with what they had, until they are told to join again. A member of the
-// newer protocol is about to join: the group is never without one.
+// Upgrade returns a group of the newer protocol with the members of a classic one, and the records
+// that convert it; from is not changed. The members keep their assignment and their generation,
+// which becomes the epoch, until they have to join again. The caller adds a member of the newer
+// protocol at once.
 //
-// What a cooperative member owned when it last joined counts as its own as well, unless it was
-// given to another since: it may not have heard yet that it lost it.
+// Partitions that a cooperative member owned when it last joined also count as its own, unless they
+// are assigned to another: it may not have received their revocation yet.
 //
-// The error is a *protocol.UpgradeError if the members are no consumers, what they say cannot be
-// read or is more than a coordinator can say to them, there are too many of them, or the
-// configuration forbids it. Kafka: validateOnlineUpgrade, convertToConsumerGroup.
+// The error is a *protocol.UpgradeError if the members are no consumers or too many, if their
+// metadata is malformed or of a custom assignor, or if the configuration forbids it. Kafka:
+// validateOnlineUpgrade, convertToConsumerGroup.
 func Upgrade(on *classic.Committed, cfg *Config, from *classic.Group, topics *Topics, now time.Time) (*Group, []offsets.Record, error) {
 	no := func(why string, cause error) error {
 		return &protocol.UpgradeError{Group: on.ID(), Reason: why, Cause: cause}
@@ -68,12 +68,11 @@ type upgrade struct {
 	g       *Group
 	epoch   int32
 	members []*member
-	owned   [][]partition // by member: what it owned when it last joined
+	owned   [][]partition // by member: its partitions when it last joined
 	given   map[partition]bool
 }
 
-// errUserData is of an assignor that tells members more than their partitions: the coordinator
-// could not.
+// errUserData reports a custom assignor, whose user data the coordinator cannot compute.
 var errUserData = errors.New("it has bytes of its assignor's own")
 
 func (u *upgrade) take(t classic.Transfer) error {
@@ -132,9 +131,9 @@ func (u *upgrade) records() (records []offsets.Record) {
 	return records
 }
 
-// hash returns that of the members' topics, 0 if not all of their partitions are with a member. If
-// the member that joins takes over from itself, nothing else says that the group has changed: the 0
-// has a target computed. In Kafka such partitions are with nobody until the next change.
+// hash returns the hash of the members' topics, or 0 if some of their partitions have no owner. The
+// 0 makes the next heartbeat compute a target, even if the joining member only replaces itself. In
+// Kafka such partitions stay unassigned until the next change.
 func (u *upgrade) hash() int64 {
 	names := u.names()
 	for _, name := range names {
@@ -157,8 +156,7 @@ func (u *upgrade) names() (names []string) {
 	return slices.Compact(names)
 }
 
-// classicSubscription returns what a member of the classic protocol says of itself, over what was
-// known of it before.
+// classicSubscription returns s with the state of a member of the classic protocol.
 func classicSubscription(s subscription, sub assignor.Subscription, t classic.Transfer) subscription {
 	if t.InstanceID != "" {
 		s.InstanceID = t.InstanceID

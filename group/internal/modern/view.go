@@ -2,7 +2,7 @@ package modern
 
 import (
 	"github.com/stratalog/strata/group/internal/classic"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 )
 
 // View describes the group in the terms of a classic one.
@@ -18,7 +18,7 @@ func (g *Group) View() classic.View {
 
 func (g *Group) assignorName() string { return (&change{g: g}).assignor(g.inOrder()).Name() }
 
-// Describe tells all of the group that its members may know.
+// Describe returns the description of the group and its members.
 func (g *Group) Describe() protocol.ConsumerDescription {
 	d := protocol.ConsumerDescription{State: g.State(), GroupEpoch: g.epoch, AssignmentEpoch: g.assignmentEpoch, Assignor: g.assignorName()}
 	for _, m := range g.inOrder() {

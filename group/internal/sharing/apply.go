@@ -3,7 +3,7 @@ package sharing
 import (
 	"slices"
 
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
 // Apply is the only function that changes durable state. It runs live, for the records a Step

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
 // AssignorName is the name of the only assignor. Kafka: SimpleAssignor.

@@ -1,13 +1,12 @@
-// Package sharing is a share group (KIP-932) as a pure state machine: who its members are, and from
-// which partitions each of them takes records. Several members may have the same partition, so no
-// member waits for another one to give something up: a member has what it is meant to have as soon
-// as it is told.
+// Package sharing implements a share group (KIP-932) as a pure state machine: its members, and the
+// partitions from which each of them acquires records. Several members may have the same partition,
+// so there is no revocation to wait for: a member has its target with the next heartbeat.
 //
-// The epochs are those of package modern. Only partitions whose state is initialised in
-// __share_group_state are assigned: Missing says which are not, the owner of the machine
-// initialises them, and says so in an event. The group remembers them, so that they are deleted
-// with it.
+// The epochs are those of package modern. Only partitions with initialised state in
+// __share_group_state are assigned. Missing returns the others; the owner of the machine
+// initialises them and reports it with an event. The group keeps the list, to delete the states
+// with the group.
 //
-// It has no clock, lock, goroutine or I/O; a test in internal/layering keeps it so. A Step changes
-// nothing but when it last heard of a member: it returns records, and Accept applies them.
+// It has no clock, lock, goroutine or I/O; a test in internal/layering keeps it so. A Step only
+// changes sessions: it returns records, and Accept applies them.
 package sharing

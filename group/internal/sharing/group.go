@@ -7,33 +7,33 @@ import (
 
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/modern"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
-// Config is what a Group needs to know of its coordinator's configuration.
+// Config is the configuration of a Group.
 type Config struct {
 	MaxSize  int                         // members
-	Timeouts func(group string) Timeouts // those of a group at present; it only computes
+	Timeouts func(group string) Timeouts // of a group at present; only computes
 	classic.Limits
 }
 
 // Timeouts can be configured for each group.
 type Timeouts struct {
 	Session    time.Duration // of members
-	Heartbeat  time.Duration // that members are told
+	Heartbeat  time.Duration // sent to members
 	Assignment time.Duration // between target assignments, at least
 }
 
 func (g *Group) timeouts() Timeouts { return g.cfg.Timeouts(g.ID()) }
 
-// Effects are what a Step of a Group wants done.
+// Effects are the results of a Step.
 type Effects = classic.Effects
 
 // A Group is one share group as a machine.Machine. See the package.
 type Group struct {
-	*classic.Committed // which stays empty: the partitions' leaders know what is done
+	*classic.Committed // stays empty: leaders of partitions keep the progress
 	cfg                *Config
 
 	// Durable: changed by Apply only.
@@ -265,7 +265,7 @@ func (g *Group) View() classic.View {
 	return v
 }
 
-// Describe tells all of the group that its members may know.
+// Describe returns the description of the group and its members.
 func (g *Group) Describe() protocol.ShareDescription {
 	d := protocol.ShareDescription{State: g.State(), GroupEpoch: g.epoch, AssignmentEpoch: g.assignmentEpoch, Assignor: AssignorName}
 	for _, m := range g.inOrder() {

@@ -7,9 +7,9 @@ import (
 
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/modern"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
 // EventHeartbeat is a ShareHeartbeatRequest that passed the checks that need no group. The reply is
@@ -18,6 +18,7 @@ type EventHeartbeat struct {
 	*protocol.ShareHeartbeatRequest
 	Topics      *modern.Topics
 	Initialized []offsets.ShareStatesTopic // partitions that have a state by now
+	Repeated    bool                       // see modern.EventHeartbeat
 	To          machine.Ticket
 }
 
@@ -118,7 +119,7 @@ func (e EventHeartbeat) update(g *Group, before *member, now time.Time) *Answer 
 	}
 	g.heard(m.id, now)
 	ans := &Answer{ShareHeartbeatResponse: protocol.ShareHeartbeatResponse{MemberID: m.id, MemberEpoch: next.epoch, HeartbeatInterval: g.timeouts().Heartbeat}}
-	if e.MemberEpoch == joinEpoch || e.SubscribedTopics != nil || !slices.Equal(before.assigned, next.assigned) {
+	if e.Repeated || e.MemberEpoch == joinEpoch || e.SubscribedTopics != nil || !slices.Equal(before.assigned, next.assigned) {
 		ans.Assignment = byTopic(next.assigned)
 	}
 	if g.topics != nil {

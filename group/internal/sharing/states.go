@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/stratalog/strata/group/internal/modern"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
 // states are the partitions whose state is initialised, by topic. They are never changed: with and
@@ -76,21 +76,26 @@ func (s states) missing(topics *modern.Topics, names []string) (out []offsets.Sh
 	return out
 }
 
-// Missing returns the partitions whose state is to be initialised before they are assigned: those
-// of topics, as they are in the snapshot, that the group does not remember as initialised. g may be
-// nil.
-func Missing(g *Group, topics *modern.Topics, names []string) []offsets.ShareStatesTopic {
-	if g == nil {
-		return states{}.missing(topics, names)
+// Missing returns the partitions whose state is to be initialised before they are assigned to the
+// member of a heartbeat: those of topics, as they are in the snapshot, that the group does not
+// remember as initialised. There are none if the group will reject the heartbeat. g may be nil.
+func Missing(g *Group, topics *modern.Topics, r *protocol.ShareHeartbeatRequest) []offsets.ShareStatesTopic {
+	switch {
+	case g == nil && r.MemberEpoch != joinEpoch:
+		return nil
+	case g == nil:
+		return states{}.missing(topics, r.SubscribedTopics)
+	case g.members[r.MemberID] == nil && (r.MemberEpoch != joinEpoch || len(g.members) >= g.cfg.MaxSize):
+		return nil
 	}
-	return g.states.missing(topics, names)
+	return g.states.missing(topics, r.SubscribedTopics)
 }
 
 // States returns the partitions that have a state, by topic's name. They must not be written to.
 func (g *Group) States() []offsets.ShareStatesTopic { return g.states.list() }
 
-// EventInitialized says that partitions have a state now. A member that is to have them is told at
-// its next heartbeat. Create makes the group if there is none. The reply carries only an error.
+// EventInitialized reports that partitions have a state now. Members get them with their next
+// heartbeat. Create makes the group if there is none. The reply has only an error.
 type EventInitialized struct {
 	States []offsets.ShareStatesTopic
 	Create bool
@@ -114,7 +119,7 @@ func (e EventInitialized) step(g *Group) {
 	g.reply(e.To, nil, nil)
 }
 
-// EventForget says that all states of a topic are gone. The reply carries only an error.
+// EventForget reports that all states of a topic are deleted. The reply has only an error.
 type EventForget struct {
 	TopicID [16]byte
 	To      machine.Ticket

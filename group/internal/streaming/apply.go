@@ -1,6 +1,6 @@
 package streaming
 
-import "github.com/stratalog/strata/group/offsets"
+import "github.com/stratalog/strata/internal/offsets"
 
 // Apply is the only function that changes durable state. It runs live, for the records a Step
 // emitted, and at recovery alike. Records of other groups change nothing.
@@ -41,8 +41,8 @@ func (g *Group) Apply(r offsets.Record) {
 	}
 }
 
-// applyTopology takes over what the application does; nil: it is not known any more. What was
-// configured is of another one.
+// applyTopology applies the application's topology; nil removes it. The configured state, of
+// another one, is dropped.
 func (g *Group) applyTopology(v *offsets.StreamsTopologyValue) {
 	g.topology, g.configured, g.checked = nil, nil, -1
 	if v != nil {
@@ -50,8 +50,8 @@ func (g *Group) applyTopology(v *offsets.StreamsTopologyValue) {
 	}
 }
 
-// applyMember takes over what a member says of itself; nil: it is gone. The last one takes with it
-// what only members know.
+// applyMember applies a member's record; nil removes the member. With the last member, state that
+// only members send is dropped.
 func (g *Group) applyMember(id string, v *offsets.StreamsMemberValue) {
 	if v == nil {
 		delete(g.members, id)
@@ -70,8 +70,8 @@ func (g *Group) applyMember(id string, v *offsets.StreamsMemberValue) {
 	g.members[id] = m
 }
 
-// applyAssignment takes over what a member has; nil: nothing. In a compacted log the record may
-// stand before that of the member itself, which has told something else since.
+// applyAssignment applies a member's current assignment; nil: none. In a compacted log the record
+// may come before a later record of the member itself.
 func (g *Group) applyAssignment(id string, v *offsets.StreamsCurrentAssignmentValue) {
 	old := g.members[id]
 	switch {

@@ -14,8 +14,8 @@ const AssignorName = "sticky"
 // A worker is a member as the assignor sees it.
 type worker struct {
 	id, process string
-	before      *target // what it was meant to have so far
-	fresh       bool    // nobody has said so yet
+	before      *target // the present target
+	fresh       bool    // it has no present target
 	n           int     // tasks that it is given now
 }
 
@@ -33,8 +33,8 @@ type process struct {
 // load is how many tasks a member of the process has on average.
 func (p *process) load() float64 { return float64(p.n) / float64(len(p.members)) }
 
-// A quota is how many tasks each member is to have at most, so that all have about as many: what is
-// left, divided by the members that are still to get some.
+// A quota is the most tasks of each member, for an even distribution: the remaining tasks, divided
+// by the members without their share.
 type quota struct{ tasks, members int }
 
 func (q *quota) each() int {
@@ -66,14 +66,13 @@ type sharing struct {
 	replicas      int // standby tasks of each task that has a state
 }
 
-// assign shares the tasks of a topology out to members, given by id with what they were meant to
-// have so far. Each task is active at one member; those of stateful subtopologies are standby tasks
-// of as many other processes as replicas says, if there are so many. Members keep what they had as
-// far as all get about the same number of tasks; a member that has a standby task of one that
-// becomes free is the next to have it.
+// assign distributes the tasks of a topology to members, given by id with their present targets.
+// Each task is active at one member. Those of stateful subtopologies are standby tasks of replicas
+// other processes, if there are as many. Members keep their tasks while all get about the same
+// number. A standby member is the next to get an active task that becomes free.
 //
-// It is Kafka's way of doing it, but for one thing: if what the members had so far is still
-// complete, nothing moves. Kafka's moves a few tasks of a group that it has shared out before.
+// It is Kafka's algorithm, except that complete targets stay as they are. Kafka moves a few tasks
+// of a group that it has assigned before.
 func assign(members map[string]*member, before map[string]*target, t *topology, tasks map[string]int32, replicas int) map[string]*target {
 	s := newSharing(members, before, t, tasks, replicas)
 	if s.complete(t, tasks) {
@@ -209,8 +208,8 @@ func (s *sharing) giveAny(t task, r role, p *process) {
 	heap.Push(&p.idlest, w)
 }
 
-// assignActive gives each task to one member: who had it, who had its standby task, or who has
-// least to do.
+// assignActive assigns each task to one member: its former owner, the owner of its standby task, or
+// the least loaded.
 func (s *sharing) assignActive(all []task) {
 	slices.SortFunc(all, byPartition)
 	keeps := func(find func(task) *worker) {
@@ -282,8 +281,7 @@ func (s *sharing) byLoad() *queue[*process] {
 	return &q
 }
 
-// giveIdlest gives a task to the process that has least to do of those that do not have it, if
-// there is one.
+// giveIdlest assigns a task to the least loaded process without it, if there is one.
 func (s *sharing) giveIdlest(q *queue[*process], t task, r role) {
 	var passed []*process
 	for q.Len() > 0 {
@@ -299,11 +297,11 @@ func (s *sharing) giveIdlest(q *queue[*process], t task, r role) {
 	}
 }
 
-// assignStandby gives copies of each task to processes that do not have it: to who was active, who
-// had a copy, or has least to do.
+// assignStandby assigns copies of each task to processes without it: to the former active owner, a
+// former standby, or the least loaded.
 func (s *sharing) assignStandby(all []task) {
 	slices.SortFunc(all, func(a, b task) int { return byPartition(b, a) })
-	var rest []task // one for each copy that nobody keeps
+	var rest []task // one for each copy that no process keeps
 	for _, t := range all {
 		for i := range s.replicas {
 			w := s.keepsCopy(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
 // shareOut runs the assignor for members of so many in each process.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/modern"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
 // configured is a topology beside the topics that there are: how many tasks it has, and which
@@ -42,7 +42,7 @@ func (c *configured) wanted(t offsets.StreamsTopic) int32 {
 	return c.decided[t.Name]
 }
 
-// unfit says that the topics that there are do not fit the topology.
+// unfit reports that the existing topics do not fit the topology.
 type unfit struct{ protocol.StreamsStatus }
 
 func (u *unfit) Error() string { return u.Detail }
@@ -85,7 +85,7 @@ func (w *work) exists(name string) (int32, bool) {
 	return t.Partitions, ok
 }
 
-// partitions returns those of a topic that there is, or is to be.
+// partitions returns the number of partitions of a topic that exists, or is to be created.
 func (w *work) partitions(name string) (int32, bool) {
 	if n, ok := w.exists(name); ok {
 		return n, true
@@ -158,11 +158,11 @@ func (w *work) most(s *offsets.StreamsSubtopology) (most int32, err error) {
 	return most, nil
 }
 
-// maxTasks is how many tasks a group may have. What a member has must fit in a batch, and a few
-// bytes of a topology beside a large topic make a million tasks.
+// maxTasks bounds the tasks of a group. A member's tasks must fit in a batch, and a few bytes of a
+// topology with a large topic make a million tasks.
 const maxTasks = 50_000
 
-// count decides how many tasks there are, and checks the internal topics.
+// count computes the number of tasks, and checks the internal topics.
 func (w *work) count() error {
 	total := 0
 	for s := range w.subtopologies {

@@ -3,12 +3,12 @@ package streaming
 import (
 	"slices"
 
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
-// queryable says which members can be asked for the state of which partitions, once the one that
-// sends the heartbeat has become next. Kafka: EndpointToPartitionsManager.
+// queryable returns the members whose state can be queried, with their partitions, after the sender
+// of the heartbeat has become next. Kafka: EndpointToPartitionsManager.
 func (b *beat) queryable(next *member) []protocol.StreamsQueryable {
 	out := []protocol.StreamsQueryable{}
 	members := slices.DeleteFunc(b.g.inOrder(), func(m *member) bool { return m.id == next.id })

@@ -7,28 +7,28 @@ import (
 
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/modern"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
-// Config is what a Group needs to know of its coordinator's configuration.
+// Config is the configuration of a Group.
 type Config struct {
 	MaxSize  int                         // members; 0: no limit
-	Settings func(group string) Settings // those of a group at present; it only computes
+	Settings func(group string) Settings // of a group at present; only computes
 	classic.Limits
 }
 
 // Settings can be configured for each group.
 type Settings struct {
 	Session    time.Duration // of members
-	Heartbeat  time.Duration // that members are told
+	Heartbeat  time.Duration // sent to members
 	Assignment time.Duration // between target assignments, at least
 	Delay      time.Duration // before the first one of a group that had no members
 	Standbys   int           // standby tasks of each task
 }
 
-// Effects are what a Step of a Group wants done.
+// Effects are the results of a Step.
 type Effects = classic.Effects
 
 // initialEpoch is the epoch of the target assignment of a group for which none was computed yet: it
@@ -52,22 +52,21 @@ type Group struct {
 	target          map[string]*target // by member
 
 	// Live.
-	sessions   map[string]time.Time  // by member: when it is put out unless it is heard of
+	sessions   map[string]time.Time  // by member: the end of the session
 	revokes    map[string]revocation // by member
 	delayed    time.Time             // until when the first target waits for more members; zero: it does not
 	topics     *modern.Topics        // as last seen; nil: not yet
 	checked    int64                 // version of the topics that configured is of; -1: none
 	configured *configured           // nil: not yet
 	stopper    string                // the member that wants all to stop; "": none
-	endpoints  int32                 // epoch of who can be asked for which state
+	endpoints  int32                 // epoch of the endpoints for queries of state
 	wakeAt     time.Time             // no deadline is before it; zero: none
 
 	eff   Effects // of the Step under way, or whose draft is open
 	after []func()
 }
 
-// A revocation is when a member is put out that does not give up what it must, if it is in an epoch
-// still.
+// A revocation is the deadline of a member's revocation, valid in that epoch only.
 type revocation struct {
 	at    time.Time
 	epoch int32

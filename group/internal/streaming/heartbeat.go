@@ -8,9 +8,9 @@ import (
 
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/modern"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
 // EventHeartbeat is a StreamsHeartbeatRequest that passed the checks that need no group. The reply
@@ -55,7 +55,7 @@ func (e EventHeartbeat) answer(g *Group, now time.Time) (*protocol.StreamsHeartb
 		g.stopAll(e)
 		g.remove(before)
 		return &protocol.StreamsHeartbeatResponse{MemberID: e.MemberID, MemberEpoch: e.MemberEpoch}, nil
-	case before == nil && g.cfg.MaxSize > 0 && len(g.members) >= g.cfg.MaxSize: // Kafka's refuses one that it has, too
+	case before == nil && g.cfg.MaxSize > 0 && len(g.members) >= g.cfg.MaxSize: // Kafka also rejects existing members
 		return nil, classic.Says(protocol.ErrGroupMaxSize, "The streams group has reached its maximum capacity of %d members.", g.cfg.MaxSize)
 	case before == nil:
 		before = newMember(e.MemberID)
@@ -67,7 +67,7 @@ func (e EventHeartbeat) answer(g *Group, now time.Time) (*protocol.StreamsHeartb
 	return b.answer()
 }
 
-// stopAll notes that a member wants all to stop, unless another one has said so already.
+// stopAll records a member's request to stop all members, unless there is one already.
 func (g *Group) stopAll(e EventHeartbeat) {
 	if e.ShutdownApplication && g.stopper == "" {
 		id := e.MemberID
@@ -79,8 +79,8 @@ func (g *Group) stopAll(e EventHeartbeat) {
 	}
 }
 
-// checkEpoch refuses epochs that are not the member's. The one before it is that of a member that
-// has not heard of the new one, if it has nothing that it was not given.
+// checkEpoch returns an error if the epoch is not the member's. The previous epoch is accepted from
+// a member that has missed the new one, if it owns only assigned tasks.
 func (e EventHeartbeat) checkEpoch(m *member) error {
 	than := "greater"
 	switch {
@@ -96,7 +96,7 @@ func (e EventHeartbeat) checkEpoch(m *member) error {
 		"The member must abandon all its partitions and rejoin.", than, e.MemberEpoch, m.epoch)
 }
 
-// owned returns what the member says that it has; nil: it has not told.
+// owned returns the tasks that the member has sent as its own; nil if it has sent none.
 func (e EventHeartbeat) owned() *target {
 	if e.Owned == nil {
 		return nil
@@ -105,7 +105,13 @@ func (e EventHeartbeat) owned() *target {
 	return &t
 }
 
-// self returns what the member says of itself now.
+// dropped reports whether the member has sent no tasks of its own.
+func (e EventHeartbeat) dropped() bool {
+	t := e.owned()
+	return t == nil || t.equal(&target{})
+}
+
+// self returns s with the changes of the request.
 func (e EventHeartbeat) self(s offsets.StreamsMemberValue) offsets.StreamsMemberValue {
 	if e.RackID != "" {
 		s.RackID = e.RackID
@@ -136,7 +142,7 @@ type beat struct {
 	now      time.Time
 	settings Settings
 	before   *member // as it is
-	member   *member // with what it says of itself
+	member   *member // with the changes of the request
 
 	topology   *topology
 	configured *configured
@@ -165,6 +171,9 @@ func (b *beat) answer() (*protocol.StreamsHeartbeatResponse, error) {
 	if err != nil {
 		return nil, err
 	}
+	if b.MemberEpoch == joinEpoch && b.dropped() {
+		next = next.heldSince(next.epoch)
+	}
 	if next != b.member && !next.sameTasks(b.member) {
 		b.g.put(offsets.KeyStreamsCurrentAssignment, next.id, next.record())
 		b.timeRevocation(next)
@@ -173,7 +182,7 @@ func (b *beat) answer() (*protocol.StreamsHeartbeatResponse, error) {
 	return b.tell(next), nil
 }
 
-// meet takes in what the member says of itself.
+// meet stores the member's changes.
 func (b *beat) meet() {
 	m := *b.before
 	m.StreamsMemberValue = b.self(m.StreamsMemberValue)
@@ -185,8 +194,8 @@ func (b *beat) meet() {
 	b.member = &m
 }
 
-// agree compares the member's topology with that of the group, which has the first one that it was
-// told. Kafka: maybeUpdateTopology, maybeSetTopologyStaleStatus.
+// agree compares the member's topology with the group's, which is the first that a member sent.
+// Kafka: maybeUpdateTopology, maybeSetTopologyStaleStatus.
 func (b *beat) agree() error {
 	b.topology = b.g.topology
 	if b.Topology != nil {
@@ -283,7 +292,7 @@ func (b *beat) advance() {
 	}
 }
 
-// timeRevocation begins or ends the time that the member has to give up what it must.
+// timeRevocation starts or ends the member's deadline to revoke tasks.
 func (b *beat) timeRevocation(next *member) {
 	g, now := b.g, b.now
 	if next.state != unrevoked {
@@ -297,7 +306,7 @@ func (b *beat) timeRevocation(next *member) {
 // heard restarts the session of the member, which may be new.
 func (b *beat) heard() {
 	g, id, now, session := b.g, b.member.id, b.now, b.settings.Session
-	if g.members[id] != nil { // stays true if the log takes nothing
+	if g.members[id] != nil { // stays prolonged if the append fails
 		g.alive(id, now, session)
 		return
 	}
@@ -305,8 +314,8 @@ func (b *beat) heard() {
 	g.wake(now.Add(session))
 }
 
-// tell answers the member, which has become next. Its tasks are told if they are others, if it
-// joins, or if it says that it has others: the answer that told it of them was lost.
+// tell returns the response to the member, which has become next. It includes the tasks if they
+// have changed, the member joins, or it has sent other tasks: a response with them was lost.
 func (b *beat) tell(next *member) *protocol.StreamsHeartbeatResponse {
 	g := b.g
 	resp := &protocol.StreamsHeartbeatResponse{MemberID: next.id, MemberEpoch: next.epoch, HeartbeatInterval: b.settings.Heartbeat}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/modern"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/record"
 )
 
@@ -291,6 +291,8 @@ func TestCommitsOfStreamsCountSinceTheirTaskIsTheMembers(t *testing.T) {
 	require.True(t, m.g.Forgotten())
 }
 
+// A member of a full streams group whose answer to its join was lost joins again. Kafka 4.3
+// counts it as a new member and rejects it until its session ends.
 func TestAFullStreamsGroupTakesItsMembersBack(t *testing.T) {
 	m, _ := joined(t)
 	m.cfg.MaxSize = 1
@@ -307,4 +309,22 @@ func TestAMemberOfAnUnknownStateBeginsAnew(t *testing.T) {
 	_, err := m.ask(t, "m", epoch, nil)
 	require.ErrorIs(t, err, protocol.ErrFencedMemberEpoch)
 	require.ErrorContains(t, err, "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin.")
+}
+
+// Checklist row N24. The member was fenced, or gave its tasks up for want of an answer.
+func TestLateCommitOfAStreamsMemberThatJoinedAgainIsRefused(t *testing.T) {
+	m, first := joined(t)
+	m.now = m.now.Add(time.Second)
+	_, err := m.ask(t, "m2", joinEpoch, nil)
+	require.NoError(t, err)
+	resp, err := m.ask(t, "m", first, func(r *protocol.StreamsHeartbeatRequest) { r.Owned = &offsets.StreamsTaskRoles{} })
+	require.NoError(t, err)
+	require.Greater(t, resp.MemberEpoch, first)
+	_, err = m.ask(t, "m", joinEpoch, nil)
+	require.NoError(t, err)
+	r := &protocol.CommitRequest{Group: "g", MemberID: "m", Generation: first, Offsets: map[record.TopicPartition]record.Committed{{Topic: "a"}: {Offset: 1}}}
+	reply := m.step(t, classic.EventCommit{CommitRequest: r, To: 5})
+	require.NoError(t, reply.Err)
+	require.ErrorIs(t, reply.Value.(map[record.TopicPartition]error)[record.TopicPartition{Topic: "a"}], protocol.ErrStaleMemberEpoch)
+	require.Empty(t, m.g.Offsets())
 }

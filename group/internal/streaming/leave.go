@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
 // remove takes members out of the group, which gets a new epoch for each of them. Kafka: the order
@@ -25,8 +25,8 @@ func (g *Group) some(all []*member) []*member {
 	return all[:g.cfg.AtOnce(g.ID(), len(all), func(i int) string { return all[i].id })]
 }
 
-// tick puts out members that were not heard of, or did not give up what they had to, and computes a
-// target that has waited for more members.
+// tick removes members whose session has ended, or that missed a deadline to revoke tasks. It
+// computes a target that has waited for more members.
 func (g *Group) tick(now time.Time) {
 	var gone []*member
 	g.wakeAt = time.Time{}
@@ -59,9 +59,9 @@ func (g *Group) tick(now time.Time) {
 	}
 }
 
-// loaded begins the sessions of all members anew: those that are there have time to show it. Epochs
-// of endpoints, which are stored nowhere, go on from one that no earlier coordinator has told, so
-// that members hear of endpoints again: in Kafka they may not.
+// loaded restarts the sessions of all members. Epochs of endpoints are not stored. They continue
+// above those of any earlier coordinator, so that members receive the endpoints again; in Kafka
+// they may not.
 func (g *Group) loaded(now time.Time) {
 	g.endpoints = int32(now.Unix() & math.MaxInt32)
 	session := g.settings().Session
@@ -73,7 +73,7 @@ func (g *Group) loaded(now time.Time) {
 	}
 }
 
-// mustRevoke begins the time that a member has to give up what it must.
+// mustRevoke starts a member's deadline to revoke tasks.
 func (g *Group) mustRevoke(m *member, now time.Time) {
 	r := revocation{now.Add(time.Duration(max(0, m.RebalanceTimeoutMs)) * time.Millisecond), m.epoch}
 	g.revokes[m.id] = r

@@ -3,16 +3,16 @@ package streaming
 import (
 	"slices"
 
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
-// A memberState says what a member waits for. Kafka: streams.MemberState.
+// A memberState is the reconciliation state of a member. Kafka: streams.MemberState.
 type memberState int8
 
 const (
-	stable     memberState = 1 // for nothing, or for a new target
-	unrevoked  memberState = 2 // it has to give up what is in revoking
-	unreleased memberState = 3 // others have to give up what it is to get
+	stable     memberState = 1 // on the last target, or waits for a new one
+	unrevoked  memberState = 2 // has to confirm the revocation of its revoking partitions
+	unreleased memberState = 3 // waits for tasks that others have to release
 )
 
 // The member epochs that are none. Kafka: StreamsGroupHeartbeatRequest.
@@ -30,15 +30,15 @@ type member struct {
 	epoch, previous int32
 	state           memberState
 	assigned        assignment
-	revoking        assignment // what it must give up, and did not yet
+	revoking        assignment // revocations that it has not confirmed yet
 }
 
-// newMember returns one that has told nothing yet.
+// newMember returns a member without any state of its own.
 func newMember(id string) *member {
 	return &member{id: id, state: stable, StreamsMemberValue: offsets.StreamsMemberValue{RebalanceTimeoutMs: -1, TopologyEpoch: -1}}
 }
 
-// sameSelf reports whether m says the same of itself as o.
+// sameSelf reports whether m and o have the same state of their own.
 func (m *member) sameSelf(o *member) bool {
 	a, b := &m.StreamsMemberValue, &o.StreamsMemberValue
 	same := a.InstanceID == b.InstanceID && a.RackID == b.RackID && a.ClientID == b.ClientID && a.ClientHost == b.ClientHost &&
@@ -52,7 +52,7 @@ func (m *member) sameTasks(o *member) bool {
 	return m.epoch == o.epoch && m.previous == o.previous && m.state == o.state && m.assigned.equal(&o.assigned) && m.revoking.equal(&o.revoking)
 }
 
-// reconciledTo reports whether the member has what a target assignment gives it.
+// reconciledTo reports whether the member has its whole assignment of a target epoch.
 func (m *member) reconciledTo(epoch int32) bool { return m.state == stable && m.epoch == epoch }
 
 // record returns the value of the member's KeyStreamsCurrentAssignment.

@@ -13,9 +13,9 @@ import (
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/compacted"
 	"github.com/stratalog/strata/group/internal/modern"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/internal/sample"
 )
 

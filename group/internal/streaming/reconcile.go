@@ -4,14 +4,14 @@ import (
 	"slices"
 
 	"github.com/stratalog/strata/group/internal/classic"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
 )
 
 // A reconciliation brings a member nearer to its target. Kafka: streams.CurrentAssignmentBuilder.
 type reconciliation struct {
 	target  *target
 	epoch   int32   // of target
-	owned   *target // what the member says that it has; nil: it has not told
+	owned   *target // as sent by the member; nil if it has sent none
 	holders holders
 }
 
@@ -41,10 +41,11 @@ func (g *Group) holders(process string) holders {
 	return h
 }
 
-// unreleased reports whether somebody has to give up a task before a member gets it in a role.
+// unreleased reports whether another member has to release a task before a member gets it in a
+// role.
 func (h *holders) unreleased(r role, t task) bool { return h.here[t] || r == active && h.active[t] }
 
-// next returns what becomes of m: m itself if nothing does.
+// next returns the next state of m: m itself if nothing changes.
 func (r *reconciliation) next(m *member) (*member, error) {
 	switch m.state {
 	case stable:
@@ -60,15 +61,15 @@ func (r *reconciliation) next(m *member) (*member, error) {
 	case unreleased:
 		return r.advance(m, m.epoch), nil
 	}
-	// of a version of Kafka to come: it begins anew
+	// a state of a later version of Kafka: the member starts again
 	if r.owned == nil || !r.owned.equal(&target{}) {
 		return nil, classic.Says(protocol.ErrFencedMemberEpoch, "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin.")
 	}
 	return r.advance(m, r.epoch), nil
 }
 
-// advance gives m what it can have of its target by now, unless it has to give up something first:
-// then it stays in its epoch.
+// advance assigns the available tasks of its target to m. If m has to revoke tasks first, it stays
+// in its epoch.
 func (r *reconciliation) advance(m *member, epoch int32) *member {
 	var kept, added, revoked assignment
 	waits := false
@@ -93,8 +94,8 @@ func (r *reconciliation) advance(m *member, epoch int32) *member {
 	return &next
 }
 
-// difference splits what m has in a role into what it keeps and what it is to give up, and finds
-// what it can be given. It reports whether there is more to come.
+// difference splits m's tasks in a role into those to keep and to revoke, and finds tasks to add.
+// It reports whether more will follow.
 func (r *reconciliation) difference(i role, m *member, kept, added, revoked *assignment) (waits bool) {
 	for _, h := range m.assigned[i] {
 		if contains(r.target[i], h.task) {
@@ -118,4 +119,16 @@ func (r *reconciliation) difference(i role, m *member, kept, added, revoked *ass
 		added[i] = append(added[i], h)
 	}
 	return waits
+}
+
+// heldSince returns m with active tasks that it has had since epoch.
+func (m *member) heldSince(epoch int32) *member {
+	next := *m
+	for _, a := range []*assignment{&next.assigned, &next.revoking} {
+		a[active] = slices.Clone(a[active])
+		for i := range a[active] {
+			a[active][i].epoch = epoch
+		}
+	}
+	return &next
 }

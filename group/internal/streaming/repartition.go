@@ -8,13 +8,13 @@ import (
 	"strings"
 
 	"github.com/stratalog/strata/group/internal/classic"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
-// repartition decides on the topics through which an application sends records to itself: as many
-// partitions as the topology says, or as the largest topic has that the subtopology reads which
-// writes it. Kafka: RepartitionTopics.
+// repartition decides the numbers of partitions of repartition topics, through which an application
+// sends records to itself. It is the topology's number, or the largest one among the topics that
+// the writing subtopology reads. Kafka: RepartitionTopics.
 func (w *work) repartition() error {
 	for s := range w.subtopologies {
 		for _, t := range s.RepartitionSources {
@@ -36,10 +36,9 @@ func (w *work) repartition() error {
 	return nil
 }
 
-// decideSinks decides on the repartition topics that subtopologies write: when one of its sources is
-// known, those of a subtopology that are still open. It goes over the subtopologies again and again,
-// as Kafka does, but only meets those of which something is known since. It returns false if some
-// topic remains.
+// decideSinks decides the open repartition topics that a subtopology writes, once one of its
+// sources is decided. It repeats this as Kafka does, but only for subtopologies with new decisions.
+// It returns false if some topic remains open.
 func (w *work) decideSinks() bool {
 	reads := make(map[string][]int) // repartition topic -> subtopologies
 	for i, id := range w.ids {
@@ -162,8 +161,8 @@ func copartitioned(s *offsets.StreamsSubtopology, g offsets.StreamsCopartitionGr
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// align decides on the repartition topics among names, whose records are joined. common is what those
-// have for which the topology says a number of partitions, and alike whether all of them do.
+// align decides the repartition topics among names, whose records are joined. common is the number
+// of partitions in the topology for those with one, and alike whether all of them have it.
 func (w *work) align(names []string, fixed map[string]int32, flexible map[string]bool, common int32, alike bool) error {
 	internal, external := make(map[string]int32), make(map[string]int32)
 	for _, name := range names {
@@ -213,7 +212,7 @@ func same(of map[string]int32) (n int32, alike bool) {
 	return n, true
 }
 
-// unlike says that topics, of which some are told, do not have as many partitions.
+// unlike returns the error for joined topics with different numbers of partitions.
 func unlike(told map[string]int32) error {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(told)) {

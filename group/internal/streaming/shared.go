@@ -5,8 +5,8 @@ import (
 
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/modern"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
+	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/record"
 )
 
@@ -88,7 +88,7 @@ func (g *Group) Expel() bool {
 	return len(some) == len(all)
 }
 
-// checkMember answers who asks for offsets as a member. Kafka: StreamsGroup.validateOffsetFetch.
+// checkMember replies to a fetch of offsets by a member. Kafka: StreamsGroup.validateOffsetFetch.
 func (g *Group) checkMember(e modern.EventCheckMember) {
 	m := g.members[e.MemberID]
 	switch {

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
 // assign returns the target of the member that sends the heartbeat, and its epoch. It computes that
@@ -41,8 +41,8 @@ func (b *beat) assign() (*target, int32) {
 	return g.compute(now, members, b.configured, b.epoch)[b.member.id], b.epoch
 }
 
-// compute emits the target of members in an epoch, and returns it. While topics are missing nobody
-// has tasks.
+// compute emits the target of members in an epoch, and returns it. While topics are missing it is
+// empty.
 func (g *Group) compute(now time.Time, members map[string]*member, c *configured, epoch int32) map[string]*target {
 	targets := make(map[string]*target, len(members))
 	if c.ready() {

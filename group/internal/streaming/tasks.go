@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
 // A task is a partition of a subtopology.
@@ -17,12 +17,12 @@ func compareTasks(a, b task) int {
 	return cmp.Or(cmp.Compare(a.subtopology, b.subtopology), cmp.Compare(a.partition, b.partition))
 }
 
-// byPartition orders tasks so that those of the same partition stand together.
+// byPartition orders tasks by partition, then subtopology.
 func byPartition(a, b task) int {
 	return cmp.Or(cmp.Compare(a.partition, b.partition), cmp.Compare(a.subtopology, b.subtopology))
 }
 
-// A role is what a member does with a task.
+// A role is a member's role for a task.
 type role int
 
 const (
@@ -32,17 +32,17 @@ const (
 	numRoles
 )
 
-// A held task is one that a member has since an epoch: commits of that epoch and later ones are its
-// own. Only the epochs of active tasks are known; others have 0.
+// A held is a task with the epoch in which the member got it. Commits of that epoch or a later one
+// are valid. Only active tasks have epochs; others have 0.
 type held struct {
 	task
 	epoch int32
 }
 
-// target are tasks that a member is to have, and has told that it has, by role, each sorted.
+// A target is the tasks of a target, or the tasks that a member has sent, by role, each sorted.
 type target [numRoles][]task
 
-// assignment are tasks that a member has, by role, each sorted.
+// An assignment is the tasks of a member, by role, each sorted.
 type assignment [numRoles][]held
 
 func (t *target) equal(o *target) bool {

@@ -4,10 +4,10 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/stratalog/strata/group/offsets"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
-// A topology is what an application does. It is never changed.
+// A topology is the topology of an application. It is never changed.
 type topology struct {
 	*offsets.StreamsTopologyValue
 	ids   []string // of the subtopologies, sorted
@@ -74,8 +74,8 @@ func sameCopartition(a, b offsets.StreamsCopartitionGroup) bool {
 	return slices.Equal(a.SourceTopics, b.SourceTopics) && slices.Equal(a.SourceTopicRegex, b.SourceTopicRegex) && slices.Equal(a.RepartitionSources, b.RepartitionSources)
 }
 
-// described returns what is told of the topology: names in order, and internal topics with the
-// partitions and replicas that they are to have, if that is known.
+// described returns the topology for responses: names in order, and internal topics with their
+// decided partitions and replicas.
 func (t *topology) described(c *configured) *offsets.StreamsTopologyValue {
 	out := &offsets.StreamsTopologyValue{Epoch: t.Epoch, Subtopologies: []offsets.StreamsSubtopology{}}
 	for _, id := range t.ids {

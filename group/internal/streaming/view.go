@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/stratalog/strata/group/internal/classic"
-	"github.com/stratalog/strata/group/offsets"
-	"github.com/stratalog/strata/group/protocol"
+	"github.com/stratalog/strata/group/internal/protocol"
+	"github.com/stratalog/strata/internal/offsets"
 )
 
 // View describes the group in the terms of a classic one: a member has the partitions that its
@@ -37,7 +37,7 @@ func (g *Group) reads(tasks []task) (out []offsets.TopicIDPartitions) {
 	return out
 }
 
-// Describe tells all of the group that may be known.
+// Describe returns the description of the group.
 func (g *Group) Describe() protocol.StreamsDescription {
 	d := protocol.StreamsDescription{State: g.State(), GroupEpoch: g.epoch, AssignmentEpoch: g.assignmentEpoch}
 	if g.topology != nil {

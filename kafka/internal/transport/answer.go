@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// An Answer is what becomes of a request: what is sent, what it holds until that is written, and
-// what comes after it.
+// An Answer is the response to a request, with the memory to return once it is written.
 type Answer struct {
-	Pieces  [][]byte // with the size in front, sent one after the other; the first one goes to KeepBuffer. nil: nothing is sent
-	Charged int      // bytes of the budget
-	Fetched []byte   // where its records were read to, goes back to Memory.Fetched
-	Recycle bool     // the request's bytes may be used again for another one afterwards
+	Pieces  [][]byte // with the size in front; the first one goes to KeepBuffer. nil if there is no response
+	Charged int      // bytes taken for it by Conn.Take, TakeSome and Charge; the rest of Pieces is charged
+	Fetched []byte   // buffer of its records, returned to Memory.Fetched
+	Recycle bool     // the request's buffer may be reused afterwards
 	End     End
 }
 
-// An End says whether the connection goes on.
+// An End is the effect of an Answer on the connection.
 type End uint8
 
 const (
@@ -26,18 +25,18 @@ const (
 	EndBefore     // the connection is closed instead of the answer, after those before it
 )
 
-// maxWrite is how much is written at a time: what a slow client must take within Limits.SlowReader.
+// maxWrite is the most bytes written at a time, each within Limits.SlowReader.
 const maxWrite = 1 << 20
 
-// A Writer says which goroutine writes the answers that are ready, which can block.
+// A Writer selects the goroutine that writes ready answers, which can block.
 type Writer uint8
 
 const (
-	Caller  Writer = iota // who answers
+	Caller  Writer = iota // the goroutine that calls Answer
 	Another               // a new one
 )
 
-// complete marks a request done and has what is ready written.
+// complete marks a request done and has ready answers written.
 func (c *Conn) complete(r *Request, by Writer) {
 	c.mu.Lock()
 	r.done = true
@@ -112,10 +111,18 @@ func (c *Conn) write() {
 // that each have their time.
 func (c *Conn) send(answered []*Request) error {
 	var pieces net.Buffers
-	size := 0
+	size, begun := 0, false
 	flush := func() error {
-		c.nc.SetWriteDeadline(time.Now().Add(c.limits.SlowReader))
+		now := time.Now()
+		if !begun {
+			begun = true
+			c.begins(now)
+		}
+		c.nc.SetWriteDeadline(c.readerBy(now))
 		err := c.writePieces(pieces)
+		if size == maxWrite { // there may be more
+			c.moves(size)
+		}
 		pieces, size = pieces[:0], 0
 		return err
 	}
@@ -148,8 +155,8 @@ func (c *Conn) send(answered []*Request) error {
 	return flush()
 }
 
-// release gives back what a request and its answer hold. Memory comes back before its bytes are
-// free: who may take those finds it.
+// release returns the memory of a request and its answer. Buffers are kept before their bytes are
+// free, so that the next take finds them.
 func (r *Request) release() {
 	m := r.conn.memory
 	if len(r.answer.Pieces) > 0 {
@@ -159,14 +166,18 @@ func (r *Request) release() {
 		m.requests.keep(r.Bytes)
 	}
 	m.Fetched.Keep(r.answer.Fetched)
-	r.conn.held.Add(-int64(r.charged))
-	m.Budget.Give(r.answer.Charged + r.charged)
-	r.Bytes, r.answer, r.charged = nil, Answer{}, 0
+	c := r.conn
+	c.held.Add(-int64(r.held))
+	if r.budget == m.Guests {
+		c.give(m.Guests, r.charged)
+		r.charged = 0
+	}
+	c.Give(r.answer.Charged + r.charged)
+	r.Bytes, r.answer, r.charged, r.held = nil, Answer{}, 0, 0
 }
 
-// takeDoneLocked takes the done requests out of the queue of a closed connection, for the caller to
-// free. Nobody else sees them any more: each is freed once, by who closes, by the writer, or by who
-// completed it.
+// takeDoneLocked removes the done requests from the queue of a closed connection. The caller
+// releases them: each is released once, by Close, by the writer, or by the call that completed it.
 func (c *Conn) takeDoneLocked() []*Request {
 	var done []*Request
 	c.queue = slices.DeleteFunc(c.queue, func(r *Request) bool {

@@ -14,13 +14,13 @@ const (
 	// classBits is how finely buffers are sorted by size: into 1<<classBits classes between a power
 	// of two and the next one.
 	classBits = 2
-	// searched is how many classes TakeBuffer looks into: what it returns is less than twice as
-	// large as what was asked for.
+	// searched is the number of classes that TakeBuffer searches: its result is less than twice as
+	// large as requested.
 	searched = 1 << classBits
 )
 
-// buffers of requests, answers and connections that are used up, by classOf their capacity. The
-// collector takes those that nobody took.
+// buffers are unused buffers of requests, answers and connections, by classOf their capacity. The
+// collector may free them.
 var buffers [32 << classBits]sync.Pool
 
 // classOf returns the class of buffers with room for size bytes, none of them too small: classSize
@@ -50,9 +50,9 @@ func TakeBuffer(size int) []byte {
 	return nil
 }
 
-// NewBuffer returns an empty buffer with room for size bytes, which hold anything. Its capacity is
-// that of a class: buffers of any capacity would be kept beside each other, each too small for the
-// next one's size, until they are a multiple of what is in use.
+// NewBuffer returns an empty buffer with room for size bytes, not cleared. Its capacity is the size
+// of a class. With arbitrary capacities the pool would grow to a multiple of the memory in use, of
+// buffers too small for the next size.
 func NewBuffer(size int) []byte {
 	if size < leastKept || size > mostKept {
 		return uncleared.Bytes(max(size, 1))
@@ -60,7 +60,7 @@ func NewBuffer(size int) []byte {
 	return uncleared.Bytes(classSize(classOf(size)))
 }
 
-// KeepBuffer takes a buffer that nobody uses any more.
+// KeepBuffer takes an unused buffer.
 func KeepBuffer(b []byte) {
 	if cap(b) < leastKept || cap(b) > classSize(classOf(mostKept)) {
 		return
@@ -69,10 +69,11 @@ func KeepBuffer(b []byte) {
 	if classSize(class) > cap(b) {
 		class-- // room for all that look for it there
 	}
-	buffers[class].Put(&b)
+	kept := b // &b would be allocated on entry, even for a dropped buffer
+	buffers[class].Put(&kept)
 }
 
-// keptRequestBytes bounds the buffers of requests that nobody uses.
+// keptRequestBytes bounds the unused buffers of requests.
 const keptRequestBytes = 16 << 20
 
 // requestBuffers is memory for requests: large ones in a stock, small ones with all others.
@@ -95,7 +96,7 @@ func (r *requestBuffers) make(size int) []byte {
 	return r.replace(classSize(classOf(size)))
 }
 
-// keep takes a buffer that nobody uses any more.
+// keep takes an unused buffer.
 func (r *requestBuffers) keep(b []byte) {
 	switch {
 	case cap(b) < leastStocked:

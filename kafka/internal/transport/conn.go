@@ -5,11 +5,12 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
-// maxHeld bounds the bytes of a connection's unanswered requests: above it the next request stays
-// in the socket.
+// maxHeld bounds the bytes of a connection's requests and answers, until these are written: above
+// it the next request stays in the socket.
 const maxHeld = 1 << 20
 
 // Limits bound the time of clients. None may be 0.
@@ -22,7 +23,8 @@ type Limits struct {
 
 // A Conn is the bytes of one client's connection.
 type Conn struct {
-	nc      net.Conn // a MessageWriter if it is better not written to piece by piece
+	nc      net.Conn     // a MessageWriter if it is better not written to piece by piece
+	socket  syscall.Conn // below nc; nil: there is none
 	memory  *Memory
 	limits  Limits
 	largest func(key int16) int
@@ -36,15 +38,27 @@ type Conn struct {
 	in    input
 	first time.Time // when the first request must be there, and the client trusted; zero: it is
 
+	by       atomic.Pointer[Owner]
+	guest    atomic.Bool // until it is trusted
 	trusted  atomic.Bool
+	drained  atomic.Int64   // when Drain was called, in ns since the Unix epoch; 0: it was not
 	progress chan struct{}  // has an element if a request was answered since the reader looked
 	writers  sync.WaitGroup // goroutines that write
-	held     atomic.Int64   // bytes of the requests in queue, or whose answers are being written
+	held     atomic.Int64   // bytes of the requests in queue and of their answers, until these are written
+	looked   atomic.Int64   // when Gone last checked for the client, in ns since the Unix epoch
+
+	// For Memory.relieve.
+	charged   atomic.Int64 // bytes of budgets that the connection holds
+	early     atomic.Int64 // bytes of Memory.Guests for the handshake of TLS
+	moved     atomic.Int64 // when the client was last in time with a request or an answer, in ns since the Unix epoch
+	receiving atomic.Bool  // a part of a request has come
+	since     atomic.Int64 // when it began to wait for bytes of a budget, in ns since the Unix epoch; 0: it does not
+	cut       atomic.Bool  // was ended by Memory.relieve
 
 	mu       sync.Mutex // guards the fields below
 	queue    []*Request // in the order in which they came; the done ones at the front wait to be written
 	pending  int        // requests that are not done
-	writing  bool       // somebody writes
+	writing  bool       // a goroutine is writing
 	answered time.Time  // when the last answer was written
 	closed   bool
 	draining bool
@@ -55,43 +69,168 @@ type Conn struct {
 // reads calls it, before it has read more than six bytes of the request.
 func New(ctx context.Context, nc net.Conn, m *Memory, l Limits, largest func(key int16) int) *Conn {
 	c := &Conn{nc: nc, memory: m, limits: l, largest: largest, first: time.Now().Add(l.FirstRequest), progress: make(chan struct{}, 1)}
-	c.in.conn = c
+	c.socket, c.in.conn = socketOf(nc), c
+	c.looked.Store(time.Now().UnixNano())
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	c.waiting, c.endWaits = context.WithCancel(c.ctx)
+	m.add(c)
 	return c
+}
+
+// AsGuest has the connection use Memory.Guests until Trust is called. It must be called before
+// Next.
+func (c *Conn) AsGuest() { c.guest.Store(true) }
+
+// budget returns the budget for later takes.
+func (c *Conn) budget() *Budget {
+	if c.guest.Load() && !c.trusted.Load() {
+		return c.memory.Guests
+	}
+	return c.memory.Budget
+}
+
+// owner returns the owner of the connection's bytes of Memory.Budget; nil before Own.
+func (c *Conn) owner() *Owner { return c.by.Load() }
+
+// ownerOf returns the owner of the connection's bytes of a budget: guests have none.
+func (c *Conn) ownerOf(b *Budget) *Owner {
+	if b == c.memory.Guests {
+		return nil
+	}
+	return c.owner()
+}
+
+// Own makes the connection share Memory.Budget with the others of an owner. It must be called
+// before the first take from it.
+func (c *Conn) Own(by *Owner) { c.by.Store(by) }
+
+// take returns a take of n bytes for an owner, which ends when the client has gone.
+func (c *Conn) take(n int, by *Owner) *take { return &take{n: n, by: by, of: c} }
+
+// Take waits until n bytes of the server's budget are free, and holds them for the connection. It
+// returns an error when ctx, which is Waiting or ends with it, ends first.
+func (c *Conn) Take(ctx context.Context, n int) error {
+	c.waits(true)
+	defer c.waits(false)
+	if err := c.memory.Budget.wait(ctx, c.take(n, c.owner())); err != nil {
+		return err
+	}
+	c.charged.Add(int64(n))
+	return nil
+}
+
+// TakeWork waits until n bytes of b, which is not a budget of Memory, are free, and takes them for
+// an owner. It returns an error when the connection ends or drains first.
+func (c *Conn) TakeWork(b *Budget, n int, by *Owner) error {
+	return b.wait(c.waiting, c.take(n, by))
+}
+
+// TakeSome takes want bytes, or half, a quarter, ... of that. It waits until least bytes are free
+// if fewer are. It returns how many it has taken, 0 with an error, see Take.
+func (c *Conn) TakeSome(ctx context.Context, want, least int) (int, error) {
+	if n := c.memory.Budget.TryTake(want, least, c.owner()); n > 0 {
+		c.charged.Add(int64(n))
+		return n, nil
+	}
+	if err := c.Take(ctx, least); err != nil {
+		return 0, err
+	}
+	return least, nil
+}
+
+// waits notes that the connection may wait for bytes from now on, or does not any more.
+func (c *Conn) waits(begin bool) {
+	if begin {
+		c.since.Store(time.Now().UnixNano())
+	} else {
+		c.since.Store(0)
+	}
+}
+
+// Charge holds n bytes that are in use already, without waiting.
+func (c *Conn) Charge(n int) {
+	if n > 0 {
+		c.charged.Add(int64(n))
+		c.memory.Budget.Charge(n, c.owner())
+	}
+}
+
+// Give gives back n bytes that the connection holds.
+func (c *Conn) Give(n int) { c.give(c.memory.Budget, n) }
+
+func (c *Conn) give(b *Budget, n int) {
+	if n > 0 {
+		c.charged.Add(-int64(n))
+		b.Give(n, c.ownerOf(b))
+	}
+}
+
+// TakeEarly waits, at most Limits.WholeRequest, until n bytes of the guests' budget are free, for a
+// handshake before the first request. The client is late after that as with a request. It is for
+// the goroutine that reads.
+func (c *Conn) TakeEarly(n int) error {
+	if err := c.memory.Guests.takeRequest(c.waiting, c.take(n, nil), c.limits.WholeRequest); err != nil {
+		return err
+	}
+	c.early.Add(int64(n))
+	c.begins(time.Now())
+	c.receiving.Store(true)
+	return nil
+}
+
+// GiveEarly returns the bytes of TakeEarly.
+func (c *Conn) GiveEarly() {
+	c.receiving.Store(false)
+	c.memory.Guests.Give(int(c.early.Swap(0)), nil)
+}
+
+// begins notes that the client has to send or to take bytes from now on.
+func (c *Conn) begins(now time.Time) { c.moved.Store(now.UnixNano()) }
+
+// moves notes that the client has sent or taken n bytes: it may be the later for the next ones.
+func (c *Conn) moves(n int) {
+	earned := int64(n) * int64(time.Second) / leastRate
+	c.moved.Store(min(time.Now().UnixNano(), c.moved.Load()+earned))
 }
 
 // Context ends with the connection.
 func (c *Conn) Context() context.Context { return c.ctx }
 
-// Waiting ends with the connection, or when it drains: whoever waits for something must come to an
-// end.
+// Waiting ends with the connection, or when it drains: all waits of its requests must end.
 func (c *Conn) Waiting() context.Context { return c.waiting }
 
 // FirstBy returns when the first request must be there, and the client trusted.
 func (c *Conn) FirstBy() time.Time { return c.first }
 
-// Trust has Limits.FirstRequest no longer count from the next request on. Any goroutine may call
+// Trust ends the deadline of Limits.FirstRequest from the next request on. Any goroutine may call
 // it.
 func (c *Conn) Trust() { c.trusted.Store(true) }
 
 // Trusted reports whether Trust was called.
 func (c *Conn) Trusted() bool { return c.trusted.Load() }
 
-// AwaitPending waits until at most n requests are under way: the answers to the others may still
-// be on their way. An error says that the connection has ended.
+// Pending returns how many requests are under way. It is for the goroutine that reads.
+func (c *Conn) Pending() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pending
+}
+
+// AwaitPending waits until at most n requests are pending: answers to others may still be
+// unwritten. It returns an error if the connection has ended.
 func (c *Conn) AwaitPending(n int) error {
 	return c.awaitUntil(func() bool { return c.pending <= n })
 }
 
-// Finish has those who wait for something come to an end, and waits until all requests that were
-// read are answered, and their answers written, or the connection has ended.
+// Finish ends the waits of requests, and waits until all requests that were read are answered and
+// their answers written, or the connection has ended.
 func (c *Conn) Finish() {
 	c.endWaits()
 	_ = c.awaitUntil(func() bool { return len(c.queue) == 0 && !c.writing })
 }
 
-// awaitUntil waits until done, which runs under c.mu. An error says that the connection has ended.
+// awaitUntil waits until done, which runs under c.mu. It returns an error if the connection has
+// ended.
 func (c *Conn) awaitUntil(done func() bool) error {
 	for {
 		c.mu.Lock()
@@ -106,9 +245,14 @@ func (c *Conn) awaitUntil(done func() bool) error {
 	}
 }
 
-// awaitRoom waits until the unanswered requests are small enough for another one to be read.
+// awaitRoom waits until the requests and the answers that are not written are small enough for
+// another request to be read.
 func (c *Conn) awaitRoom() error {
-	for c.held.Load() >= maxHeld {
+	most := int64(maxHeld)
+	if c.guest.Load() && !c.trusted.Load() {
+		most = ownBytes
+	}
+	for c.held.Load() >= most {
 		if err := c.await(); err != nil {
 			return err
 		}
@@ -116,17 +260,33 @@ func (c *Conn) awaitRoom() error {
 	return nil
 }
 
-// await waits until a request was answered, or an answer written.
+// await waits until a request was answered, or an answer written. Meanwhile the connection is not
+// read from: that the client has closed it is found by Gone.
 func (c *Conn) await() error {
 	select {
 	case <-c.progress:
 		return nil
-	case <-c.ctx.Done():
-		return c.ctx.Err()
+	default:
+	}
+	var look <-chan time.Time // never, if there is no socket
+	if c.socket != nil {
+		t := time.NewTicker(lookEvery)
+		defer t.Stop()
+		look = t.C
+	}
+	for {
+		select {
+		case <-c.progress:
+			return nil
+		case <-c.ctx.Done():
+			return c.ctx.Err()
+		case <-look:
+			c.Gone() // ends the context if it is so
+		}
 	}
 }
 
-// wake tells await.
+// wake wakes await.
 func (c *Conn) wake() {
 	select {
 	case c.progress <- struct{}{}:
@@ -134,14 +294,15 @@ func (c *Conn) wake() {
 	}
 }
 
-// StopReading gives back what reading holds. Next and Token must not be called any more.
+// StopReading returns the input buffer. Next and Token must not be called after it.
 func (c *Conn) StopReading() { c.in.close() }
 
-// Close ends the connection at once. What its requests hold that are answered is given back, the
-// others give it back when they are.
+// Close ends the connection at once. The memory of done requests is returned now, that for others
+// when they are done.
 func (c *Conn) Close() {
 	c.cancel()
 	c.nc.Close()
+	c.memory.remove(c)
 	c.mu.Lock()
 	c.closed = true
 	left := c.takeDoneLocked()
@@ -151,7 +312,7 @@ func (c *Conn) Close() {
 	}
 }
 
-// Wait waits until nobody writes, after Close.
+// Wait waits, after Close, until no goroutine writes.
 func (c *Conn) Wait() { c.writers.Wait() }
 
 // HangUp closes the connection below, for the goroutine that reads to notice. Any goroutine may
@@ -164,8 +325,38 @@ func (c *Conn) Drain() {
 	c.mu.Lock()
 	c.draining = true
 	c.mu.Unlock()
+	c.drained.CompareAndSwap(0, time.Now().UnixNano())
 	c.endWaits()
 	c.ReadBy(time.Time{})
+	c.nc.SetWriteDeadline(c.readerBy(time.Now()))
+}
+
+const (
+	// lastReader is how long clients have to take their last answers when the connection drains.
+	lastReader = 5 * time.Second
+	// lastWork is how long requests with much work continue when the connection drains.
+	lastWork = time.Second
+)
+
+// readerBy returns when a client is ended that takes nothing of an answer from now on.
+func (c *Conn) readerBy(now time.Time) time.Time {
+	by := now.Add(c.limits.SlowReader)
+	if at := c.drained.Load(); at != 0 {
+		if last := time.Unix(0, at).Add(lastReader); last.Before(by) {
+			return last
+		}
+	}
+	return by
+}
+
+// Overdue reports whether work for the client has to end: the connection has ended, see Gone, or
+// has drained for lastWork. Overdue ends it then. It is for loops over many things, as Gone is.
+func (c *Conn) Overdue() bool {
+	at := c.drained.Load()
+	if at != 0 && time.Now().UnixNano()-at >= int64(lastWork) {
+		c.cancel()
+	}
+	return c.Gone()
 }
 
 // Draining reports whether Drain was called.

@@ -35,12 +35,12 @@ func TestAnswersOfAClosedConnectionGiveBackWhatTheyHoldOnce(t *testing.T) {
 			defer far.Close()
 			m := NewMemory(size)
 			c := New(t.Context(), near, m, Limits{}, nil)
-			require.Equal(t, size, m.Budget.TryTake(size, size))
+			require.Equal(t, size, m.Budget.TryTake(size, size, nil))
 			undone, done := &Request{conn: c, charged: size / 2}, &Request{conn: c}
 			undone.Enqueue()
 			done.Enqueue()
 			end(c, undone, done) // more than was taken would panic
-			require.Equal(t, size, m.Budget.TryTake(size, size), "not all was given back")
+			require.Equal(t, size, m.Budget.TryTake(size, size, nil), "not all was given back")
 			require.Empty(t, c.queue)
 			require.Zero(t, c.held.Load())
 		})

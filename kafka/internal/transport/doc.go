@@ -1,16 +1,17 @@
-// Package transport has the bytes of connections: requests and answers in frames, the order of
-// answers, and the memory that both take. It knows neither APIs nor who the client is.
+// Package transport handles the bytes of connections: requests and answers in frames, the order of
+// answers, and the memory of both. It has no knowledge of APIs or principals.
 //
 // # One request
 //
-// [Conn.Next] reads a [Request], and charges its bytes to the [Budget] of the server as they come.
-// What becomes of it is one [Answer]: what is sent, what that holds, and whether the connection
-// ends. All that a request and its answer hold is given back once, whatever happens to the
-// connection: by [Request.Drop] if it never got its place in the order of the answers
-// ([Request.Enqueue]), else when its answer was written, or will not be.
+// [Conn.Next] reads a [Request], and charges its bytes to the [Budget] of the server as they
+// arrive. Its result is one [Answer]: the response, its memory, and whether the connection ends.
+// The memory of a request and its answer is returned once in any case: by [Request.Drop] before it
+// has a place in the order of answers ([Request.Enqueue]), else when its answer was written or
+// dropped.
 //
 // # Goroutines
 //
-// One goroutine of the connection reads: Next, Token, AwaitPending, Finish, Enqueue are for it. Any
-// goroutine answers a request, and who answers the oldest one writes the answers that are ready.
+// One goroutine of the connection reads, and calls Next, Token, AwaitPending, Finish and Enqueue.
+// Any goroutine may answer a request. The one that answers the oldest request writes the ready
+// answers.
 package transport

@@ -5,15 +5,15 @@ import "math/bits"
 const (
 	leastFetchBuffer = leastStocked // readers that get less at a time get a fresh one
 	mostFetchBuffer  = 16 << 20
-	keptFetchBytes   = 32 << 20 // of buffers that nobody uses
+	keptFetchBytes   = 32 << 20 // of unused buffers
 )
 
-// FetchBuffers is memory for the answers to those who read much: megabytes at a time, which would
-// be most of what the collector has to deal with.
+// FetchBuffers is memory for large fetch responses. At megabytes each they would be most of the
+// collector's work.
 type FetchBuffers struct{ stock }
 
-// Take returns an empty buffer for somebody who got n bytes the last time, no larger than most; nil
-// if that is not much.
+// Take returns an empty buffer of at most most bytes for a reader that got n bytes the last time;
+// nil if n is small.
 func (f *FetchBuffers) Take(n, most int) []byte {
 	if n < leastFetchBuffer {
 		return nil
@@ -28,7 +28,7 @@ func (f *FetchBuffers) Take(n, most int) []byte {
 	return f.replace(size)
 }
 
-// Keep takes back what Take returned.
+// Keep takes a buffer of Take.
 func (f *FetchBuffers) Keep(b []byte) {
 	if cap(b) > 0 {
 		f.stock.keep(b, keptFetchBytes)

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"errors"
-	"io"
 	"net"
 	"time"
 )
@@ -18,7 +17,7 @@ type input struct {
 	conn  *Conn
 	buf   []byte // nil: given back
 	small [8]byte
-	ahead []byte // what was read and not yet used, in buf or in small
+	ahead []byte // bytes read and not yet used, in buf or in small
 }
 
 // wait waits until there is something to use, at most until the deadline.
@@ -84,15 +83,24 @@ func (in *input) readFull(b []byte) error {
 	n := copy(b, in.ahead)
 	in.ahead = in.ahead[n:]
 	b = b[n:]
-	for len(b) > 0 && len(b) < inputBytes && in.buf != nil { // perhaps with some of what follows it
-		if err := in.fill(in.buf); err != nil {
-			return err
+	for len(b) > 0 {
+		n := 0
+		if len(b) < inputBytes && in.buf != nil { // perhaps with some of the next bytes
+			if err := in.fill(in.buf); err != nil {
+				return err
+			}
+			n = copy(b, in.ahead)
+			in.ahead = in.ahead[n:]
+		} else {
+			var err error
+			if n, err = in.conn.nc.Read(b); n == 0 && err != nil {
+				return err
+			}
 		}
-		n := copy(b, in.ahead)
-		in.ahead, b = in.ahead[n:], b[n:]
+		in.conn.moves(n)
+		b = b[n:]
 	}
-	_, err := io.ReadFull(in.conn.nc, b)
-	return err
+	return nil
 }
 
 // close gives the buffer back.

@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"net"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/synctest"
 )
 
 func TestInputGivesItsBufferBackWhileNothingComes(t *testing.T) {

@@ -8,10 +8,11 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/synctest"
 )
 
 // limits are so long that no test waits for them.
@@ -26,7 +27,7 @@ func connect(t *testing.T, size int) (*Conn, net.Conn) {
 		far.Close()
 		c.Close()
 		c.Wait()
-		require.Equal(t, size, c.memory.Budget.TryTake(size, size), "not all was given back")
+		require.Equal(t, size, c.memory.Budget.TryTake(size, size, nil), "not all was given back")
 	})
 	return c, far
 }
@@ -59,7 +60,7 @@ func TestAnswersComeInTheOrderOfTheRequests(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if err := c.memory.Budget.Take(t.Context(), 5); err != nil {
+			if err := c.memory.Budget.Take(t.Context(), 5, nil); err != nil {
 				t.Error(err)
 				return
 			}
@@ -214,6 +215,6 @@ func FuzzRequests(f *testing.F) {
 		require.True(t, bytes.HasPrefix(sent, read))
 		c.StopReading()
 		c.Close()
-		require.Equal(t, size, m.Budget.TryTake(size, size), "not all was given back")
+		require.Equal(t, size, m.Budget.TryTake(size, size, nil), "not all was given back")
 	})
 }

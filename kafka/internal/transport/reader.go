@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	// ErrMalformed closes a connection: what comes after cannot be trusted.
+	// ErrMalformed closes a connection: the start of the next request is unknown.
 	ErrMalformed = errors.New("kafka: malformed request")
 	// ErrDraining ends reading: the requests that were read are answered, and no more.
 	ErrDraining = errors.New("kafka: the connection is draining")
@@ -61,9 +61,8 @@ func (c *Conn) Next() (*Request, error) {
 	return c.body(size)
 }
 
-// Token reads a size, and that many bytes, at most limit: what comes of SASL without a request
-// around it. It must be there when the first request must or, where that was, within
-// Limits.WholeRequest.
+// Token reads a size and that many bytes, at most limit: a SASL token without a request around it.
+// It must arrive by the deadline of the first request or, after that, within Limits.WholeRequest.
 func (c *Conn) Token(limit int) (*Request, error) {
 	if err := c.awaitRoom(); err != nil {
 		return nil, err
@@ -87,20 +86,29 @@ func (c *Conn) Token(limit int) (*Request, error) {
 	return c.body(size)
 }
 
-// body reads the bytes of a request, in steps of which each is at most three times what has come.
+// body reads the bytes of a request, in steps of at most three times the bytes read so far.
 func (c *Conn) body(size int) (*Request, error) {
 	m := c.memory
-	r := &Request{conn: c, Bytes: m.requests.take(size)}
-	if cap(r.Bytes) < size {
-		r.Bytes = m.requests.make(min(size, firstStep))
+	r := &Request{conn: c, Bytes: m.requests.take(size), budget: c.budget()}
+	extra := overhead // is charged with the first step
+	if r.budget == m.Guests {
+		extra = 0
+	}
+	whole := len(c.in.ahead) >= size
+	if !whole {
+		c.begins(time.Now())
+		c.receiving.Store(true)
+		defer c.receiving.Store(false)
 	}
 	for len(r.Bytes) < size {
-		step := min(size-len(r.Bytes), max(firstStep, 3*len(r.Bytes)))
-		if err := m.Budget.TakeWithin(c.ctx, step, c.limits.WholeRequest); err != nil {
-			r.Drop()
-			return nil, err
+		step := min(size-len(r.Bytes), max(leastStep, len(c.in.ahead), 3*(len(r.Bytes)+len(c.in.ahead))))
+		if r.budget != m.Guests || size > ownBytes {
+			if err := c.takeStep(r, step+extra); err != nil {
+				r.Drop()
+				return nil, err
+			}
 		}
-		r.charged += step
+		extra = 0
 		if need := len(r.Bytes) + step; need > cap(r.Bytes) {
 			grown := m.requests.take(need)
 			if cap(grown) < need {
@@ -118,4 +126,21 @@ func (c *Conn) body(size int) (*Request, error) {
 		}
 	}
 	return r, nil
+}
+
+// takeStep charges n bytes of r before they are read.
+func (c *Conn) takeStep(r *Request, n int) error {
+	by := c.ownerOf(r.budget)
+	if !r.budget.try(&take{n: n, by: by, request: true}) {
+		c.waits(true)
+		err := r.budget.takeRequest(c.waiting, c.take(n, by), c.limits.WholeRequest)
+		c.waits(false)
+		if err != nil {
+			return err
+		}
+		c.begins(time.Now())
+	}
+	r.charged += n
+	c.charged.Add(int64(n))
+	return nil
 }

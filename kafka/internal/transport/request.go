@@ -6,16 +6,19 @@ import (
 )
 
 const (
-	minFrame  = 10       // key, version, correlation id, length of the client id
-	firstStep = 64 << 10 // of a request is read before more memory is taken for it
+	minFrame  = 10      // key, version, correlation id, length of the client id
+	leastStep = 1 << 10 // of a request is read before more memory is taken for it
+	overhead  = 1 << 10 // bytes that a request takes beside its own, with a small answer
 )
 
-// A Request is what a client has sent: a request with its header, or a token without one.
+// A Request is a request with its header, or a token without one.
 type Request struct {
 	Bytes []byte // without the size; they are used until the answer is written
 
 	conn    *Conn
-	charged int    // of the budget
+	budget  *Budget // that charged is of
+	charged int
+	held    int    // counts for Conn.held
 	answer  Answer // once it is done
 	done    bool   // guarded by Conn.mu
 }
@@ -68,25 +71,36 @@ func skipTags(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// Drop gives back what a request holds that gets no place among the answers.
+// Drop returns the memory of a request without a place in the order of answers.
 func (r *Request) Drop() {
-	r.conn.memory.Budget.Give(r.charged)
+	r.conn.give(r.budget, r.charged)
 	r.charged = 0
 }
 
 // Enqueue gives a request its place in the order of the answers. It must be answered then.
 func (r *Request) Enqueue() {
 	c := r.conn
-	c.held.Add(int64(r.charged))
+	r.held = len(r.Bytes) + overhead
+	c.held.Add(int64(r.held))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queue = append(c.queue, r)
 	c.pending++
 }
 
-// Answer says what becomes of a request that has its place, once, and has the answers that are
-// ready written by somebody. It is safe for concurrent use with those to other requests.
+// Answer completes a request that has its place, once, and has ready answers written. It is safe
+// for concurrent use with those for other requests.
 func (r *Request) Answer(a Answer, by Writer) {
 	r.answer = a
+	size := 0
+	for _, p := range a.Pieces {
+		size += len(p)
+	}
+	if more := size - a.Charged; more > overhead && r.budget != r.conn.memory.Guests {
+		r.conn.Charge(more)
+		r.answer.Charged += more
+	}
+	r.held += size
+	r.conn.held.Add(int64(size))
 	r.conn.complete(r, by)
 }

@@ -10,9 +10,9 @@ import (
 // leastStocked is from how many bytes on buffers are in a stock.
 const leastStocked = 64 << 10
 
-// A stock has large buffers that nobody uses ready for whoever comes next, as many as were in use
-// at once. A sync.Pool would keep some for each processor and size, which the other one does not
-// find, and the collector lets as much garbage come together as there is memory in use.
+// A stock keeps large unused buffers, as many as were in use at once. A sync.Pool would keep some
+// for each processor and size, invisible to the others, and the collector would let garbage grow to
+// the size of the memory in use.
 type stock struct {
 	mu   sync.Mutex // guards the fields below; a leaf, held for a few instructions
 	free [][]byte   // empty; the most recently used last
@@ -58,8 +58,7 @@ func (s *stock) removeLocked(i int) []byte {
 	return b
 }
 
-// keep takes a buffer that nobody uses any more. The oldest ones make room, so that most bytes are
-// kept at most.
+// keep takes an unused buffer. The oldest ones are dropped, to keep at most most bytes.
 func (s *stock) keep(b []byte, most int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

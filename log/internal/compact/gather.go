@@ -7,8 +7,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 )
 
 // gather maps the keys of the dirty part to their last offsets. Records of aborted transactions do

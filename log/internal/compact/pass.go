@@ -4,22 +4,22 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
-// A Pass goes once over the closed segments of a log and keeps, of the records with the same key,
-// only the last. It follows Kafka's cleaner (LogCleanerManager, Cleaner) so that either side can go
-// on where the other stopped:
+// A Pass processes the closed segments of a log once and keeps, of the records with the same key,
+// only the last. It follows Kafka's cleaner (LogCleanerManager, Cleaner), so that Kafka and Strata
+// can continue where the other stopped:
 //
 //	clean part [Start, FirstDirty) | dirty part [FirstDirty, firstUncleanable) | not to be touched
 //
-// First the keys of the dirty part and their last offsets are gathered in a map of bounded size.
-// Then everything before the end of what the map covers is written anew without the records that
-// have a later one, segment by segment, small neighbours being merged, and each Result is handed to
-// Replace. The pass counts as done only when all of it is.
+// First it collects the keys of the dirty part and their last offsets in a map of bounded size.
+// Then it rewrites all segments up to the end of the part that the map covers, without the records
+// that have a later one. It merges small neighbouring segments, and passes each Result to Replace.
+// The pass is done only when all Results are.
 //
-// All fields but LastOf are needed. A Pass is used once, by one goroutine.
+// All fields except LastOf are required. A Pass is used once, by one goroutine.
 type Pass struct {
 	FS       vfs.FS
 	Dir      string
@@ -28,31 +28,32 @@ type Pass struct {
 	Now      int64              // ms
 	Limits   Limits
 
-	Start      int64 // of the log
-	FirstDirty int64 // what Report.End of the pass before said; -1: none is known
-	Stable     int64 // records from here on may still change: last stable offset or high watermark
+	Start      int64 // log start offset
+	FirstDirty int64 // Report.End of the previous pass; -1 if unknown
+	Stable     int64 // last stable offset or high watermark: records from here on may still change
 
-	// PurgeBelow bounds what is taken of which no later record tells: tombstones and the markers of
-	// transactions at or above it stay.
+	// PurgeBelow is the bound for removing records without a trace: tombstones and transaction
+	// markers at or above it are kept.
 	PurgeBelow int64
 
-	// LastOf returns what a live producer wrote last, which must stay as an empty batch at least,
-	// so that its sequence is known. nil: no producers.
+	// LastOf returns the last append of a live producer, which is kept at least as an empty batch,
+	// so that its sequence survives. nil means that there are no producers.
 	LastOf func(producerID int64) (ProducerLast, bool)
-	// Newest returns the largest timestamp of a segment in ms, or when it was last written to if
-	// its records have none.
+	// Newest returns the largest timestamp of a segment in ms, or the time of its last write if its
+	// records have none.
 	Newest func(*segment.Segment) (int64, error)
-	// Replace makes r take the place of its sources, or returns an error if one of them is not what
-	// it was any more. It calls r.Commit, then r.Install.
+	// Replace replaces the sources of r with r, or returns an error if one of the sources has
+	// changed. It calls r.Commit, then r.Install.
 	Replace func(r *Result) error
 
 	aborted []segment.AbortedTxn // of all segments, in order of their markers; read once
+	room    int64                // maximum size of a result in bytes; 0 means math.MaxInt32
 }
 
-// ProducerLast is the last trace of a producer that is still known: see Producers.
+// A ProducerLast has the last append of a known producer: see Producers.
 type ProducerLast struct {
-	Offset int64 // of the last record with data, -1 if none is known any more
-	Epoch  int16 // whose last marker stays then
+	Offset int64 // of the last record with data, or -1 if there is none
+	Epoch  int16 // the epoch whose last marker is kept in that case
 }
 
 // Limits are the settings of a pass; times in ms.
@@ -65,23 +66,47 @@ type Limits struct {
 	MapBytes        int64
 }
 
-// A Report says what a compaction did, or why it did nothing.
+// A Report is the result of a compaction. A skipped compaction may have merged segments without
+// batches.
 type Report struct {
-	Skipped          string // why nothing was done; empty: it was
-	FirstDirty       int64  // first offset that no earlier compaction had seen
-	FirstUncleanable int64  // first offset that must stay as it is
+	Skipped          string // why nothing was done; empty if something was
+	FirstDirty       int64  // first offset that no earlier compaction has processed
+	FirstUncleanable int64  // first offset that must not be compacted
 	End              int64  // offsets below are compacted now
 	DirtyRatio       float64
-	MapFull          bool // the map took no more keys: the rest is for the next pass
+	MapFull          bool // the map was full: the rest is left to the next pass
 
 	SegmentsBefore, SegmentsAfter int
 	RecordsBefore, RecordsAfter   int64
 	BytesBefore, BytesAfter       int64
 }
 
-// Run does a pass if the dirty part is large or old enough. Cancelling ctx ends it at the next
-// batch; what was replaced until then stays. rep.End is where the next pass begins; it holds also
-// with an error that came after.
+// mergeEmpty makes one segment of neighbours without batches, in a log that has nothing else to
+// compact. A pass leaves them where the offsets of its sources are too far apart for one index.
+func (c *Pass) mergeEmpty(ctx context.Context, r cleanableRange, rep *Report) error {
+	groups := c.emptyNeighbours(min(r.firstDirty, r.firstUncleanable))
+	if len(groups) == 0 {
+		return nil
+	}
+	if err := c.removeLeftovers(); err != nil {
+		return fmt.Errorf("compact %s: %w", c.Dir, err)
+	}
+	if err := c.readAborted(); err != nil {
+		return fmt.Errorf("compact %s: %w", c.Dir, err)
+	}
+	w := &compactWriter{Pass: c, upper: r.firstUncleanable, rep: rep}
+	w.txns = newTxnFilter(w.keepAborted)
+	for _, group := range groups {
+		if err := w.group(ctx, group); err != nil {
+			return fmt.Errorf("compact %s: segments from offset %d: %w", c.Dir, group[0].Base(), err)
+		}
+	}
+	return nil
+}
+
+// Run runs the pass if the dirty part is large or old enough. If ctx ends, the pass ends at the
+// next batch; segments that are replaced by then stay replaced. rep.End is the start of the next
+// pass. It is valid also with a later error.
 func (c *Pass) Run(ctx context.Context) (rep Report, err error) {
 	r, err := c.plan()
 	rep = Report{FirstDirty: r.firstDirty, FirstUncleanable: r.firstUncleanable, End: r.firstDirty, DirtyRatio: r.ratio()}
@@ -90,7 +115,7 @@ func (c *Pass) Run(ctx context.Context) (rep Report, err error) {
 		return rep, fmt.Errorf("plan compaction of %s: %w", c.Dir, err)
 	case r.dirtyBytes == 0:
 		rep.Skipped = "no closed segment has anything new that may be compacted"
-		return rep, nil
+		return rep, c.mergeEmpty(ctx, r, &rep)
 	case !r.overdue && r.ratio() <= c.Limits.MinDirtyRatio:
 		rep.Skipped = fmt.Sprintf("dirty ratio %.2f is not above %.2f", r.ratio(), c.Limits.MinDirtyRatio)
 		return rep, nil

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 )
 
 // A cleanableRange is what a compaction would work on.
@@ -100,6 +100,23 @@ func (c *Pass) groups(end, firstUncleanable int64) [][]*segment.Segment {
 		}
 		out[len(out)-1] = append(out[len(out)-1], s)
 		size, indexes = size+s.Size(), indexes+index
+	}
+	return out
+}
+
+// emptyNeighbours returns the runs of two and more closed segments without batches that end below
+// end.
+func (c *Pass) emptyNeighbours(end int64) (out [][]*segment.Segment) {
+	var run []*segment.Segment
+	for i, s := range c.Segments { // the active one ends the last run
+		if i < len(c.Segments)-1 && s.Size() == 0 && c.upper(s) <= end {
+			run = append(run, s)
+			continue
+		}
+		if len(run) > 1 {
+			out = append(out, run)
+		}
+		run = nil
 	}
 	return out
 }

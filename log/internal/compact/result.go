@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stratalog/strata/segment"
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -22,44 +22,42 @@ const (
 var segmentSuffixes = []string{segment.IndexSuffix, segment.TimeIndexSuffix, segment.TxnIndexSuffix, segment.LogSuffix}
 
 // A Result is a compacted segment that is to replace its sources. It is on stable storage, under
-// names that end in .cleaned, and counts from the moment that the log's manifest names it: that is
-// the one step that matters.
+// names that end in .cleaned. It takes effect when the log's manifest names it; the other steps do
+// not matter for that.
 //
 //  1. The result is written and synced under names ending in .cleaned, and so is the directory.
-//  2. Commit: one replacement of the manifest says that the result belongs to the log, perhaps not
-//     yet under its own
-//     name, and that the sources are obsolete.
-//  3. Install: the names become .swap, the sources are removed, the names become final; each on
-//     stable storage before
-//     the next. That is cosmetic, and done by the next open as far as it was not done.
+//  2. Commit: one replacement of the manifest records that the result belongs to the log, possibly
+//     not under its final name yet, and that the sources are obsolete.
+//  3. Install: the names become .swap, the sources are removed, and the names become final, each on
+//     stable storage before the next. The next open completes these steps if necessary.
 //
-// A crash before 2 leaves .cleaned files that no manifest names, and all sources. A Kafka broker
-// that takes the directory at any moment sees the steps of its own cleaner: it either drops the
-// result and keeps the sources, or completes what was begun.
+// A crash before step 2 leaves .cleaned files that no manifest names, and all sources. A Kafka
+// broker that takes over the directory at any time finds the steps of its own cleaner: it either
+// drops the result and keeps the sources, or completes the replacement.
 type Result struct {
 	Base       int64 // of the first source, and the result's
 	NextOffset int64 // after its last batch
 	Size       int64 // bytes
 	Sources    []*segment.Segment
 
-	// Purged is the offset behind the last tombstone or marker of its sources that it lacks without
-	// having what tells of it; 0: there is none. Who has a copy of the log that ends before them
-	// never hears of what they have ended.
+	// Purged is the offset after the last tombstone or marker of the sources that the result lacks
+	// without a trace; 0 means that there is none. A copy of the log that ends before it does not
+	// receive the deletions and transaction ends of these records.
 	Purged int64
 
 	pass *Pass
 	kept bool // the manifest may name it
 }
 
-// Commit has write replace the manifest. From then on, also if it fails, the result's files stay:
-// the manifest on the disk may name them.
+// Commit calls write, which replaces the manifest. From then on the result's files are kept, also
+// after an error: the manifest on the disk may name them.
 func (r *Result) Commit(write func() error) error {
 	r.kept = true
 	return write()
 }
 
-// Install gives the result its final names, having remove take the sources away, and opens it.
-// After an error the log cannot be used until it is opened again.
+// Install renames the result to its final names, calls remove for each source, and opens the
+// result. After an error the log cannot be used until it is opened again.
 func (r *Result) Install(remove func(*segment.Segment) error) (*segment.Segment, error) {
 	fsys, dir := r.pass.FS, r.pass.Dir
 	if err := renameFiles(fsys, dir, r.Base, cleanedSuffix, swapSuffix); err != nil {
@@ -133,8 +131,8 @@ func removeFiles(fsys vfs.FS, dir string, base int64, suffix string) error {
 	return errors.Join(errs...)
 }
 
-// Suffixed returns fsys with suffix added to the name of every file: a segment works on its files
-// under another name.
+// Suffixed returns fsys with suffix added to the name of every file, so that a segment uses its
+// files under another name.
 func Suffixed(fsys vfs.FS, suffix string) vfs.FS { return suffixFS{fsys, suffix} }
 
 type suffixFS struct {

@@ -3,8 +3,8 @@ package compact
 import (
 	"slices"
 
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 )
 
 // A txnFilter follows the transactions of a log during compaction, batch by batch in offset order:

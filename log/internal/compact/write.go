@@ -9,8 +9,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/segment"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -31,6 +31,15 @@ type compactWriter struct {
 	purged int64            // of the present group, see Result.Purged
 	buf    []byte
 	infos  []segment.BatchInfo
+	left   int64 // bytes of the present group that were not looked at yet
+}
+
+// maxBytes returns how large a result may get: positions have to fit the index.
+func (c *Pass) maxBytes() int64 {
+	if c.room > 0 {
+		return c.room
+	}
+	return math.MaxInt32
 }
 
 func filePath(dir string, base int64, suffix string) string {
@@ -89,6 +98,10 @@ func (w *compactWriter) clean(ctx context.Context, group []*segment.Segment) (*R
 
 // fill writes what stays of a group to w.out, and seals it.
 func (w *compactWriter) fill(ctx context.Context, group []*segment.Segment) error {
+	w.left = 0
+	for _, s := range group {
+		w.left += s.Size()
+	}
 	for _, s := range group {
 		if err := w.segmentOf(ctx, s); err != nil {
 			return err
@@ -124,6 +137,7 @@ func (w *compactWriter) batch(b *record.Batch) error {
 	if err != nil {
 		return err
 	}
+	w.left -= int64(b.Size())
 	expired := b.HasDeleteHorizon() && b.BaseTimestamp <= w.Now && b.NextOffset() <= w.PurgeBelow
 	o := record.FilterOptions{
 		DeleteHorizonMs: w.Now + w.Limits.DeleteRetention,
@@ -145,6 +159,15 @@ func (w *compactWriter) batch(b *record.Batch) error {
 	out, kept, err := record.Filter(w.buf, b, o, keep)
 	if err != nil {
 		return err
+	}
+	if w.out.Size()+int64(len(out))+w.left > w.maxBytes() {
+		// A delete horizon makes timestamps longer. Without it the batch is not larger than it was,
+		// so that a segment which is nearly full is compacted, too. Its tombstones get their
+		// horizon from a later pass, when other records have gone.
+		o.DeleteHorizonMs = 0
+		if out, kept, err = record.Filter(w.buf[:start], b, o, keep); err != nil {
+			return err
+		}
 	}
 	w.rep.RecordsBefore += int64(b.RecordCount)
 	w.rep.RecordsAfter += int64(kept)
@@ -213,8 +236,7 @@ func (w *compactWriter) flush() error {
 	if len(w.infos) == 0 {
 		return nil
 	}
-	// Setting a delete horizon makes timestamps longer: positions must still fit the index.
-	if w.out.Size()+int64(len(w.buf)) > math.MaxInt32 {
+	if w.out.Size()+int64(len(w.buf)) > w.maxBytes() {
 		return errors.New("the compacted segment would pass 2 GiB")
 	}
 	err := w.out.Append([][]byte{w.buf}, w.infos)

@@ -10,14 +10,14 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A Crash is one way to stop.
+// A Crash is one way in which a process or a machine stops.
 type Crash struct {
 	Name   string
-	Killed bool // the process only
+	Killed bool // only the process is killed
 	vfs.CrashOptions
 }
 
-// Crashes are all of them.
+// Crashes has all kinds of crashes.
 var Crashes = []Crash{
 	{Name: "killed", Killed: true},
 	{Name: "lost", CrashOptions: vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost}},

@@ -9,47 +9,47 @@ import (
 	"github.com/stratalog/strata/log"
 )
 
-// Options say how thoroughly a script is explored. The zero value only runs it.
+// Options determine how thoroughly a script is explored. The zero value only runs it.
 type Options struct {
-	Every int    // crash before each so manieth call that changes the file system; 0: at none
-	Kinds int    // so many kinds of crashes at each
+	Every int    // crash before every Every-th call that changes the file system; 0 means before none
+	Kinds int    // number of kinds of crashes at each of them
 	Kind  string // or only this kind
-	Tries int    // of a kind that leaves things to chance; 0: one
-	Again int    // in one of so many states, crash again at each fifth call of the recovery; 0: never
-	Fail  int    // in one of so many states, have calls of the recovery fail; 0: never
-	Step  int    // each so manieth of these calls; 0: all
+	Tries int    // of a kind that is random; 0 means one
+	Again int    // in one of Again states, crash again at every fifth call of the recovery; 0 means never
+	Fail  int    // in one of Fail states, make calls of the recovery fail; 0 means never
+	Step  int    // every Step-th of these calls; 0 means all
 	Seed  uint64 // of the crashes
-	Most  int    // about so many states after one crash at most, of calls that Pick chooses; 0: all
+	Most  int    // approximate maximum of states after one crash, at calls that Pick selects; 0 means all
 	Pick  uint64 // see Most
 	Last  bool   // crash in the last operation only, and at the end
 
-	// Share has the logs of a directory share syncs from now on, through its journal, which they
-	// would do only after a while; nil: nothing does. It is for worlds with share=1.
+	// Share makes the logs of a directory share syncs from now on, through its journal, which they
+	// would do only after a while; nil means that they do not. It is for worlds with share=1.
 	Share func(*log.Directory) error
 }
 
-// A Report is what was looked at.
+// A Report counts the explored states.
 type Report struct {
-	Calls  int // that change the file system
+	Calls  int // calls that change the file system
 	States int // after one crash
-	Second int // after another one during the recovery
-	Failed int // after a recovery with a call that failed
+	Second int // after another crash during the recovery
+	Failed int // after a recovery with a failed call
 }
 
 func (r Report) String() string {
 	return fmt.Sprintf("%d calls, %d states after a crash, %d after another one during recovery, %d after recovery had failed", r.Calls, r.States, r.Second, r.Failed)
 }
 
-// Add adds up.
+// Add adds the counts of o.
 func (r *Report) Add(o Report) {
 	r.Calls, r.States, r.Second, r.Failed = r.Calls+o.Calls, r.States+o.States, r.Second+o.Second, r.Failed+o.Failed
 }
 
-// A Violation is what must not be.
+// A Violation is a state that must not occur.
 type Violation struct {
 	Err  error
-	Kind string // of the crash after which it was seen; "": the script itself shows it
-	Op   int    // index of the operation under way
+	Kind string // of the crash after which it was found; "" means that the script itself shows it
+	Op   int    // index of the operation in progress
 }
 
 func (v *Violation) Error() string {
@@ -59,8 +59,8 @@ func (v *Violation) Error() string {
 	return fmt.Sprintf("crash %q in operation %d: %v", v.Kind, v.Op+1, v.Err)
 }
 
-// Class is what violations of one kind have in common, whatever they were seen after: the beginning
-// of the innermost error, without numbers.
+// Class returns the common part of violations of one kind: the beginning of the innermost error,
+// without numbers.
 func (v *Violation) Class() string {
 	err := v.Err
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {

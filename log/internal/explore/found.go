@@ -46,13 +46,13 @@ func readLog(l *log.Log) (*found, error) {
 				return f, fmt.Errorf("read returned a bad batch at %d: %w", next, err)
 			}
 			if at := l.Epochs().At(b.BaseOffset); b.BaseOffset >= f.start && at != b.LeaderEpoch && at >= 0 {
-				return f, fmt.Errorf("batch at %d has leader epoch %d, the log says %d", b.BaseOffset, b.LeaderEpoch, at)
+				return f, fmt.Errorf("batch at %d has leader epoch %d, the log has %d", b.BaseOffset, b.LeaderEpoch, at)
 			}
 			if err := f.add(b, next); err != nil {
 				return f, err
 			}
 			if b.NextOffset() <= next {
-				return f, fmt.Errorf("batch at %d is handed out for %d again", b.BaseOffset, next)
+				return f, fmt.Errorf("batch at %d is returned again for %d", b.BaseOffset, next)
 			}
 			next, rest = b.NextOffset(), rest[n:]
 		}
@@ -198,7 +198,7 @@ func checkTimes(l *log.Log, f *found) error {
 	}
 	offset, ts, err := l.MaxTimestampOffset()
 	if err != nil || offset != wantAt || ts != wantTs {
-		return errors.Join(fmt.Errorf("the largest timestamp is said to be %d at %d, it is %d at %d", ts, offset, wantTs, wantAt), err)
+		return errors.Join(fmt.Errorf("the log returned the largest timestamp %d at %d, it is %d at %d", ts, offset, wantTs, wantAt), err)
 	}
 	return nil
 }

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// Generate makes the script of a seed.
+// Generate returns the script of a seed.
 func Generate(seed uint64) *Script {
 	g := &generator{rnd: rand.New(rand.NewPCG(seed, 19))}
 	g.world()

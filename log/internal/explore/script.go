@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A Script is a world and what happens in it, one line each. Its text can be parsed again.
+// A Script is a world and the operations in it, one line each. Parse reads its text.
 //
 //	world logs=2 shared=1 share=1 journal=4096 sync=ack cleanup=delete segment=3000 delay=0
 //	append 0 n=3
@@ -19,20 +19,20 @@ type Script struct {
 	Ops   []Op
 }
 
-// An Op is one operation, by its verb, on a log (-1: on the world), with another one in the middle
-// of it if At is not 0.
+// An Op is one operation, by its verb, on a log (-1: on the world). If At is not 0, another
+// operation begins during it.
 type Op struct {
 	Verb string
 	Log  int
 	Args Args
-	At   int // the other one begins at this call of the file system
+	At   int // the call of the file system at which Mid begins
 	Mid  *Op
 }
 
 // Args are named numbers and words.
 type Args map[string]string
 
-// Int returns a number, 0 if there is none.
+// Int returns the number with a name, or 0 if there is none.
 func (a Args) Int(name string) int64 {
 	n, _ := strconv.ParseInt(a[name], 10, 64) // Parse has checked that it is a word or a number
 	return n
@@ -69,7 +69,7 @@ func (s *Script) String() string {
 	return b.String()
 }
 
-// Parse reads a script. Empty lines and those that begin with # do not count.
+// Parse parses a script. Empty lines and lines that begin with # are ignored.
 func Parse(text string) (*Script, error) {
 	s := &Script{}
 	for line := range strings.Lines(text) {

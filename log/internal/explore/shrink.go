@@ -2,8 +2,8 @@ package explore
 
 import "slices"
 
-// Shrink takes operations away from a script, and what is in the middle of others, for as long as
-// fails says that it still fails.
+// Shrink removes operations from a script, and operations inside others, for as long as fails
+// returns true.
 func Shrink(s *Script, fails func(*Script) bool) *Script {
 	for size := (len(s.Ops) + 1) / 2; size > 0; {
 		smaller := false

@@ -65,7 +65,7 @@ var cleanups = map[string]log.CleanupPolicy{"delete": log.CleanupDelete, "compac
 // configOf changes what args name.
 func configOf(args Args, cfg log.Config) log.Config {
 	cfg.MinDirtyRatio, cfg.RetentionAge = 1e-9, log.Unlimited
-	cfg.Segment.IndexIntervalBytes, cfg.Segment.IndexBytes = 300, 120
+	cfg.IndexIntervalBytes, cfg.IndexBytes = 300, 120
 	if p, ok := policies[args["sync"]]; ok {
 		cfg.Sync = p
 	}

@@ -9,14 +9,14 @@ import (
 	"sync"
 )
 
-// Due reports whether a half is full and the journal in use: Checkpoint has something to do.
+// Due reports whether Checkpoint has something to do: a half is full and the journal is in use.
 func (j *Journal[H]) Due() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.err == nil && (j.halves[0].full || j.halves[1].full)
 }
 
-// Drain makes the journal empty, but for what is appended meanwhile. Its errors are those of
+// Drain empties the journal, except for frames that are appended meanwhile. Its errors are those of
 // Checkpoint.
 func (j *Journal[H]) Drain() error {
 	j.mu.Lock()
@@ -27,9 +27,9 @@ func (j *Journal[H]) Drain() error {
 	return j.Checkpoint()
 }
 
-// Checkpoint gives the full halves free: it waits until their holders have settled, and notes that
-// on stable storage. If a holder cannot settle, or the note fails, the journal is out of use with
-// that error, and keeps what it holds.
+// Checkpoint frees the full halves: it waits until their holders have settled, and records that on
+// stable storage. If a holder cannot settle, or the record cannot be written, the journal is out of
+// use with that error, and keeps its frames.
 func (j *Journal[H]) Checkpoint() error {
 	for i := range j.halves {
 		holders, err := j.full(i)

@@ -9,9 +9,11 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
+// Version is the format version that is written. A file of a later version is ErrNewerFormat.
+const Version = 1
+
 const (
 	fileMagic   = "STRATAJL"
-	version     = 1
 	headerBytes = 4096
 
 	frameMagic = "SJF1"
@@ -23,10 +25,10 @@ const (
 	maxNameSize = 1<<16 - 1
 )
 
-// An Entry is bytes of one log and the place they belong to.
+// An Entry has bytes of one log and their position.
 type Entry struct {
 	Log  string // name of the log's directory
-	Tag  uint64 // the log's: whether the entry still counts is for the log to tell
+	Tag  uint64 // set by the log, which uses it to decide whether the entry is valid
 	Base int64  // base offset of the segment
 	Pos  int64  // of Data in the segment's file
 	Data []byte
@@ -45,8 +47,8 @@ func (f *Frame) Empty() bool { return len(f.buf) <= frameFixed }
 // Cap returns the bytes of memory that the frame keeps.
 func (f *Frame) Cap() int { return cap(f.buf) }
 
-// Add appends an entry whose data is the pieces one after the other; they are copied. e.Data is not
-// looked at.
+// Add appends an entry whose data is the concatenation of pieces; they are copied. e.Data is
+// ignored.
 func (f *Frame) Add(e Entry, pieces ...[]byte) {
 	if len(f.buf) == 0 {
 		f.buf = append(f.buf, make([]byte, frameFixed)...)
@@ -139,11 +141,11 @@ func parseEntries(dst []Entry, p []byte) ([]Entry, error) {
 	return dst, nil
 }
 
-// A Header is what the file says of itself.
+// A Header is the header of a journal file.
 type Header struct {
-	ID      uint64 // random: frames of another file are none
-	Witness uint64 // the caller's, as given to Create
-	BootID  string // of the machine's run in which the file was made
+	ID      uint64 // random: frames with the id of another file are invalid
+	Witness uint64 // the caller's, from Config.Witness
+	BootID  string // of the machine's run in which the file was created
 	half    int64  // bytes
 }
 
@@ -151,7 +153,7 @@ func (h *Header) encode() []byte {
 	be := binary.BigEndian
 	p := make([]byte, 0, headerBytes)
 	p = append(p, fileMagic...)
-	p = be.AppendUint32(p, version)
+	p = be.AppendUint32(p, Version)
 	p = be.AppendUint64(p, uint64(h.half))
 	p = be.AppendUint64(p, h.ID)
 	p = be.AppendUint64(p, h.Witness)
@@ -172,8 +174,8 @@ func decodeHeader(p []byte, size int64) (h Header, err error) {
 	if len(p) < headerBytes || !bytes.HasPrefix(p, []byte(fileMagic)) {
 		return h, errors.New("not a journal")
 	}
-	if v := be.Uint32(p[8:]); v > version {
-		return h, fmt.Errorf("%w (format %d, this one knows %d): open it with that version", ErrNewerFormat, v, version)
+	if v := be.Uint32(p[8:]); v > Version {
+		return h, fmt.Errorf("%w (format %d, this one knows %d): open it with that version", ErrNewerFormat, v, Version)
 	}
 	n := headerFixed + int(be.Uint16(p[headerFixed-2:]))
 	if n+sumBytes > headerBytes || xxhash.Sum64(p[:n]) != be.Uint64(p[n:]) {

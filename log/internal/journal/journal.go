@@ -14,25 +14,25 @@ import (
 // A Holder has entries in a journal.
 type Holder interface {
 	comparable
-	// Settle returns nil when the holder's own files hold on stable storage what the holder had
-	// appended to the journal before the call, or when that is not wanted any more. It may be
-	// called by any goroutine, by several at once, and may sync.
+	// Settle returns nil when the holder's own files have on stable storage everything that the
+	// holder had appended to the journal before the call, or when the data is not needed any more.
+	// It may be called by any goroutine and concurrently, and may sync.
 	Settle() error
 }
 
 // Config describes a new journal.
 type Config struct {
 	FS       vfs.FS
-	HalfSize int64  // bytes. 0: 8 MiB
-	Witness  uint64 // kept in the header, for who loads it
-	Settlers int    // holders that are asked to settle at once. 0: 4
+	HalfSize int64  // bytes. 0 means 8 MiB
+	Witness  uint64 // stored in the header, for the caller
+	Settlers int    // number of holders that settle concurrently. 0 means 4
 }
 
 const defaultHalf = 8 << 20
 
-// A Journal is open for appending. Append is for one goroutine at a time, and so are Checkpoint and
-// Drain; one of each may run at once. What else there is may be called at any time, but for Close
-// and Remove, which come last.
+// A Journal is open for appending. Append must not be called concurrently with itself, nor may
+// Checkpoint and Drain with each other; one of each group may run at once. Other methods may be
+// called at any time, except Close and Remove, which must come last.
 type Journal[H Holder] struct {
 	cfg  Config
 	path string
@@ -57,13 +57,13 @@ type half[H Holder] struct {
 	holders    map[H]struct{}
 }
 
-// ErrFull says that both halves wait for their holders' files: the caller has to do without the
-// journal this time.
+// ErrFull is returned if both halves wait for their holders' files: the caller has to work without
+// the journal this time.
 var ErrFull = errors.New("journal: full")
 
-// Create makes an empty journal at path, replacing what is there, and writes its space ahead, so
-// that a sync need not change more than data. When it returns the file survives a power cut. It is
-// written under another name first: at path there is never a part of one.
+// Create creates an empty journal at path, replacing an existing file. It writes the journal's
+// space ahead, so that a later sync writes only data. When it returns, the file survives a power
+// failure. It is written under another name first: at path there is never an incomplete file.
 func Create[H Holder](path string, cfg Config) (_ *Journal[H], err error) {
 	if cfg.HalfSize <= 0 {
 		cfg.HalfSize = defaultHalf
@@ -78,7 +78,7 @@ func Create[H Holder](path string, cfg Config) (_ *Journal[H], err error) {
 		j.halves[i].holders = make(map[H]struct{})
 	}
 	tmp := path + ".tmp"
-	if j.file, err = cfg.FS.OpenFile(tmp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644); err != nil {
+	if j.file, err = cfg.FS.OpenFile(tmp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
 		return nil, fmt.Errorf("create journal: %w", err)
 	}
 	if err = j.fill(); err == nil {
@@ -109,26 +109,29 @@ func (j *Journal[H]) fill() error {
 	return j.file.Sync()
 }
 
-// Err returns why the journal is out of use, or nil.
+// Header returns the header of the file.
+func (j *Journal[H]) Header() Header { return j.head }
+
+// Err returns the reason why the journal is out of use, or nil.
 func (j *Journal[H]) Err() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.err
 }
 
-// Frames returns how many frames were appended.
+// Frames returns the number of appended frames.
 func (j *Journal[H]) Frames() int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.frames
 }
 
-// Append makes f durable: when it returns nil its entries survive a power cut. holders are those
-// that have entries in it. The frame can only be reset afterwards.
+// Append makes f durable: when it returns nil, its entries survive a power failure. holders are the
+// holders with entries in f. Afterwards f must be reset before it is used again.
 //
-// ErrFull says that there is no room, or never will be for so large a frame; nothing was written,
-// and a later Append may succeed. After any other error, which is sticky, f may be in the file or
-// not.
+// ErrFull means that there is no room, or that the frame is larger than a half. Nothing was
+// written, and a later Append may succeed. After any other error, which is sticky, f may or may not
+// be in the file.
 func (j *Journal[H]) Append(f *Frame, holders []H) error {
 	if f.Empty() {
 		return nil
@@ -194,15 +197,15 @@ func (j *Journal[H]) fail(err error) error {
 	return j.err
 }
 
-// Retire puts the journal out of use with a reason: every later Append and Checkpoint returns it,
-// or an earlier one. One that is under way may still succeed. What the file holds stays.
+// Retire puts the journal out of use with a reason: every later Append and Checkpoint returns err,
+// or an earlier error. An Append in progress may still succeed. The file keeps its frames.
 func (j *Journal[H]) Retire(err error) { _ = j.fail(err) }
 
-// Close closes the file, which stays as it is. Nothing else may be under way, nor follow.
+// Close closes the file, which stays as it is. No other call may be in progress or follow.
 func (j *Journal[H]) Close() error { return j.file.Close() }
 
-// Remove is Close, and takes the file away, which must not be needed by anybody any more. It
-// survives a power cut.
+// Remove is Close, and deletes the file, which must not be needed any more. The deletion survives a
+// power failure.
 func (j *Journal[H]) Remove() error {
 	err := errors.Join(j.file.Close(), j.cfg.FS.Remove(j.path))
 	return errors.Join(err, j.cfg.FS.SyncDir(filepath.Dir(j.path)))

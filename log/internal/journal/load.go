@@ -22,18 +22,18 @@ type DamageError struct {
 // Error implements error.
 func (e *DamageError) Error() string { return fmt.Sprintf("journal: byte %d: %s", e.Pos, e.Reason) }
 
-// Content is what a journal holds.
+// Content is the content of a journal.
 type Content struct {
 	Header  Header
 	Entries []Entry // in the order in which they were appended
 }
 
-// Load reads the journal at path. It changes nothing. What a crash left of the last frame is no
-// error: it was not acknowledged.
+// Load reads the journal at path. It changes nothing. A last frame that a crash left incomplete is
+// no error: it was not acknowledged.
 //
-// It returns an error matching fs.ErrNotExist if there is none, a *DamageError if bytes were
-// changed that had been synced, as far as that can be told: because a whole frame follows them;
-// ErrNewerFormat, or errors of the file system. Memory is that of the file.
+// It returns an error matching fs.ErrNotExist if there is no journal; a *DamageError if synced
+// bytes were changed, which is detectable if a whole frame follows them; ErrNewerFormat; or errors
+// of the file system. It takes memory of the size of the file.
 func Load(fsys vfs.FS, path string) (c Content, err error) {
 	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
 	if err != nil {

@@ -1,19 +1,22 @@
-// Package manifest is the content of strata.state: which files make up a log, and what they cannot
-// tell by themselves. It only computes; package log reads and replaces the file.
+// Package manifest implements the content of strata.state: the files that make up a log, and facts
+// that the files themselves cannot show. It only computes; package log reads and replaces the file.
 //
-// The manifest is the one authority on a log's segments. A file that it does not name belongs to
-// nobody, and a file is deleted by recovery only if the manifest calls it obsolete.
+// The manifest is the one authority on a log's segments. A file that it does not name belongs to no
+// log, and recovery deletes a file only if the manifest marks it as obsolete.
 //
 // # Format
 //
-// Version 4; integers are big endian. Version 3 does not know what compaction has purged, version 2
-// has no cuts either, version 1 neither incarnation, journal tag nor roles.
+// Version 6; integers are big endian. Version 5 has neither hash of the leader epochs nor identity,
+// version 4 no hashes of aborted transactions either, version 3 does not record which offsets
+// compaction has purged, version 2 has no cuts, version 1 neither incarnation, journal tag nor
+// roles.
 //
 //	magic "STRATALG" (8 B) | version (4 B) | flags (4 B) | start offset (8 B) | recovery point (8 B) |
 //	end offset (8 B) | size of the last segment (8 B) | incarnation (8 B) | journal tag (8 B) |
-//	cuts (8 B) | purged (8 B) | purge id (8 B) |
-//	boot id (length 2 B, bytes) | segments (count 4 B; base offset 8 B, bytes 8 B, role 1 B each) |
-//	first leader epoch (4 B, if the flag says so) | xxhash64 of all before (8 B)
+//	cuts (8 B) | purged (8 B) | purge id (8 B) | hash of the leader epochs (8 B) | identity (8 B) |
+//	boot id (length 2 B, bytes) |
+//	segments (count 4 B; base offset 8 B, bytes 8 B, role 1 B, aborted 8 B each) |
+//	first leader epoch (4 B, if the flag is set) | xxhash64 of all before (8 B)
 package manifest
 
 import (
@@ -25,8 +28,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Version is the format that is written. Older ones are read.
-const Version = 4
+// Version is the format version that is written. Older ones are read.
+const Version = 6
 
 const magic = "STRATALG"
 
@@ -40,71 +43,80 @@ const (
 	flagGapless = 1 << 5
 )
 
-// A State is how a log was left. The zero State is that of a log of which nothing is known.
+// A State describes how a log was left. The zero State means that nothing is known of the log.
 type State struct {
-	Version       int   // of the file it was read from; 0: from none. Always written as Version
-	Clean         bool  // closed in order: End and Size hold
-	Emptied       bool  // everything was being removed: in version 1, no segment that is still there counts
+	Version       int   // of the file it was read from; 0 means no file. Always written as Version
+	Clean         bool  // closed cleanly: End and Size are valid
+	Emptied       bool  // everything was being removed: in version 1, no segment that still exists counts
 	Strict        bool  // written to under SyncOnAck only: no more than one round can be unsynced
-	Epochs        bool  // leader epochs were recorded: their file must be there
-	Gapless       bool  // the batches of the last segment follow each other without a gap in the offsets, from its base on
+	Epochs        bool  // leader epochs were recorded: their file must exist
+	Gapless       bool  // the last segment has no gap in its offsets, from its base on
 	Start         int64 // first readable offset, as set by DeleteRecords and retention
 	RecoveryPoint int64 // everything below is on stable storage
-	End, Size     int64 // of a clean log: next offset, and bytes of its last segment. End of any other: no offset below is given again
+	End, Size     int64 // of a clean log: next offset, and bytes of its last segment. Otherwise End is a lower bound of later offsets
 
-	// Incarnation is drawn at random when the log is created or begun anew (TruncateFully), so that
-	// what was written elsewhere for an earlier log of the same name is not taken for this one's.
-	// 0: none was drawn yet.
+	// Incarnation is a random number that is drawn when the log is created or emptied
+	// (TruncateFully), so that data stored elsewhere for an earlier log of the same name is not
+	// used for this one. 0 means that none was drawn yet.
 	Incarnation uint64
-	// JournalTag is what the log's entries in the journal of its directory carry that count; all
-	// others are void. 0: none counts.
+	// JournalTag is the tag of the log's valid entries in the journal of its directory; other
+	// entries are void. 0 means that no entry is valid.
 	JournalTag uint64
 
-	// Cuts counts how often the end was taken off a file that went on to be written to. A reader of
-	// the files who finds the same number, and the same incarnation, after reading
-	// as before has read what was there before: the state is replaced before a byte
-	// is written in the place of another.
+	// Cuts is the number of times that the end of a file was cut off before the file was written to
+	// again. If a reader of the files finds the same number and incarnation before and after a
+	// read, the read is consistent: the state is replaced before any byte is overwritten.
 	Cuts uint64
 
-	// Purged: below this offset compaction has taken tombstones or markers of transactions of which
-	// no later record tells. What they ended is gone from this log, and not from a copy of it that
-	// ends before them. PurgeID is drawn anew each time; 0: nothing was ever taken. A copy that was
-	// begun later has both from its original. Not in versions before 4.
+	// Purged is the offset below which compaction has removed tombstones or transaction markers
+	// without a trace. Records that these ended are missing in this log, but not in a copy that
+	// ends before them. PurgeID is a random number that changes each time; 0 means that nothing was
+	// ever purged. A copy that was begun later has both from its original. Versions before 4 have
+	// neither.
 	Purged  int64
 	PurgeID uint64
 
+	// EpochsHash is a hash of the file of leader epochs of a clean log, which has no checksum of its
+	// own. 0 means unknown.
+	EpochsHash uint64
+	// Identity identifies the log wherever its directory is. 0 means unknown.
+	Identity uint64
+
 	// FirstEpoch is the only leader epoch so far, which began at offset 0, if FirstOnly is set. A
-	// file of leader epochs that is there knows better; there is none before the second epoch, or
-	// before the log is closed.
+	// file of leader epochs takes precedence; there is none before the second epoch, or before the
+	// log is closed.
 	FirstOnly  bool
 	FirstEpoch int32
 
-	BootID   string    // run of the machine in which the log was last written to; "": unknown
-	Segments []Segment // by base offset; those that are obsolete or set aside too
+	BootID   string    // run of the machine in which the log was last written to; "" means unknown
+	Segments []Segment // by base offset, including obsolete segments and those set aside
 }
 
-// A Segment is a segment's place in the log, or what is left of one.
+// A Segment describes a segment of the log, or the rest of a former one.
 type Segment struct {
 	Base int64
-	Size int64 // bytes of its batches once it is closed; -1: any, it is or was active
+	Size int64 // bytes of its batches once it is closed; -1 means any: it is or was active
 	Role Role
+	// Aborted is a hash of the segment's entries in the transaction index. 0: unknown, as before
+	// version 5, and of the active segment unless the log is clean.
+	Aborted uint64
 }
 
-// A Role says what a segment is to the log.
+// A Role is the relation of a segment to the log.
 type Role uint8
 
 // The roles of a segment.
 const (
 	Held       Role = iota // belongs to the log, under its own name
-	Installing             // likewise, written by compaction: perhaps still named .cleaned or .swap
+	Installing             // likewise, written by compaction: possibly still named .cleaned or .swap
 	Obsolete               // replaced or removed: its file is to be deleted
-	Aside                  // not joined to the log any more: its file is to be renamed and kept
+	Aside                  // no longer part of the log: its file is to be renamed and kept
 )
 
 // Belongs reports whether the segment is part of the log.
 func (r Role) Belongs() bool { return r == Held || r == Installing }
 
-// ErrNewer says that a state was written by a later version of this program.
+// ErrNewer is returned for a state that a later version of this program wrote.
 var ErrNewer = errors.New("format of a later version")
 
 // AppendTo appends the file's content to dst.
@@ -122,7 +134,7 @@ func (s *State) AppendTo(dst []byte) []byte {
 		}
 	}
 	p = be.AppendUint32(p, flags)
-	for _, v := range []uint64{uint64(s.Start), uint64(s.RecoveryPoint), uint64(s.End), uint64(s.Size), s.Incarnation, s.JournalTag, s.Cuts, uint64(s.Purged), s.PurgeID} {
+	for _, v := range []uint64{uint64(s.Start), uint64(s.RecoveryPoint), uint64(s.End), uint64(s.Size), s.Incarnation, s.JournalTag, s.Cuts, uint64(s.Purged), s.PurgeID, s.EpochsHash, s.Identity} {
 		p = be.AppendUint64(p, v)
 	}
 	p = be.AppendUint16(p, uint16(len(s.BootID)))
@@ -132,6 +144,7 @@ func (s *State) AppendTo(dst []byte) []byte {
 		p = be.AppendUint64(p, uint64(seg.Base))
 		p = be.AppendUint64(p, uint64(seg.Size))
 		p = append(p, byte(seg.Role))
+		p = be.AppendUint64(p, seg.Aborted)
 	}
 	if s.FirstOnly {
 		p = be.AppendUint32(p, uint32(s.FirstEpoch))
@@ -145,14 +158,21 @@ const (
 	head2     = head + 2*8 // version 2
 	head3     = head2 + 8  // version 3
 	head4     = head3 + 16 // version 4
+	head6     = head4 + 16 // version 6
 	entry     = 16
-	entry2    = entry + 1 // version 2
+	entry2    = entry + 1  // version 2
+	entry5    = entry2 + 8 // version 5
 	checksum  = 8
 	minLength = head + 2 + 4 + checksum
 )
 
-// Parse reads a file's content. An error that matches ErrNewer says that the file may be fine; any
-// other, that it is damaged. Memory is bounded by the length of p.
+// layouts has, by version, where the fields of a fixed size end, and the size of a segment's entry.
+var layouts = [Version + 1]struct{ head, entry int }{
+	1: {head, entry}, 2: {head2, entry2}, 3: {head3, entry2}, 4: {head4, entry2}, 5: {head4, entry5}, 6: {head6, entry5},
+}
+
+// Parse parses a file's content. After an error that matches ErrNewer the file may be valid; any
+// other error means damage. Memory is bounded by the length of p.
 func Parse(p []byte) (s State, err error) {
 	be := binary.BigEndian
 	if len(p) < minLength || string(p[:len(magic)]) != magic {
@@ -173,28 +193,9 @@ func Parse(p []byte) (s State, err error) {
 			return s, errors.New("negative offset")
 		}
 	}
-	rest, size := body[head:], entry
-	if s.Version >= 2 {
-		if len(rest) < head2-head+2+4 {
-			return s, errors.New("too short")
-		}
-		s.Incarnation, s.JournalTag = be.Uint64(rest), be.Uint64(rest[8:])
-		rest, size = rest[head2-head:], entry2
-	}
-	if s.Version >= 3 {
-		if len(rest) < head3-head2+2+4 {
-			return s, errors.New("too short")
-		}
-		s.Cuts, rest = be.Uint64(rest), rest[head3-head2:]
-	}
-	if s.Version >= 4 {
-		if len(rest) < head4-head3+2+4 {
-			return s, errors.New("too short")
-		}
-		if s.Purged, s.PurgeID = int64(be.Uint64(rest)), be.Uint64(rest[8:]); s.Purged < 0 {
-			return s, errors.New("negative offset")
-		}
-		rest = rest[head4-head3:]
+	rest, size, err := s.parseLaterFields(body[head:])
+	if err != nil {
+		return s, err
 	}
 	n := int(be.Uint16(rest))
 	if len(rest) < 2+n+4 {
@@ -218,6 +219,28 @@ func Parse(p []byte) (s State, err error) {
 	return s, s.parseSegments(rest, size)
 }
 
+// parseLaterFields parses the fields of a fixed size that versions after the first have added. It
+// returns the bytes behind them, and the size of a segment's entry.
+func (s *State) parseLaterFields(rest []byte) (left []byte, size int, err error) {
+	be := binary.BigEndian
+	layout := layouts[s.Version]
+	n := layout.head - head
+	if len(rest) < n+2+4 {
+		return nil, 0, errors.New("too short")
+	}
+	var fields [(head6 - head) / 8]uint64
+	for i := range n / 8 {
+		fields[i] = be.Uint64(rest[8*i:])
+	}
+	s.Incarnation, s.JournalTag, s.Cuts = fields[0], fields[1], fields[2]
+	s.Purged, s.PurgeID = int64(fields[3]), fields[4]
+	s.EpochsHash, s.Identity = fields[5], fields[6]
+	if s.Purged < 0 {
+		return nil, 0, errors.New("negative offset")
+	}
+	return rest[n:], layout.entry, nil
+}
+
 func (s *State) setFlags(flags uint32) {
 	s.Clean, s.Emptied = flags&flagClean != 0, flags&flagEmptied != 0
 	s.Strict, s.Epochs = flags&flagStrict != 0, flags&flagEpochs != 0
@@ -229,8 +252,11 @@ func (s *State) parseSegments(p []byte, size int) error {
 	be := binary.BigEndian
 	for ; len(p) > 0; p = p[size:] {
 		seg := Segment{Base: int64(be.Uint64(p)), Size: int64(be.Uint64(p[8:]))}
-		if size == entry2 {
+		if size >= entry2 {
 			seg.Role = Role(p[16])
+		}
+		if size >= entry5 {
+			seg.Aborted = be.Uint64(p[entry2:])
 		}
 		if seg.Base < 0 || seg.Size < -1 || seg.Role > Aside {
 			return fmt.Errorf("segment %d cannot be", seg.Base)
@@ -240,8 +266,8 @@ func (s *State) parseSegments(p []byte, size int) error {
 	return nil
 }
 
-// With returns s with the given segments, of which belong are the log's and gone are not; both
-// ascend by base. A segment that is in both belongs: it has taken the place of the other one.
+// With returns s with the given segments: belong are part of the log, and gone are not. Both ascend
+// by base. A segment in both is part of the log: it has replaced the other one.
 func (s State) With(belong, gone []Segment) State {
 	s.Segments = slices.Clone(belong)
 	for _, g := range gone {
@@ -258,7 +284,7 @@ func (s *State) Belonging() []Segment {
 	return slices.DeleteFunc(slices.Clone(s.Segments), func(g Segment) bool { return !g.Role.Belongs() })
 }
 
-// Installs reports whether one of the segments is perhaps still named .cleaned or .swap.
+// Installs reports whether one of the segments may still be named .cleaned or .swap.
 func (s *State) Installs() bool {
 	return slices.ContainsFunc(s.Segments, func(g Segment) bool { return g.Role == Installing })
 }

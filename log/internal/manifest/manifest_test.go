@@ -11,7 +11,7 @@ import (
 func example() State {
 	return State{
 		Version: Version, Clean: true, Strict: true, Epochs: true, Start: 7, RecoveryPoint: 900, End: 1000, Size: 55,
-		Incarnation: 1 << 63, JournalTag: 1<<64 - 1, Cuts: 1 << 40, Purged: 1 << 33, PurgeID: 1<<64 - 2, BootID: "boot",
+		Incarnation: 1 << 63, JournalTag: 1<<64 - 1, Cuts: 1 << 40, Purged: 1 << 33, PurgeID: 1<<64 - 2, EpochsHash: 1<<64 - 3, Identity: 1<<64 - 4, BootID: "boot",
 		Segments: []Segment{{Base: 0, Size: 10, Role: Obsolete}, {Base: 5, Size: 20}, {Base: 300, Size: 7, Role: Installing}, {Base: 400, Size: 9, Role: Aside}, {Base: 900, Size: -1}},
 	}
 }
@@ -55,11 +55,17 @@ func TestVersionOneIsRead(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// earlier is the content of a file of version 2 or 3, whose head ends earlier.
+// earlier is the content of a file of version 2 to 5, whose head ends earlier. Before version 5
+// segments have no hash of aborted transactions.
 func earlier(s State, version uint32) []byte {
-	end := map[uint32]int{2: head2, 3: head3}[version]
-	p := s.AppendTo(nil)
-	p = append(p[:end:end], p[head4:len(p)-checksum]...)
+	end := map[uint32]int{2: head2, 3: head3, 4: head4, 5: head4}[version]
+	all := s.AppendTo(nil)
+	segments := head6 + 2 + len(s.BootID) + 4
+	p := append(all[:end:end], all[head6:segments]...)
+	for i := range s.Segments {
+		p = append(p, all[segments+i*entry5:][:map[bool]int{true: entry5, false: entry2}[version == 5]]...)
+	}
+	p = append(p, all[segments+len(s.Segments)*entry5:len(all)-checksum]...)
 	binary.BigEndian.PutUint32(p[len(magic):], version)
 	return binary.BigEndian.AppendUint64(p, xxhash.Sum64(p))
 }
@@ -71,7 +77,7 @@ func TestVersionTwoIsRead(t *testing.T) {
 	want := example()
 	got, err := Parse(version2(want))
 	require.NoError(t, err)
-	want.Version, want.Cuts, want.Purged, want.PurgeID = 2, 0, 0, 0
+	want.Version, want.Cuts, want.Purged, want.PurgeID, want.EpochsHash, want.Identity = 2, 0, 0, 0, 0, 0
 	require.Equal(t, want, got)
 }
 
@@ -80,14 +86,34 @@ func TestVersionThreeIsRead(t *testing.T) {
 	want := example()
 	got, err := Parse(earlier(want, 3))
 	require.NoError(t, err)
-	want.Version, want.Purged, want.PurgeID = 3, 0, 0
+	want.Version, want.Purged, want.PurgeID, want.EpochsHash, want.Identity = 3, 0, 0, 0, 0
+	require.Equal(t, want, got)
+}
+
+func TestVersionFourIsRead(t *testing.T) {
+	t.Parallel()
+	want := example()
+	want.Segments[0].Aborted = 7
+	got, err := Parse(earlier(want, 4))
+	require.NoError(t, err)
+	want.Version, want.EpochsHash, want.Identity, want.Segments[0].Aborted = 4, 0, 0, 0
+	require.Equal(t, want, got)
+}
+
+func TestVersionFiveIsRead(t *testing.T) {
+	t.Parallel()
+	want := example()
+	want.Segments[0].Aborted = 7
+	got, err := Parse(earlier(want, 5))
+	require.NoError(t, err)
+	want.Version, want.EpochsHash, want.Identity = 5, 0, 0
 	require.Equal(t, want, got)
 }
 
 func TestMarkIsTheSameWhereverItIsReadFrom(t *testing.T) {
 	t.Parallel()
 	s := example()
-	files := map[string][]byte{"4": s.AppendTo(nil), "3": earlier(s, 3), "2": version2(s), "1": version1(s)}
+	files := map[string][]byte{"6": s.AppendTo(nil), "5": earlier(s, 5), "4": earlier(s, 4), "3": earlier(s, 3), "2": version2(s), "1": version1(s)}
 	for name, p := range files {
 		whole, err := Parse(p)
 		require.NoError(t, err, name)

@@ -2,21 +2,21 @@ package manifest
 
 import "encoding/binary"
 
-// A Mark tells whether bytes of a log's files can have been replaced by others: not while it is the
-// same. The zero Mark is that of a log without a state, or with one of version 1.
+// A Mark identifies the content of a log's files: as long as it is the same, no byte was
+// overwritten. The zero Mark belongs to a log without a state, or with a state of version 1.
 type Mark struct {
-	Incarnation uint64 // of the log: another one has other files
+	Incarnation uint64 // of the log: another incarnation has other files
 	Cuts        uint64 // of its files, see State.Cuts
 }
 
-// Mark returns that of the state.
+// Mark returns the mark of the state.
 func (s *State) Mark() Mark { return Mark{s.Incarnation, s.Cuts} }
 
-// MarkBytes is how many bytes from the beginning of a state ParseMark wants.
+// MarkBytes is the number of bytes from the beginning of a state that ParseMark needs.
 const MarkBytes = head3
 
-// ParseMark reads the mark from the beginning of a state, without looking at its checksum: a mark
-// that is damaged is another one. So is that of a later version, of which nothing is known.
+// ParseMark parses the mark at the beginning of a state, without verifying its checksum: a damaged
+// mark is a different one, as is a mark of a later version.
 func ParseMark(p []byte) Mark {
 	be := binary.BigEndian
 	var m Mark

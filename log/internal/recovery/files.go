@@ -16,12 +16,12 @@ const (
 
 var segmentSuffixes = []string{".index", ".timeindex", ".txnindex", logSuffix}
 
-// Suffixes that a file gets behind its own. All but the last are Kafka's.
+// Suffixes that are added to file names. All except the last are Kafka's.
 const (
-	CleanedSuffix = ".cleaned" // being written by compaction; until the manifest names it nobody's
+	CleanedSuffix = ".cleaned" // being written by compaction; not part of the log until the manifest names it
 	SwapSuffix    = ".swap"    // complete, and about to replace its sources
 	DeletedSuffix = ".deleted" // removed, and waiting to be deleted
-	AsideSuffix   = ".aside"   // no part of the log any more, and kept
+	AsideSuffix   = ".aside"   // no longer part of the log, and kept
 )
 
 func logName(base int64) string { return fileName(base, logSuffix) }
@@ -112,18 +112,22 @@ func (v *inventory) sizeOf(s manifest.Segment) (size int64, found bool) {
 	return size, found
 }
 
-// IsSegmentFile reports whether name is that of a segment's file, whatever it ends in: 20 digits
-// and a suffix.
+// IsSegmentFile reports whether name is a segment's file, with any suffix: 20 digits and a suffix.
 func IsSegmentFile(name string) bool {
 	_, rest, ok := splitName(name)
 	return ok && strings.HasPrefix(rest, ".")
 }
 
-// HoldsBatches reports whether name is that of a segment's data, of which a Plan wants to know the
-// size.
+// HoldsBatches reports whether name is a segment's data file, whose size a Plan needs.
 func HoldsBatches(name string) bool {
 	_, rest, ok := splitName(name)
 	return ok && (rest == logSuffix || rest == logSuffix+CleanedSuffix || rest == logSuffix+SwapSuffix)
+}
+
+// LogBase returns the base of a .log file.
+func LogBase(name string) (base int64, ok bool) {
+	base, rest, ok := splitName(name)
+	return base, ok && rest == logSuffix
 }
 
 // SwapBase returns the base of a .log.swap file.

@@ -18,12 +18,14 @@ type planner struct {
 
 	belong []manifest.Segment
 	gone   []manifest.Segment
+	behind int64 // base of the first segment that the manifest does not name; math.MaxInt64: none
 	out    steps
 }
 
-// Make plans. It returns *Missing or *Damage if the directory holds what no crash explains.
+// Make returns the plan for a directory. It returns *Missing, *Hole or *Damage if the directory has
+// a state that no crash explains.
 func Make(f Facts) (Plan, error) {
-	p := &planner{Facts: f, inventory: takeStock(f.Files), state: f.State}
+	p := &planner{Facts: f, inventory: takeStock(f.Files), state: f.State, behind: math.MaxInt64}
 	p.plan.Clean = f.Known && f.State.Clean
 	p.plan.SameBoot = f.Known && f.State.BootID != "" && f.State.BootID == f.Boot
 	p.plan.Start, p.plan.CutOffset = f.State.Start, -1
@@ -134,6 +136,9 @@ func (p *planner) unnamed() {
 		p.gone = append(p.gone, manifest.Segment{Base: p.belong[n-1].Base, Size: 0, Role: manifest.Obsolete})
 		p.belong, p.store = p.belong[:n-1], true
 	}
+	if len(p.belong) > known {
+		p.behind = p.belong[known].Base
+	}
 	slices.SortFunc(p.gone, byBase)
 }
 
@@ -161,7 +166,7 @@ func (p *planner) restartAbove() {
 		p.gone = append(p.gone, manifest.Segment{Base: s.Base, Size: -1, Role: manifest.Obsolete})
 	}
 	slices.SortFunc(p.gone, byBase)
-	p.state = manifest.State{Emptied: true, Start: p.state.Start, RecoveryPoint: p.state.Start, BootID: p.Boot, Incarnation: p.Fresh, JournalTag: p.state.JournalTag, Cuts: p.state.Cuts}
+	p.state = manifest.State{Emptied: true, Identity: p.state.Identity, Start: p.state.Start, RecoveryPoint: p.state.Start, BootID: p.Boot, Incarnation: p.Fresh, JournalTag: p.state.JournalTag, Cuts: p.state.Cuts}
 	p.store = true
 	p.out.cuts = nil
 	p.beginAnew()

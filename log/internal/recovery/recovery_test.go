@@ -147,8 +147,24 @@ func TestPlan(t *testing.T) {
 		},
 		{
 			name: "closed in order, and grown since", files: "0.log=100 100.log=50 150.log=7", state: clean, named: "0=100 100=*",
-			scans: map[int64]Scan{150: {Next: 160, Size: 7}},
-			want:  "0[0,100)@100 100[100,150)@50 150[150,160)@7!",
+			scans: map[int64]Scan{100: {Next: 150, Size: 50}, 150: {Next: 160, Size: 7}},
+			want:  "0[0,100)@100 100[100,150)@50! 150[150,160)@7!",
+		},
+		{
+			name: "closed in order, and a later copy's segment behind a hole", files: "0.log=100 100.log=30 150.log=7", state: clean, named: "0=100 100=*",
+			scans: map[int64]Scan{100: {Next: 120, Size: 30}}, failed: "00000000000000000100.log ends at offset 120, and the next one begins at 150",
+		},
+		{
+			name: "killed, and a later copy's segments with a hole between them", files: "0.log=100 100.log=30 200.log=7", state: killed, named: "0=*",
+			scans: map[int64]Scan{0: {Next: 100, Size: 100}, 100: {Next: 120, Size: 30}}, failed: "00000000000000000100.log ends at offset 120, and the next one begins at 200",
+		},
+		{
+			name: "power cut, and a hole below what was durable", files: "0.log=100 100.log=7", state: manifest.State{Version: 2, BootID: "other", RecoveryPoint: 100}, named: "0=*",
+			scans: map[int64]Scan{0: {Next: 80, Size: 100}}, failed: "00000000000000000000.log ends at offset 80, and the next one begins at 100",
+		},
+		{
+			name: "power cut, and a hole above what was durable", files: "0.log=100 100.log=7", state: open, named: "0=*", scans: map[int64]Scan{0: {Next: 80, Size: 100}},
+			want: "0[0,80)@100!\nstore 0=* 100=*a\nset aside 100.log as 100.log.aside\nsync the directory",
 		},
 		{
 			name: "a segment is missing", files: "0.log=100 200.log=30", state: killed, named: "0=100 100=40 200=*",
@@ -238,7 +254,7 @@ func TestPlan(t *testing.T) {
 		},
 		{
 			name: "Kafka went on for two segments", files: "0.log=9 100.log=5 200.log=0", state: killed, named: "0=*",
-			scans: map[int64]Scan{100: {Next: 200, Size: 5}}, want: "0[0,100)@9! 100[100,200)@5!\nstore 0=* 100=* 200=0o\nremove 200.log\nsync the directory",
+			scans: map[int64]Scan{0: {Next: 100, Size: 9}, 100: {Next: 200, Size: 5}}, want: "0[0,100)@9! 100[100,200)@5!\nstore 0=* 100=* 200=0o\nremove 200.log\nsync the directory",
 		},
 		{
 			name: "begun anew, interrupted", files: "0.log=9 7.log=5 500.log=0", state: manifest.State{Version: 2, Emptied: true, Start: 500, RecoveryPoint: 500}, named: "0=*o",

@@ -20,6 +20,7 @@ func (p *planner) segments() error {
 		if err != nil {
 			return err
 		}
+		trusted = trusted && next < p.behind
 		if !trusted {
 			scan, ok := p.Scans[s.Base]
 			if !ok {
@@ -27,6 +28,9 @@ func (p *planner) segments() error {
 				return nil
 			}
 			whole, err := p.takeScan(&seg, s, scan)
+			if err == nil {
+				whole, err = p.joins(&seg, whole)
+			}
 			if err != nil {
 				return err
 			}
@@ -109,6 +113,20 @@ func (p *planner) takeScan(seg *Segment, s manifest.Segment, scan Scan) (whole b
 		p.out.cuts = append(p.out.cuts, Step{Kind: Cut, Name: logName(s.Base), Offset: scan.Next, Bytes: scan.Cut, Reason: "no whole batch"})
 	}
 	return whole, nil
+}
+
+// joins reports whether the next segment continues the log behind a scanned one. A segment without
+// a place in the manifest does so only if there is no gap before it: an older copy of the manifest
+// lacks the newer segments, and the records in the gap are missing. A power cut can have taken the
+// end of the scanned segment.
+func (p *planner) joins(seg *Segment, whole bool) (bool, error) {
+	if seg.Next < p.behind || seg.Next == seg.NextOffset {
+		return whole, nil
+	}
+	if whole || p.plan.Clean || p.plan.SameBoot {
+		return false, &Hole{Name: logName(seg.Base), End: seg.NextOffset, Next: seg.Next}
+	}
+	return false, nil
 }
 
 // endAt makes segment i the last: it has lost its end, and what follows cannot be joined to it.

@@ -8,30 +8,30 @@ import (
 	"github.com/stratalog/strata/log/internal/manifest"
 )
 
-// A Kind is what a Step does.
+// A Kind is the kind of a Step.
 type Kind uint8
 
 // The kinds of steps.
 const (
 	Store    Kind = iota // replace the manifest by State
 	Sync                 // sync the directory
-	Remove               // delete the file Name, which a durable record says is obsolete
+	Remove               // delete the file Name, which a durable record marks as obsolete
 	Install              // rename Name, written by compaction, to To
-	SetAside             // rename Name to To, which nobody reads, and keep it
-	Cut                  // cut Name behind its last whole batch, Bytes away from its end
-	Begin                // begin the log anew at Offset: forget what lies beside the segments
+	SetAside             // rename Name to To, which is never read, and keep it
+	Cut                  // remove the last Bytes of Name, which follow its last whole batch
+	Begin                // start an empty log at Offset: ignore the files other than segments
 )
 
 func (k Kind) String() string {
 	return [...]string{"store", "sync", "remove", "install", "set aside", "cut", "begin"}[k]
 }
 
-// A Step is something to be done before the log can be used.
+// A Step is a change that is needed before the log can be used.
 type Step struct {
 	Kind   Kind
 	Name   string         // file
 	To     string         // Install, SetAside: its new name
-	Offset int64          // Cut, Begin: where the log goes on
+	Offset int64          // Cut, Begin: where the log continues
 	Bytes  int64          // Cut
 	State  manifest.State // Store
 	Reason string

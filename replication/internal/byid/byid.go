@@ -1,6 +1,5 @@
-// Package byid goes through what there is of each broker in the order of the brokers' ids. What is
-// done to one disk after the other, and what is told of several, is so in the same order each time:
-// a run can be repeated.
+// Package byid iterates over values by broker, in the order of the brokers' ids, so that a run can
+// be repeated. Operations on several disks, and reports about them, have the same order each time.
 package byid
 
 import (
@@ -9,8 +8,8 @@ import (
 	"slices"
 )
 
-// Range ranges over what there is of each broker by their ids. What is deleted meanwhile is left
-// out, what is added is not seen.
+// Range iterates over the values by broker id. It skips brokers that are deleted meanwhile, and
+// does not return brokers that are added.
 func Range[V any](of map[int32]V) iter.Seq2[int32, V] {
 	return func(yield func(int32, V) bool) {
 		for _, id := range slices.Sorted(maps.Keys(of)) {
@@ -21,7 +20,7 @@ func Range[V any](of map[int32]V) iter.Seq2[int32, V] {
 	}
 }
 
-// Values returns what there is of each broker, by their ids.
+// Values returns the values in the order of the broker ids.
 func Values[V any](of map[int32]V) []V {
 	all := make([]V, 0, len(of))
 	for _, v := range Range(of) {

@@ -2,11 +2,11 @@ package controller
 
 import "slices"
 
-// Sets are the in-sync sets that may be in force as far as one copy can tell: the last one that it
-// knows to be committed, and those that it names behind that. No other follows the same twice.
+// Sets are the in-sync sets that may be in force, as one copy shows it: the last set that it shows
+// to be committed, and the later sets that it names. Equal sets never follow each other.
 type Sets [][]int32
 
-// Last returns the set that the copy names last, nil if it names none.
+// Last returns the last set that the copy names, or nil if it names none.
 func (s Sets) Last() []int32 {
 	if len(s) == 0 {
 		return nil
@@ -14,14 +14,14 @@ func (s Sets) Last() []int32 {
 	return s[len(s)-1]
 }
 
-// All returns the brokers of all of them.
+// All returns the brokers of all sets.
 func (s Sets) All() []int32 {
 	all := slices.Concat(s...)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// Named returns the sets after a change that says which copies are in sync, be it the same as
+// Named returns the sets after a change that names the in-sync set, which may be the same as
 // before.
 func (s Sets) Named(set []int32) Sets {
 	if len(set) == 0 || len(s) > 0 && Same(s.Last(), set) {
@@ -30,8 +30,8 @@ func (s Sets) Named(set []int32) Sets {
 	return append(s[:len(s):len(s)], set)
 }
 
-// Committed returns the sets after a change that does not say it: its controller wrote it when the
-// set that is named last was committed.
+// Committed returns the sets after a change that does not name a set: its controller wrote it when
+// the last named set was committed.
 func (s Sets) Committed() Sets {
 	if len(s) == 0 {
 		return nil
@@ -39,8 +39,8 @@ func (s Sets) Committed() Sets {
 	return s[len(s)-1:]
 }
 
-// Known returns the sets after a look at all copies that can be reached. The newest has them. If
-// each copy of the last set is equal to it the last one is committed.
+// Known returns the sets after all reachable copies were compared. newest is the newest of them,
+// whose sets s are. If every copy of the last set is equal to newest, the last set is committed.
 func (s Sets) Known(newest Copy, copies []Copy) Sets {
 	for _, id := range s.Last() {
 		if !slices.Contains(copies, Copy{Broker: id, Epoch: newest.Epoch, End: newest.End}) {

@@ -1,34 +1,44 @@
-// Package election decides who leads a partition and who is in sync, by what the metadata says. It
-// only computes. Kafka: PartitionChangeBuilder, KIP-966.
+// Package election determines the leader and the ISR of a partition from its metadata. It only
+// computes. Kafka: PartitionChangeBuilder, KIP-966.
 //
-// # Who may lead
+// # Clean elections
 //
-// A replica may lead if its broker is acceptable, neither fenced nor leaving, and
+// A replica may lead if its broker is acceptable, neither fenced nor shutting down, and
 //
 //   - it is in sync, or
-//   - nobody is in sync and it is eligible: it was in sync when the set fell below its minimum.
-//     From then on the high watermark did not move, so it has every record that was acknowledged.
+//   - the ISR is empty and the replica is eligible: it was in sync when the ISR fell below its
+//     minimum. From then on the high watermark did not advance, so the replica has every
+//     acknowledged record.
 //
-// That is a clean election. Without such a replica the partition has no leader, unless
+// Such an election is clean. Without such a replica the partition has no leader, unless
 //
-//   - records that were acknowledged may be given up: the topic allows it, or somebody asks for it;
-//   - nobody is in sync or eligible any more, and the last leader is back. It is the best there is.
+//   - acknowledged records may be given up: the topic allows it, or it was requested;
+//   - no replica is in sync or eligible any more, and the last leader has returned. It is the best
+//     that there is.
 //
-// These are unclean: the partition is recovering until its in-sync set grows again.
+// These elections are unclean: the partition is recovering until its ISR grows again.
+//
+// # Missing replicas
+//
+// A replica whose directory is missing cannot lead, and loses its places in both sets if another
+// replica is in one of them. The last ones stay eligible, and the partition has no leader until one
+// of them has its files again.
 //
 // # Restarts
 //
-// A broker that was not stopped in order may have lost what it had not synced. If the partition is
-// Durable nothing of that was acknowledged, and the replica keeps its place in both sets: Kafka's
-// rule, which is made for fsyncs that nobody waits for, would leave every partition without a
-// leader after a power cut of all brokers. Otherwise it loses both places. A leader that was
-// started again begins a new epoch in any case, since followers may hold the tail that it has lost.
+// A broker that was not shut down cleanly may have lost records that it had not synced. If the
+// partition is Durable, none of these was acknowledged, and the replica keeps its place in both
+// sets. Kafka would remove it, because Kafka does not wait for fsyncs; by that rule, every
+// partition would be without a leader after a power failure of all brokers. If the partition is not
+// Durable, the replica loses both places. A restarted leader begins a new epoch in any case, since
+// followers may have the tail that it has lost.
 //
 // A partition is Durable from its creation on if its sync policy promises stable storage with the
-// acknowledgement. When a topic changes to such a policy, what was acknowledged before may be on no
-// disk: its partitions become Durable when their leader has seen that those in sync have synced it
-// (Change.Synced), and when nobody else is eligible, for of those it knows nothing. A change to
-// another policy ends it at once, before any leader goes by that. So does an unclean election.
+// acknowledgement. When a topic changes to such a policy, records that were acknowledged before may
+// not be on any disk. Its partitions become Durable when their leader has verified that the in-sync
+// replicas have synced them (Change.Synced), and when no other replica is eligible, since the
+// leader has no evidence about those. A change to another policy ends it at once, before any leader
+// applies that policy. So does an unclean election.
 package election
 
 import "slices"
@@ -36,51 +46,56 @@ import "slices"
 // NoLeader is the Leader of a partition without one.
 const NoLeader int32 = -1
 
-// A Partition is what the metadata says of one. Its slices are not changed by anyone.
+// A Partition is the metadata of one partition. Its slices are immutable.
 type Partition struct {
-	Replicas  []int32 // the first one is preferred as leader
+	Replicas  []int32 // the first one is the preferred leader
 	InSync    []int32
-	Eligible  []int32 // may lead if nobody is in sync
+	Eligible  []int32 // may lead if no replica is in sync
 	LastKnown []int32 // the leader when the last of both sets was lost; at most one
+	Missing   []int32 // their directories were missing when their brokers looked last; nil: none
 
 	Leader      int32
-	LeaderEpoch int32 // grows with every change of the leader, and when it begins anew
+	LeaderEpoch int32 // grows with every change of the leader, and when its broker is restarted
 	Epoch       int32 // grows with every change
-	// Recovering: the leader may lack records that were acknowledged.
+	// Recovering means that the leader may lack acknowledged records.
 	Recovering bool
-	// Durable: replicas in sync, and eligible ones, have what was acknowledged on stable storage.
+	// Durable means that in-sync and eligible replicas have all acknowledged records on stable
+	// storage.
 	Durable bool
 }
 
-// Rules are what decides besides the metadata of the partition.
+// Rules are the settings that an election depends on, besides the metadata of the partition.
 type Rules struct {
-	MinInSync  int                     // of the topic; capped by the number of replicas
-	SyncOnAck  bool                    // acknowledged means on stable storage
-	Unclean    bool                    // rather any leader than none
-	Acceptable func(broker int32) bool // neither fenced nor leaving
+	MinInSync  int                     // of the topic; at most the number of replicas counts
+	SyncOnAck  bool                    // acknowledged records are on stable storage
+	Unclean    bool                    // any leader is better than none
+	Acceptable func(broker int32) bool // neither fenced nor shutting down
 }
 
-// A Change is what happened to a partition.
+// A Change is an event that affects a partition.
 type Change struct {
-	// InSync is the set that its leader asks for, or nil.
+	// InSync is the ISR that the leader requests, or nil.
 	InSync []int32
-	// Left are brokers that were fenced, or leave: they are no longer in sync.
+	// Left has the brokers that were fenced or are shutting down: they are no longer in sync.
 	Left []int32
-	// Restarted are brokers that were started again, and Unclean those of them that were not
-	// stopped in order.
+	// Restarted has the brokers that were started again, and Unclean those of them that were not
+	// shut down cleanly.
 	Restarted, Unclean []int32
-	// Lost are replicas that nothing is left of, synced or not: their disks are gone.
+	// Lost has the replicas that are lost for good, synced records included: their disks are lost.
 	Lost []int32
-	// Synced: the leader has seen that all who are in sync after the change have what was
-	// acknowledged on stable storage.
+	// Missing has the replicas whose directories are missing, and may be put back. Found has those
+	// that were missing and have their files again.
+	Missing, Found []int32
+	// Synced means that the leader has verified that all replicas in sync after the change have all
+	// acknowledged records on stable storage.
 	Synced bool
-	// Prefer this replica as leader to the present one, if it may lead; 0: nobody.
+	// Prefer is the replica to prefer as leader to the present one, if it may lead; 0 means none.
 	Prefer int32
 }
 
-// An Outcome is what became of a change.
+// An Outcome is the effect of a Change.
 type Outcome struct {
-	Changed bool // else the partition is as it was
+	Changed bool // else the partition is unchanged
 	Unclean bool // acknowledged records may be lost
 }
 
@@ -96,8 +111,15 @@ func Apply(p Partition, c Change, r Rules) (Partition, Outcome) {
 		lost = nil
 	}
 	lost = slices.Concat(lost, c.Lost)
-	next.InSync = without(next.InSync, c.Left, lost)
-	next.Eligible = without(union(p.Eligible, p.InSync), next.InSync, lost)
+	if len(p.Missing)+len(c.Missing) > 0 { // a replica that the leader proposes was copied again
+		next.Missing = without(union(p.Missing, c.Missing), c.Found, c.InSync, c.Lost)
+	}
+	next.InSync = without(next.InSync, c.Left, lost, next.Missing)
+	complete := without(union(p.Eligible, p.InSync), next.InSync, lost)
+	next.Eligible = without(complete, next.Missing)
+	if len(next.InSync)+len(next.Eligible) == 0 {
+		next.Eligible = complete // no other replica has the acknowledged records
+	}
 	next.LastKnown = without(p.LastKnown, c.Lost)
 	leader, clean := next.elect(c, r)
 	next.install(p, c, leader, clean)
@@ -124,7 +146,8 @@ func Apply(p Partition, c Change, r Rules) (Partition, Outcome) {
 
 // elect chooses a leader, NoLeader if there is none; clean is false if records may be lost by it.
 func (p Partition) elect(c Change, r Rules) (leader int32, clean bool) {
-	valid := func(broker int32) bool { return p.complete(broker) && r.Acceptable(broker) }
+	present := func(broker int32) bool { return r.Acceptable(broker) && !slices.Contains(p.Missing, broker) }
+	valid := func(broker int32) bool { return p.complete(broker) && present(broker) }
 	for _, broker := range []int32{c.Prefer, p.Leader} {
 		if valid(broker) {
 			return broker, true
@@ -138,12 +161,14 @@ func (p Partition) elect(c Change, r Rules) (leader int32, clean bool) {
 		if p.Leader != NoLeader {
 			last = without([]int32{p.Leader}, c.Lost)
 		}
-		if len(last) == 1 && r.Acceptable(last[0]) {
+		if len(last) == 1 && present(last[0]) {
 			return last[0], false
 		}
 	}
-	if i := slices.IndexFunc(p.Replicas, r.Acceptable); r.Unclean && i >= 0 {
-		return p.Replicas[i], false
+	for _, may := range []func(int32) bool{present, r.Acceptable} {
+		if i := slices.IndexFunc(p.Replicas, may); r.Unclean && i >= 0 {
+			return p.Replicas[i], false
+		}
 	}
 	return NoLeader, true
 }
@@ -164,6 +189,7 @@ func (p *Partition) install(before Partition, c Change, leader int32, clean bool
 		return
 	case !clean:
 		p.InSync, p.Eligible, p.Recovering = []int32{leader}, nil, true
+		p.Missing = without(p.Missing, p.InSync)
 	case !slices.Contains(p.InSync, leader):
 		p.InSync = []int32{leader}
 		p.Eligible = without(p.Eligible, p.InSync)
@@ -173,7 +199,8 @@ func (p *Partition) install(before Partition, c Change, leader int32, clean bool
 
 func (p Partition) equal(q Partition) bool {
 	return p.Leader == q.Leader && p.LeaderEpoch == q.LeaderEpoch && p.Recovering == q.Recovering && p.Durable == q.Durable &&
-		slices.Equal(p.InSync, q.InSync) && slices.Equal(p.Eligible, q.Eligible) && slices.Equal(p.LastKnown, q.LastKnown)
+		slices.Equal(p.InSync, q.InSync) && slices.Equal(p.Eligible, q.Eligible) && slices.Equal(p.LastKnown, q.LastKnown) &&
+		slices.Equal(p.Missing, q.Missing)
 }
 
 // without returns the members of set that are in none of the others, as a set of its own.

@@ -118,6 +118,69 @@ func TestElections(t *testing.T) {
 		}, {
 			"a topic that leaves SyncOnAck is not durable any more", withDurable(whole), Change{}, rules(1, 2, 3),
 			Partition{InSync: ids(1, 2, 3), Leader: 1}, 0, false,
+		}, {
+			"synced counts for nothing in a topic that does not wait for it", whole, Change{Synced: true}, rules(1, 2, 3),
+			Partition{}, -1, false,
+		}, {
+			"a change of others does not end a leader's recovery",
+			Partition{Replicas: ids(1, 2, 3), InSync: ids(1), Eligible: ids(2, 3), Leader: 1, Recovering: true}, Change{Left: ids(3)}, rules(1, 2),
+			Partition{}, -1, false,
+		}, {
+			"nor does the same set",
+			Partition{Replicas: ids(1, 2, 3), InSync: ids(1), Eligible: ids(2, 3), Leader: 1, Recovering: true}, Change{InSync: ids(1)}, rules(1, 2, 3),
+			Partition{}, -1, false,
+		}, {
+			"a leader that may have lost records waits for one in sync that is away",
+			Partition{Replicas: ids(1, 2, 3), InSync: ids(1, 2), Leader: 1}, Change{Restarted: ids(1), Unclean: ids(1)}, rules(1, 3),
+			Partition{InSync: ids(2), Leader: NoLeader}, 1, false,
+		}, {
+			"and for one that is eligible",
+			Partition{Replicas: ids(1, 2, 3), InSync: ids(1), Eligible: ids(2), Leader: 1}, Change{Restarted: ids(1), Unclean: ids(1)}, rules(1, 3),
+			Partition{Eligible: ids(2), LastKnown: ids(1), Leader: NoLeader}, 1, false,
+		}, {
+			"nothing is left of the last one", Partition{Replicas: ids(1, 2, 3), InSync: ids(1), Leader: 1}, Change{Lost: ids(1)}, rules(2, 3),
+			Partition{Leader: NoLeader}, 1, false,
+		}, {
+			"a replica whose directory is missing leaves the lead to another one",
+			Partition{Replicas: ids(1, 2, 3), InSync: ids(1, 2), Leader: 1}, Change{Missing: ids(1)}, rules(1, 2, 3),
+			Partition{InSync: ids(2), Missing: ids(1), Leader: 2}, 1, false,
+		}, {
+			"and is not eligible if another one is, even away",
+			Partition{Replicas: ids(1, 2, 3), InSync: ids(1), Eligible: ids(2), Leader: 1}, Change{Missing: ids(1)}, rules(1, 3),
+			Partition{Eligible: ids(2), LastKnown: ids(1), Missing: ids(1), Leader: NoLeader}, 1, false,
+		}, {
+			"the last ones stay eligible, and do not lead",
+			Partition{Replicas: ids(1, 2, 3), InSync: ids(1, 2), Leader: 1}, Change{Missing: ids(1, 2)}, rules(1, 2, 3),
+			Partition{Eligible: ids(1, 2), LastKnown: ids(1), Missing: ids(1, 2), Leader: NoLeader}, 1, false,
+		}, {
+			"nor by a later change",
+			Partition{Replicas: ids(1, 2, 3), Eligible: ids(1, 2), Missing: ids(1, 2), Leader: NoLeader}, Change{Left: ids(3)}, rules(1, 2),
+			Partition{}, -1, false,
+		}, {
+			"one that is found again leads, and the others are copied anew",
+			Partition{Replicas: ids(1, 2, 3), Eligible: ids(1, 2), Missing: ids(1, 2), Leader: NoLeader}, Change{Found: ids(2)}, rules(1, 2, 3),
+			Partition{InSync: ids(2), Missing: ids(1), Leader: 2}, 1, false,
+		}, {
+			"one that was copied anew is not missing", Partition{Replicas: ids(1, 2, 3), InSync: ids(2), Missing: ids(1), Leader: 2},
+			Change{InSync: ids(1, 2)}, rules(1, 2, 3),
+			Partition{InSync: ids(1, 2), Leader: 2}, 0, false,
+		}, {
+			"the last leader waits for its directory",
+			Partition{Replicas: ids(1, 2, 3), InSync: ids(1), Leader: 1}, Change{Restarted: ids(1), Unclean: ids(1), Missing: ids(1)}, rules(1, 2),
+			Partition{LastKnown: ids(1), Missing: ids(1), Leader: NoLeader}, 1, false,
+		}, {
+			"records may be given up, and others than the missing replicas have some",
+			Partition{Replicas: ids(1, 2, 3), Eligible: ids(1), Missing: ids(1), Leader: NoLeader}, Change{},
+			Rules{MinInSync: 2, Unclean: true, Acceptable: rules(1, 3).Acceptable},
+			Partition{InSync: ids(3), Missing: ids(1), Leader: 3, Recovering: true}, 1, true,
+		}, {
+			"or all are missing",
+			Partition{Replicas: ids(1, 2, 3), Eligible: ids(1, 3), Missing: ids(1, 2, 3), Leader: NoLeader}, Change{}, unclean,
+			Partition{InSync: ids(3), Missing: ids(1, 2), Leader: 3, Recovering: true}, 1, true,
+		}, {
+			"records may be given up, and no broker is there",
+			Partition{Replicas: ids(1, 2, 3), Eligible: ids(1, 2), Leader: NoLeader}, Change{}, Rules{MinInSync: 2, Unclean: true, Acceptable: rules().Acceptable},
+			Partition{}, -1, false,
 		},
 	}
 	for _, tt := range tests {
@@ -169,6 +232,7 @@ func TestWishesOfLeaders(t *testing.T) {
 		{ErrInvalidInSync, func(r *Request) { r.InSync = ids(1, 1) }},
 		{ErrInvalidInSync, func(r *Request) { r.InSync = ids(1, 7) }},
 		{ErrIneligibleReplica, func(r *Request) { r.InSync = ids(1, 3) }},
+		{ErrIneligibleReplica, func(r *Request) { r.InSync, r.Incarnations[1] = ids(1, 3), -1 }},
 		{ErrIneligibleReplica, func(r *Request) { r.Incarnations[1] = 19 }},
 	} {
 		require.ErrorIs(t, wish(tt.edit), tt.want)

@@ -22,9 +22,9 @@ const (
 
 // Config describes a Fetcher.
 type Config struct {
-	Broker, Leader int32 // who copies, from whom
+	Broker, Leader int32 // the copying broker, and the broker that it copies from
 	Incarnation    func() int64
-	Network        *Network // nil: nothing is ever wrong with it
+	Network        *Network // nil means that no path is ever impaired
 	Logger         *slog.Logger
 }
 
@@ -48,8 +48,8 @@ func New(cfg Config) *Fetcher {
 	return f
 }
 
-// Follow has a partition copied from now on, in place of what it was copied from before. The same
-// once more changes nothing.
+// Follow copies a partition from now on, and replaces an earlier Follow of the same partition. An
+// identical Follow changes nothing.
 func (f *Fetcher) Follow(what Following) {
 	p := &Place{Following: what, f: f, told: untold, hw: -1}
 	f.mu.Lock()
@@ -70,7 +70,7 @@ func (f *Fetcher) Follow(what Following) {
 	p.Wake()
 }
 
-// Forget ends the copying of a partition. What is being appended is appended still.
+// Forget stops copying a partition. An append in progress continues.
 func (f *Fetcher) Forget(tp record.TopicPartition) {
 	f.mu.Lock()
 	p := f.places[tp]
@@ -82,8 +82,8 @@ func (f *Fetcher) Forget(tp record.TopicPartition) {
 	}
 }
 
-// Wake has a partition ask its leader again, if it is copied: something about the follower has
-// changed.
+// Wake makes a partition, if it is copied, fetch from its leader again, because the follower's
+// state has changed.
 func (f *Fetcher) Wake(tp record.TopicPartition) {
 	f.mu.Lock()
 	p := f.places[tp]
@@ -93,7 +93,7 @@ func (f *Fetcher) Wake(tp record.TopicPartition) {
 	}
 }
 
-// LetGo has partitions that are held back asked for again: quotas have changed.
+// LetGo makes partitions that a quota holds back fetch again, because quotas have changed.
 func (f *Fetcher) LetGo() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

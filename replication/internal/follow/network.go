@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// A Path is the way from one broker to another.
+// A Path is the path from one broker to another.
 type Path struct{ From, To int32 }
 
-// A Network is what is between brokers: it can be cut, slowed and paused, each path by itself. The
-// zero Network is whole. Safe for concurrent use; a nil Network is whole, too.
+// A Network is the network between brokers. Each path can be cut, slowed and paused independently.
+// The zero Network has no impaired path, and neither has a nil Network. It is safe for concurrent
+// use.
 type Network struct {
 	impaired atomic.Bool // whether paths has anything; read without mu
 	watch    func()      // called without mu when a path was closed or opened; set before first use
@@ -30,20 +31,20 @@ type condition struct {
 // isClosed reports whether nothing gets through.
 func (c *condition) isClosed() bool { return c.cut || c.paused }
 
-// Watch has fn called whenever a path that was open is cut or paused, or the other way round. It
-// must be called before n is used; fn must not block.
+// Watch registers fn, which is called whenever an open path is cut or paused, and whenever such a
+// path is open again. It must be called before n is used; fn must not block.
 func Watch(n *Network, fn func()) { n.watch = fn }
 
-// Cut loses all that is sent on a path from now on.
+// Cut makes a path lose every message from now on.
 func (n *Network) Cut(p Path) { n.alter(p, func(c *condition) { c.cut = true }) }
 
 // Mend undoes Cut, Pause and Slow.
 func (n *Network) Mend(p Path) { n.alter(p, func(c *condition) { *c = condition{} }) }
 
-// Pause holds up what is sent on a path until it is mended.
+// Pause holds every message on a path until the path is mended.
 func (n *Network) Pause(p Path) { n.alter(p, func(c *condition) { c.paused = true }) }
 
-// Slow makes whatever is sent on a path take d.
+// Slow makes every message on a path take d.
 func (n *Network) Slow(p Path, d time.Duration) { n.alter(p, func(c *condition) { c.delay = d }) }
 
 func (n *Network) alter(p Path, change func(*condition)) {
@@ -75,19 +76,19 @@ func (n *Network) apply(p Path, change func(*condition)) bool {
 	return c.isClosed() != was
 }
 
-// Impaired reports whether anything is wrong with any path.
+// Impaired reports whether any path is cut, paused or slowed.
 func (n *Network) Impaired() bool { return n != nil && n.impaired.Load() }
 
-// Delivery is what becomes of something that is sent.
+// A Delivery is the outcome of sending a message.
 type Delivery uint8
 
 const (
 	Delivered Delivery = iota
 	Lost
-	Stopped // nobody waits for it any more
+	Stopped // the sender stopped waiting
 )
 
-// Send takes as long as a path does.
+// Send waits for the time that a message takes on a path, at most until stop is closed.
 func (n *Network) Send(p Path, stop <-chan struct{}) Delivery {
 	if !n.Impaired() {
 		return Delivered
@@ -120,7 +121,7 @@ func (n *Network) Send(p Path, stop <-chan struct{}) Delivery {
 	return Delivered
 }
 
-// AwaitMended waits until a path is not cut; false: stopped.
+// AwaitMended waits until a path is not cut; it returns false if stop is closed first.
 func (n *Network) AwaitMended(p Path, stop <-chan struct{}) bool {
 	for n.Impaired() {
 		c, changed := n.look(p)
@@ -136,7 +137,7 @@ func (n *Network) AwaitMended(p Path, stop <-chan struct{}) bool {
 	return true
 }
 
-// Reach sends again and again until it is delivered; false: stopped.
+// Reach repeats Send until a message is delivered; it returns false if stop is closed first.
 func (n *Network) Reach(p Path, stop <-chan struct{}) bool {
 	for {
 		switch n.Send(p, stop) {
@@ -160,8 +161,8 @@ func (n *Network) IsCut(p Path) bool {
 	return c.cut
 }
 
-// Parted reports whether two brokers cannot talk, because the path there or the path back is cut or
-// paused, and since when.
+// Parted reports whether two brokers cannot communicate, because the path in either direction is
+// cut or paused, and since when.
 func Parted(n *Network, a, b int32) (since time.Time, parted bool) {
 	if !n.Impaired() {
 		return since, false

@@ -2,10 +2,11 @@ package follow
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/synctest"
 )
 
 // Whoever waits for a path is let go by a stop, whatever is wrong with the path.

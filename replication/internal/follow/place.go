@@ -10,46 +10,49 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A Source is a leader's replica, as a follower reaches it.
+// A Source is a leader's replica, as a follower accesses it.
 type Source interface {
-	// Read answers at once. ErrNotReady says that the leader wakes the place when it can answer, a
-	// *HeldBack that what is told is right, but batches are left out.
+	// Read returns at once. ErrNotReady means that the leader will wake the place when it has a
+	// response. A *HeldBack means that the response is valid, but batches are left out.
 	Read(partition.ReplicaFetch) (partition.ReplicaRead, error)
-	// Watch has p woken, from now on until Unwatch, whenever there may be something new.
+	// Watch makes the leader wake p, from now on until Unwatch, whenever a Read may return
+	// something new.
 	Watch(p *Place)
 	Unwatch(p *Place)
 }
 
-// A Target is a follower's replica. Its methods but CopyFrom may block for the disk.
+// A Target is a follower's replica. All methods except CopyFrom may block for the disk.
 type Target interface {
-	// Position returns how far the replica is; the fetcher adds who and in which epoch.
+	// Position returns the position of the replica; the fetcher adds the broker and the epoch.
 	Position() partition.ReplicaFetch
-	// CopyFrom appends what the leader has sent. It does not wait. See partition.Partition.
+	// CopyFrom appends the batches that the leader has sent. It does not wait. See
+	// partition.Partition.
 	CopyFrom(*partition.Copy)
-	// Converge cuts the log where it differs from the leader's, which has answered ask.
+	// Converge truncates the log where it diverges from the leader's. ask is the request to which
+	// the leader responded with d.
 	Converge(ask partition.ReplicaFetch, d partition.Divergence) error
-	// StartAt empties the log, which goes on at offset, where that of the leader begins, which has
-	// answered ask, and from which purged has been purged.
+	// StartAt empties the log, which continues at offset, the leader's log start. ask is the
+	// request that the leader responded to, and purged is the Purged of its log.
 	StartAt(ask partition.ReplicaFetch, offset int64, purged log.Purged) error
-	// Seed makes an unseeded log begin at offset with producers, which the leader has answered ask
-	// with.
+	// Seed makes an unseeded log begin at offset with the state of producers. ask is the request to
+	// which the leader responded with them.
 	Seed(ask partition.ReplicaFetch, offset int64, producers []byte) error
-	// AdvanceStart moves the log start with that of the leader of an epoch.
+	// AdvanceStart moves the log start to offset, the log start of the leader in an epoch.
 	AdvanceStart(epoch int32, offset int64) error
 }
 
-// ErrNotReady is returned by a Source that wakes the place when it can answer.
+// ErrNotReady is returned by a Source that will wake the place when it has a response.
 var ErrNotReady = errors.New("follow: the leader is not ready")
 
-// HeldBack is returned by a Source that leaves out batches for the sake of a quota, with the rest
-// of the answer.
+// A HeldBack is returned, with the rest of the response, by a Source that leaves out batches
+// because of a quota.
 type HeldBack struct{ Until time.Time }
 
 func (h *HeldBack) Error() string {
 	return "follow: held back until " + h.Until.Format(time.RFC3339Nano)
 }
 
-// A Following is one partition to be copied.
+// A Following is one partition to copy.
 type Following struct {
 	Partition record.TopicPartition
 	Epoch     int32 // of the leader
@@ -57,25 +60,25 @@ type Following struct {
 	Target    Target
 }
 
-// A Place is that of a partition in a Fetcher.
+// A Place is the state of a partition in a Fetcher.
 type Place struct {
 	Following
 	f     *Fetcher
-	woken atomic.Bool // since it was last asked for; set by anyone, taken by the fetcher
+	woken atomic.Bool // since the last fetch; set by any goroutine, cleared by the fetcher
 
 	// Guarded by f.mu:
 	phase    phase
 	awaits   bool // while late: a wake ends the waiting
-	held     bool // while late: by a quota, which LetGo ends; it has not failed
-	letGo    bool // while busy: LetGo came meanwhile, and the answer may be older
+	held     bool // while late: held back by a quota, which LetGo ends; it has not failed
+	letGo    bool // while busy: LetGo was called meanwhile, and the response may be older
 	retryAt  time.Time
 	failures int
 
-	// Of whoever has it while it is busy:
-	told        position // what the leader has heard last
-	hw          int64    // that the follower has heard last
-	leaderStart int64    // that the leader had last
-	startDue    int64    // that the follower has to move to when it has the batch that it is in; or 0
+	// Owned by the goroutine that processes the place while it is busy:
+	told        position // the position last reported to the leader
+	hw          int64    // the high watermark last reported to the follower
+	leaderStart int64    // the leader's last known log start
+	startDue    int64    // the log start to move to when the follower has the batch that contains it; or 0
 }
 
 type position struct{ end, durable, start int64 }
@@ -97,8 +100,8 @@ const (
 	gone               // it is copied no longer
 )
 
-// Wake says that the leader may have something new. It does not block, and may be called with any
-// lock held but the Fetcher's.
+// Wake reports that a fetch from the leader may return something new. It does not block, and may be
+// called with any lock held except the Fetcher's.
 func (p *Place) Wake() {
 	if p.woken.Swap(true) {
 		return

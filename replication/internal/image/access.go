@@ -78,12 +78,12 @@ func (m *Image) applyRemoveAccess(rec *metarecord.RemoveAccessControlEntry) erro
 	return nil
 }
 
-// AccessControl tells which access control entries there are: a value that is the same for two
-// images if, and as a rule only if, the entries are, and nil if there are none. What was published
-// does not change.
+// AccessControl returns the access control entries, or nil if there are none. Two images return the
+// same value only if their entries are equal, and as a rule do so then. A published value does not
+// change.
 func (m *Image) AccessControl() *ACLs { return m.acls }
 
-// All returns the entries, in any order; it may be called on nil.
+// All returns the entries, in any order. It may be called on nil.
 func (a *ACLs) All() iter.Seq[acl.Entry] {
 	return func(yield func(acl.Entry) bool) {
 		if a == nil {
@@ -97,9 +97,9 @@ func (a *ACLs) All() iter.Seq[acl.Entry] {
 	}
 }
 
-// CreateACLs returns the records that make access control entries, which must be valid, with ids
-// that next draws. Those that there are already stay as they are. A *PolicyError refuses more than
-// a cluster, or a request, may have.
+// CreateACLs returns the records that create access control entries, which must be valid, with ids
+// from next. Existing entries are not changed. A *PolicyError rejects more entries than a cluster,
+// or a request, may have.
 func (m *Image) CreateACLs(entries []acl.Entry, next func() metarecord.ID) (recs []metarecord.Record, err error) {
 	size, count, made := 0, 0, map[acl.Entry]bool{}
 	if m.acls != nil {
@@ -129,8 +129,9 @@ func (m *Image) CreateACLs(entries []acl.Entry, next func() metarecord.ID) (recs
 	return recs, nil
 }
 
-// DeleteACLs returns the records that remove what any of the filters means, and what each of them
-// has found, in the order of Entry.Compare. A *PolicyError refuses to remove too many at once.
+// DeleteACLs returns the records that delete the entries matching any of the filters, and the
+// matches of each filter, in the order of Entry.Compare. A *PolicyError rejects the deletion of too
+// many at once.
 func (m *Image) DeleteACLs(filters []acl.Filter) (recs []metarecord.Record, found [][]acl.Entry, err error) {
 	found = make([][]acl.Entry, len(filters))
 	if m.acls == nil {

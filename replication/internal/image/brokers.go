@@ -9,14 +9,14 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A Member is what the metadata says of one broker of the cluster. Immutable once published.
+// A Member is the metadata of one broker of the cluster. It is immutable once published.
 type Member struct {
-	Incarnation metarecord.ID // drawn anew whenever the broker starts
+	Incarnation metarecord.ID // a random id for each start of the broker
 	Epoch       int64         // grows with every incarnation; Kafka: broker epoch
-	Directory   metarecord.ID // of its meta.properties: a disk that was replaced has another
+	Directory   metarecord.ID // of its meta.properties: a replaced disk has another
 	Rack        string
 	Fenced      bool // it does not serve; its partitions have no leader
-	Leaving     bool // it is about to be fenced: it leads nothing and gets nothing new. Kafka: in controlled shutdown
+	Leaving     bool // it is about to be fenced: it leads no partition and gets no new one. Kafka: in controlled shutdown
 }
 
 // applyRegisterBroker begins an incarnation of a broker.
@@ -80,12 +80,12 @@ func (m *Image) Serving() []int32 {
 	return ids
 }
 
-// Leave returns the record with which a broker begins to leave in order.
+// Leave returns the record with which a broker begins to shut down in order.
 func (m *Image) Leave(id int32) metarecord.Record {
 	return &metarecord.BrokerChange{BrokerID: id, BrokerEpoch: m.Members[id].Epoch, InControlledShutdown: metarecord.Set}
 }
 
-// Unregister returns the record with which a broker is no member any more.
+// Unregister returns the record that ends a broker's membership.
 func (m *Image) Unregister(id int32) metarecord.Record {
 	return &metarecord.UnregisterBroker{BrokerID: id, BrokerEpoch: m.Members[id].Epoch}
 }
@@ -95,11 +95,13 @@ type Arrival struct {
 	ID                     int32
 	Incarnation, Directory metarecord.ID
 	Rack                   string
-	// Clean: nothing that it had written before it was started is lost.
+	// Clean means that no data is lost that the broker had written before it was started.
 	Clean bool
-	// Missing are the partitions whose replicas had directories that are gone: nothing is left of
-	// what they had, synced or not.
-	Missing []Place
+	// Missing has the partitions whose directories are missing. Found has partitions that were missing
+	// before, and whose logs are open.
+	Missing, Found []Place
+	// Offline has the partitions with several replicas that the broker has and cannot open.
+	Offline []Place
 }
 
 // Register returns the record with which a broker serves from now on, in a new incarnation. Its
@@ -123,17 +125,17 @@ func (m *Image) registerAt(offset int64, all []Arrival) (recs []metarecord.Recor
 	return recs
 }
 
-// TakeOver returns the records with which a controller begins: those brokers serve from now on, and
-// all others are fenced. A log that an older version has written is brought to the level of this
-// one. What becomes of partitions with several replicas is part of the change: who reads that a
-// broker was started again reads what it may have lost by that.
+// TakeOver returns the first records of a controller: the brokers in up serve from now on, and all
+// others are fenced. A log of an older version is upgraded to the level of this one. Consequences
+// for partitions with several replicas are part of the change: a reader of the record that a broker
+// was started again also reads which partitions it may have lost.
 func (m *Image) TakeOver(up []Arrival, policy Policy) []metarecord.Record {
 	recs := m.attendance(up)
 	return append(recs, m.after(recs).restart(up, policy)...)
 }
 
-// Resume is TakeOver where the brokers in up have served all along. Those in started have not: what
-// they lead, since nobody could write that they had ended, is led in another epoch.
+// Resume is TakeOver where the brokers in up have served all along. The brokers in started have
+// not. Their end could not be recorded, so the partitions that they lead get another leader epoch.
 func (m *Image) Resume(up, started []Arrival, policy Policy) []metarecord.Record {
 	recs := m.attendance(slices.Concat(up, started))
 	if len(started) == 0 {
@@ -173,8 +175,8 @@ func (m *Image) after(recs []metarecord.Record) *Image {
 	return &later
 }
 
-// Fence returns the records that fence brokers. They are written behind the records in before,
-// which the image does not contain yet.
+// Fence returns the records that fence brokers. They are written after the records in before, which
+// the image does not contain yet.
 func (m *Image) Fence(brokers []int32, before []metarecord.Record) (recs []metarecord.Record) {
 	for _, id := range brokers {
 		rec := &metarecord.BrokerChange{BrokerID: id, BrokerEpoch: m.Members[id].Epoch, Fenced: metarecord.Set}

@@ -9,9 +9,9 @@ import (
 	"github.com/stratalog/strata/internal/metarecord"
 )
 
-// AlterTopic returns the records that change a topic's configuration, and what becomes of its
-// partitions by that. edit changes a copy of it in place, or refuses; factor is the number of the
-// topic's replicas.
+// AlterTopic returns the records that change a topic's configuration, and their consequences for
+// its partitions. edit changes a copy of the configuration in place, or returns an error; factor is
+// the number of the topic's replicas.
 func (m *Image) AlterTopic(name string, policy Policy, edit func(config map[string]string, factor int) error) ([]metarecord.Record, error) {
 	t := m.Topics[name]
 	if t == nil {
@@ -57,9 +57,9 @@ func sortedKeys(config map[string]string) []string {
 // AllBrokers stands for every broker in AlterBroker and BrokerResource.
 const AllBrokers int32 = -1
 
-// AlterBroker returns the records that change what is set on a broker, or on AllBrokers, and what
-// becomes of partitions by that. edit returns what is set afterwards, by the broker's keys, or
-// refuses; it must not write to what it gets.
+// AlterBroker returns the records that change the configuration of a broker, or of AllBrokers, and
+// their consequences for partitions. edit returns the new configuration, by the broker's keys, or
+// an error; it must not write to its argument.
 func (m *Image) AlterBroker(id int32, policy Policy, edit func(before map[string]string) (after map[string]string, err error)) ([]metarecord.Record, error) {
 	if _, known := m.Members[id]; !known && id != AllBrokers {
 		return nil, fmt.Errorf("%w: %d", ErrUnknownBroker, id)
@@ -78,8 +78,8 @@ func (m *Image) AlterBroker(id int32, policy Policy, edit func(before map[string
 	return recs, nil
 }
 
-// BrokerResource is the name of a broker in the records of configuration. Kafka: the empty name is
-// the default of all.
+// BrokerResource returns the name of a broker in configuration records. Kafka: the empty name is
+// the default of all brokers.
 func BrokerResource(id int32) string {
 	if id == AllBrokers {
 		return ""

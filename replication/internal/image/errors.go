@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// Reasons why a command is refused, for errors.Is. Package replication hands them on.
+// Reasons why a command is rejected, for errors.Is. Package replication returns them to its
+// callers.
 var (
 	ErrUnknownTopic             = errors.New("replication: unknown topic or partition")
 	ErrTopicExists              = errors.New("replication: topic exists already")
@@ -16,10 +17,10 @@ var (
 	ErrUnknownBroker            = errors.New("replication: unknown broker")
 )
 
-// ErrLaterRecord says that a record can be read, and means nothing to this version.
+// ErrLaterRecord is returned for a record that can be read, but has no meaning in this version.
 var ErrLaterRecord = errors.New("a record that this version does not write")
 
-// A PolicyError refuses a well-formed command. Kafka: POLICY_VIOLATION.
+// A PolicyError rejects a well-formed command. Kafka: POLICY_VIOLATION.
 type PolicyError struct{ Reason string }
 
 func (e *PolicyError) Error() string { return e.Reason }
@@ -28,8 +29,8 @@ func policy(format string, args ...any) error {
 	return &PolicyError{Reason: fmt.Sprintf(format, args...)}
 }
 
-// An UnknownTopicError names a topic that is not there. errors.Is(err, ErrUnknownTopic) is true for
-// it.
+// An UnknownTopicError reports a topic that does not exist. errors.Is(err, ErrUnknownTopic) is true
+// for it.
 type UnknownTopicError struct{ Topic string }
 
 func (e *UnknownTopicError) Error() string { return fmt.Sprintf("%v: %q", ErrUnknownTopic, e.Topic) }

@@ -14,7 +14,10 @@ const metadataVersion = "metadata.version"
 
 // metadataLevel is 4.2-IV1: the newest level whose records are all of versions that package
 // metarecord writes. Kafka: MetadataVersion.
-const metadataLevel int16 = 29
+const metadataLevel int16 = MetadataLevel
+
+// MetadataLevel is the level of metadata.version that this version writes.
+const MetadataLevel = 29
 
 // eligibleReplicas is the feature by which a partition whose last replica in sync leaves has nobody
 // in sync: who may lead is eligible then (KIP-966). New clusters have it, as in Kafka since 4.1.
@@ -22,18 +25,17 @@ const metadataLevel int16 = 29
 // replicas go by it in any case, since no cluster had them before.
 const eligibleReplicas = "eligible.leader.replicas.version"
 
-// TransactionVersion is the feature by which the coordinator of transactions keeps its records and
-// ends transactions (KIP-890). A cluster has it from its first transactional id on.
+// TransactionVersion is the feature that determines how the transaction coordinator writes its
+// records and ends transactions (KIP-890). A cluster has it from its first transactional id on.
 const TransactionVersion = "transaction.version"
 
 // newest are the levels of features that this version knows.
 var newest = map[string]int16{metadataVersion: metadataLevel, eligibleReplicas: 1, TransactionVersion: 2}
 
-// FeatureLevel returns the level of a feature, 0 if the log says nothing of it.
+// FeatureLevel returns the level of a feature, 0 if the log has no record of it.
 func (m *Image) FeatureLevel(name string) int16 { return m.features[name] }
 
-// SetFeatureLevel returns the records that bring a feature to a level, 0 to the newest that is
-// known.
+// SetFeatureLevel returns the records that set a feature to a level, 0 to the newest known one.
 func (m *Image) SetFeatureLevel(name string, level int16) ([]metarecord.Record, error) {
 	switch {
 	case level < 0 || level > newest[name]:

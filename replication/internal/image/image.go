@@ -10,30 +10,32 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// An Image is the cluster's metadata as of one offset of the controller's log: what applying the
-// log's records from the first on gives. Apply is the only function that changes it, live and at
-// recovery alike. It is not safe for concurrent use.
+// An Image is the cluster's metadata as of one offset of the controller's log: the result of
+// applying all records of the log up to there. Apply is the only function that changes it, live and
+// at recovery alike. It is not safe for concurrent use.
 type Image struct {
 	Version    int64 // of the metadata: offset after the last record applied
 	Topics     map[string]*Topic
 	ByID       map[topic.ID]*Topic
 	collisions map[string]string // topic.CollisionKey -> name
-	// removed is every topic that ever was removed, with its name: directories of these may be
+	// Removed has every topic that was ever removed, with its name: the directories of these may be
 	// deleted.
 	Removed          map[topic.ID]string
 	Partitions       int // of all topics
 	NextProducerID   int64
 	producerIDBroker int32 // that got the last of them
-	// brokers is what was set on brokers while they run, by their keys; "": on all. Replaced, never
-	// written to.
+	// BrokerConfigs has the dynamic configuration of brokers, by their keys; "" means all brokers.
+	// It is replaced, never written to.
 	BrokerConfigs map[string]map[string]string
 
 	Members  map[int32]Member // the brokers, by id. Replaced, never written to
 	features map[string]int16 // levels, by name. Replaced, never written to
-	users    *Users           // nil: none. Replaced, never written to
 
 	groups        namedConfigs
 	clientMetrics namedConfigs
+
+	users     *Users // nil: there were never any. Replaced by the first change behind a publish
+	ownsUsers bool   // they were made since the last publish
 
 	acls     *ACLs // nil: there are none. Replaced by the first change behind a publish
 	ownsACLs bool  // they were made since the last publish
@@ -47,11 +49,11 @@ type Image struct {
 	owned map[topic.ID]bool // topics copied since the last publish, which nobody else sees yet
 }
 
-// A Topic is one topic's metadata. Immutable once published: a change makes another.
+// A Topic is the metadata of one topic. It is immutable once published: a change makes a new one.
 type Topic struct {
 	Name       string
 	ID         topic.ID
-	Config     map[string]string // what was set explicitly
+	Config     map[string]string // explicitly set keys
 	Partitions []Partition
 }
 
@@ -69,8 +71,8 @@ func New() *Image {
 	}
 }
 
-// Apply takes in one record. An error means that the record does not fit what came before it; the
-// image is unchanged then.
+// Apply applies one record. An error means that the record contradicts the earlier ones; the image
+// is unchanged then.
 func (m *Image) Apply(rec metarecord.Record) error {
 	switch rec := rec.(type) {
 	case *metarecord.Topic:
@@ -211,6 +213,6 @@ func (m *Image) own(t *Topic) *Topic {
 // Publish makes everything applied so far immutable, as of the given version.
 func (m *Image) Publish(version int64) {
 	m.Version, m.ownsACLs, m.ownsQuotas, m.ownsTokens = version, false, false, false
-	m.groups.owns, m.clientMetrics.owns = false, false
+	m.ownsUsers, m.groups.owns, m.clientMetrics.owns = false, false, false
 	clear(m.owned)
 }

@@ -32,7 +32,7 @@ func TestPublishedTopicsNeverChange(t *testing.T) {
 	require.Equal(t, &Topic{Name: "a", ID: id, Config: map[string]string{"k": "1"},
 		Partitions: []Partition{{Replicas: []int32{1}, ISR: []int32{1}, Leader: 1}}}, old)
 	require.Equal(t, &Topic{Name: "a", ID: id, Config: map[string]string{"k": "2"},
-		Partitions: []Partition{{Replicas: []int32{2}, ISR: nil, Leader: -1, LeaderEpoch: 1, PartitionEpoch: 1}, {Leader: 1}}}, m.Topics["a"])
+		Partitions: []Partition{{Replicas: []int32{2}, ISR: nil, Leader: -1, LeaderEpoch: 1, PartitionEpoch: 1, unbroken: 1, rare: &partitionExtra{ledBy: 1}}, {Leader: 1}}}, m.Topics["a"])
 	require.Equal(t, int64(6), m.Version)
 	require.Equal(t, 2, m.Partitions)
 }
@@ -72,6 +72,30 @@ func TestRecordsThatDoNotFitAreRefused(t *testing.T) {
 	require.Equal(t, "gone", m.Removed[gone])
 	require.Empty(t, m.Topics["a"].Partitions)
 	require.Equal(t, int64(2000), m.NextProducerID)
+}
+
+// Epochs without a leader, and of the same one, belong to the lead of a broker.
+func TestLeadLastsUntilAnotherBrokerLeads(t *testing.T) {
+	id := topic.NewID()
+	m := New()
+	applyAll(t, m, &metarecord.Topic{Name: "a", ID: id}, &metarecord.Partition{TopicID: id, Replicas: []int32{1, 2, 3}, Leader: 2, LeaderEpoch: 3})
+	for _, step := range []struct {
+		leader int32
+		want   Lead
+	}{{2, Lead{2, 3}}, {-1, Lead{2, 3}}, {-1, Lead{2, 3}}, {2, Lead{2, 3}}, {metarecord.NoChange, Lead{2, 3}}, {1, Lead{1, 8}}, {2, Lead{2, 9}}, {-1, Lead{2, 9}}, {3, Lead{3, 11}}} {
+		applyAll(t, m, &metarecord.PartitionChange{TopicID: id, Leader: step.leader, Recovery: -1})
+		again := New()
+		applyAll(t, again, m.Snapshot(nil)...)
+		for _, m := range []*Image{m, again} {
+			require.Equal(t, step.want, m.ByID[id].Partitions[0].Led(), "%+v", step)
+		}
+	}
+	applyAll(t, m, &metarecord.Partition{Partition: 1, TopicID: id, Replicas: []int32{1}, Leader: -1, LeaderEpoch: 7})
+	require.Zero(t, m.ByID[id].Partitions[1].Led(), "an earlier version does not have it")
+	applyAll(t, m, &metarecord.Partition{Partition: 2, TopicID: id, Replicas: []int32{1}, Leader: 1, LeaderEpoch: 100_000, LedBy: 1, LedSince: 7})
+	require.Equal(t, Lead{1, 100_000 - 65_535}, m.ByID[id].Partitions[2].Led(), "older epochs do not count")
+	applyAll(t, m, &metarecord.Partition{Partition: 3, TopicID: id, Replicas: []int32{1}, Leader: 1, LeaderEpoch: 5, LedBy: 1, LedSince: 9})
+	require.Equal(t, Lead{1, 5}, m.ByID[id].Partitions[3].Led(), "a lead that begins later than now")
 }
 
 // All that the records of a partition say is kept, by a snapshot too.

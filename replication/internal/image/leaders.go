@@ -10,15 +10,17 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Rules are the settings of a topic that elections go by. Where brokers have different settings
-// they are the weakest that a leader may go by: only then is it certain what a leader has promised.
+// Rules are the settings of a topic that elections depend on. Where brokers have different
+// settings, they are the weakest that a leader may apply: only then are a leader's promises
+// certain.
 type Rules struct {
 	MinInSync int  // Kafka: min.insync.replicas
 	SyncOnAck bool // acknowledged means on stable storage
 	Unclean   bool // Kafka: unclean.leader.election.enable
 }
 
-// A Policy returns the rules of a topic, by what is set on it and on brokers. It only computes.
+// A Policy returns the rules of a topic, from the configurations of the topic and the brokers. It
+// only computes.
 type Policy func(m *Image, config map[string]string) Rules
 
 // elections decide on the partitions of one topic after the other.
@@ -51,8 +53,8 @@ func (m *Image) decideIn(t *Topic, number int, to layout, c election.Change, r R
 	p := &t.Partitions[number]
 	left, lost := m.gone(p)
 	if len(p.Replicas) > 1 {
-		c.Left, c.Lost = left, slices.Concat(c.Lost, lost)
-	} else if c.Restarted, c.Unclean, c.Lost, c.Synced = nil, nil, nil, false; m.EligibleReplicas() {
+		c.Left, c.Lost = slices.Concat(c.Left, left), slices.Concat(c.Lost, lost)
+	} else if c = (election.Change{InSync: c.InSync, Left: c.Left, Prefer: c.Prefer}); m.EligibleReplicas() {
 		c.Left = left
 	}
 	after, ends, unclean := m.step(p, to, c, election.Rules{MinInSync: r.MinInSync, SyncOnAck: r.SyncOnAck, Unclean: r.Unclean, Acceptable: m.acceptable})
@@ -64,7 +66,7 @@ func (m *Image) decideIn(t *Topic, number int, to layout, c election.Change, r R
 		rec.Replicas = changed(has.replicas, ends.replicas)
 		rec.Adding, rec.Removing = changed(has.adding, ends.adding), changed(has.removing, ends.removing)
 	}
-	if directories := m.directoriesIn(p, ends); !slices.Equal(directories, p.Directories) {
+	if directories := m.directoriesIn(p, ends, after.Missing); !slices.Equal(directories, p.Directories) {
 		rec.Directories = directories
 	}
 	if isEmpty(rec) {
@@ -129,7 +131,7 @@ func (m *Image) gone(p *Partition) (left, lost []int32) {
 		if !known || b.Fenced || b.Leaving {
 			left = append(left, id)
 		}
-		if !known || p.Directories != nil && p.Directories[i] != (metarecord.ID{}) && p.Directories[i] != b.Directory {
+		if !known || p.Directories != nil && !slices.Contains([]metarecord.ID{{}, lostDirectory, b.Directory}, p.Directories[i]) {
 			lost = append(lost, id)
 		}
 	}
@@ -154,10 +156,10 @@ func (m *Image) settled(p *Partition) bool {
 
 func (m *Image) refuses(id int32) bool { return !m.acceptable(id) }
 
-// Relead returns the records that bring partitions in line with which brokers serve: those that do
-// not are no longer in sync, and a leader is elected where there is none, or it does not serve.
-// They also say which directories the replicas are in, where the metadata does not, or names one
-// that was replaced. There are at most limit of them; the last call returns none.
+// Relead returns the records that adapt partitions to the serving brokers: replicas of other
+// brokers leave the ISR, and a leader is elected where there is none, or where its broker does not
+// serve. The records also have the directories of the replicas, where the metadata has none or has
+// a replaced one. There are at most limit records; the last call returns none.
 func (m *Image) Relead(limit int, policy Policy) []metarecord.Record {
 	return m.elect(limit, policy, func(_ Place, p *Partition) (election.Change, bool) { return election.Change{}, !m.settled(p) })
 }
@@ -198,27 +200,50 @@ func (m *Image) restart(up []Arrival, policy Policy) []metarecord.Record {
 	})
 }
 
-// costs returns whose replicas of a partition may have lost something, or have lost all, by what
-// brokers that start say of themselves.
+// costs returns whose replicas of a partition may have lost something, are missing, or were found
+// again, by what brokers that start say of themselves.
 func costs(at Place, up ...Arrival) (c election.Change) {
 	for _, a := range up {
 		if !a.Clean {
 			c.Unclean = append(c.Unclean, a.ID)
 		}
 		if slices.Contains(a.Missing, at) {
-			c.Lost = append(c.Lost, a.ID)
+			c.Missing = append(c.Missing, a.ID)
+		}
+		if slices.Contains(a.Found, at) {
+			c.Found = append(c.Found, a.ID)
+		}
+		if slices.Contains(a.Offline, at) {
+			c.Left = append(c.Left, a.ID)
 		}
 	}
 	return c
 }
 
-// Return returns the records that are to be committed before a broker that is fenced registers
-// again: partitions where it may have lost what was acknowledged do not count on it any more. There
-// are at most limit of them; the last call returns none.
-func (m *Image) Return(a Arrival, limit int, policy Policy) []metarecord.Record {
-	return m.elect(limit, policy, func(at Place, p *Partition) (election.Change, bool) {
-		c := costs(at, a)
-		return c, len(c.Unclean)+len(c.Lost) > 0 && len(p.Replicas) > 1 && slices.Contains(p.Replicas, a.ID)
+// Return returns the records to commit before fenced brokers register again, or lead. They remove
+// the brokers from the sets of partitions whose acknowledged records they may have lost. There are
+// at most limit records; the last call returns none.
+func (m *Image) Return(limit int, policy Policy, all ...Arrival) []metarecord.Record {
+	return m.elect(limit, policy, func(at Place, p *Partition) (c election.Change, due bool) {
+		if len(p.Replicas) == 1 {
+			return c, false
+		}
+		for _, a := range all {
+			if slices.Contains(p.Replicas, a.ID) {
+				c = costs(at, all...)
+				return c, len(c.Unclean)+len(c.Missing)+len(c.Found)+len(c.Left) > 0
+			}
+		}
+		return c, false
+	})
+}
+
+// GiveWay returns the record by which a damaged replica is taken for a missing one, and leaves the
+// lead to the replica on broker to. There is none unless both are in sync.
+func (m *Image) GiveWay(at Place, id, to int32, policy Policy) []metarecord.Record {
+	return m.elect(1, policy, func(place Place, p *Partition) (election.Change, bool) {
+		both := slices.Contains(p.ISR, id) && slices.Contains(p.ISR, to) && id != to
+		return election.Change{Missing: []int32{id}, Prefer: to}, place == at && both && m.acceptable(to)
 	})
 }
 
@@ -249,19 +274,28 @@ func (m *Image) reconsider(recs []metarecord.Record, t *Topic, policy Policy, la
 	return recs
 }
 
-// BeginEpoch returns the record with which a partition's leader begins another epoch.
+// BeginEpoch returns the record with which a partition's leader begins a new epoch.
 func BeginEpoch(id topic.ID, partition, leader int32) metarecord.Record {
 	return &metarecord.PartitionChange{Partition: partition, TopicID: id, Leader: leader, Recovery: -1}
 }
 
-// Unbalanced reports whether another replica than the preferred one leads the partition.
+// Prefer returns the records that make other replicas leaders, by partition, if they are in sync.
+// There are at most limit records; the last call returns none.
+func (m *Image) Prefer(leaders map[Place]int32, limit int, policy Policy) []metarecord.Record {
+	return m.elect(limit, policy, func(at Place, p *Partition) (election.Change, bool) {
+		to := leaders[at]
+		return election.Change{Prefer: to}, to > 0 && to != p.Leader && slices.Contains(p.ISR, to)
+	})
+}
+
+// Unbalanced reports whether a replica other than the preferred one leads the partition.
 func (p *Partition) Unbalanced() bool {
 	return len(p.Replicas) > 1 && p.Leader >= 0 && p.Leader != p.Replicas[0]
 }
 
-// Balance returns the records that make preferred replicas leaders where others lead, as far as
-// they are in sync. There are at most limit of them; the last call returns none. Kafka:
-// ReplicationControlManager.maybeBalancePartitionLeaders, which knows no percentage of imbalance.
+// Balance returns the records that make preferred replicas leaders where others lead, if they are
+// in sync. There are at most limit records; the last call returns none. Kafka:
+// ReplicationControlManager.maybeBalancePartitionLeaders, which has no percentage of imbalance.
 func (m *Image) Balance(limit int, policy Policy) []metarecord.Record {
 	return m.elect(limit, policy, func(_ Place, p *Partition) (election.Change, bool) {
 		return election.Change{Prefer: p.Replicas[0]}, p.Unbalanced() && slices.Contains(p.ISR, p.Replicas[0])

@@ -101,8 +101,8 @@ func leave(t *testing.T, m *Image, brokers ...int32) {
 // come registers a broker that was fenced.
 func come(t *testing.T, m *Image, a Arrival) {
 	t.Helper()
-	commit(t, m, m.Return(a, 100, configured)...)
-	require.Empty(t, m.Return(a, 100, configured), "it is done once")
+	commit(t, m, m.Return(100, configured, a)...)
+	require.Empty(t, m.Return(100, configured, a), "it is done once")
 	commit(t, m, m.Register(a)...)
 	relead(t, m)
 }

@@ -12,15 +12,15 @@ import (
 // memory of all brokers.
 const maxNamedConfigBytes = 16 << 20
 
-// NamedConfigs are the configurations of resources that are there by being configured, or whose
-// configuration does not depend on whether they are: of groups, or of client metrics. Each is known
-// by its name.
+// NamedConfigs are the configurations of groups, or of client metrics, by name. Such a resource
+// exists by being configured, or its configuration does not depend on its existence.
 type NamedConfigs struct {
 	byName map[string]map[string]string // an entry is not empty. Replaced, never written to
 	bytes  int                          // of names and values
 }
 
-// Of returns what is set on a resource, which must not be written to. It may be called on nil.
+// Of returns the configuration of a resource, which must not be written to. It may be called on
+// nil.
 func (n *NamedConfigs) Of(name string) map[string]string {
 	if n == nil {
 		return nil
@@ -28,7 +28,7 @@ func (n *NamedConfigs) Of(name string) map[string]string {
 	return n.byName[name]
 }
 
-// Names returns the resources on which something is set, sorted. It may be called on nil.
+// Names returns the names of the configured resources, sorted. It may be called on nil.
 func (n *NamedConfigs) Names() []string {
 	if n == nil {
 		return nil
@@ -42,12 +42,12 @@ type namedConfigs struct {
 	owns bool          // now was made since the last publish
 }
 
-// Groups returns the configurations of groups; nil: there are none. What was published does not
+// Groups returns the configurations of groups, or nil if there are none. A published value does not
 // change.
 func (m *Image) Groups() *NamedConfigs { return m.groups.now }
 
-// ClientMetrics returns the configurations of client metrics; nil: there are none. What was
-// published does not change.
+// ClientMetrics returns the configurations of client metrics, or nil if there are none. A published
+// value does not change.
 func (m *Image) ClientMetrics() *NamedConfigs { return m.clientMetrics.now }
 
 func configBytes(name string, config map[string]string) (n int) {
@@ -86,8 +86,8 @@ func (c *namedConfigs) apply(rec *metarecord.Config) {
 	}
 }
 
-// AlterGroup returns the records that change what is set on a group. edit returns what is set
-// afterwards, or refuses; it must not write to what it gets. A *PolicyError refuses more than a
+// AlterGroup returns the records that change a group's configuration. edit returns the new
+// configuration or an error; it must not write to its argument. A *PolicyError rejects more than a
 // cluster may have.
 func (m *Image) AlterGroup(id string, edit func(before map[string]string) (after map[string]string, err error)) ([]metarecord.Record, error) {
 	return m.groups.alter(metarecord.ResourceGroup, "groups", id, edit)

@@ -2,28 +2,70 @@ package image
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/replication/internal/election"
 	"github.com/stratalog/strata/topic"
 )
 
-// A Partition is all that a Partition record says. The slices are replaced, never written to.
+// A Partition is the content of a Partition record. The slices are replaced, never written to.
 type Partition struct {
 	Replicas, ISR               []int32
-	Directories                 []metarecord.ID // of replicas, in their order; nil: written before they were
-	rare                        *partitionExtra // nil: nothing of it
+	Directories                 []metarecord.ID // of replicas, in their order; nil if the record is older than directories
+	rare                        *partitionExtra // nil if all of its fields are zero
 	Leader                      int32           // -1: none
 	LeaderEpoch, PartitionEpoch int32
-	Durable                     bool // see package election; false if there is one replica only
+	unbroken                    uint16 // leader epochs before the present one in which no other broker led; at most 65,535 count
+	Durable                     bool   // see package election; false if there is only one replica
 }
 
-// State returns what elections go by. The slices are those of p.
+// A Lead is the time in which one broker was the only leader of a partition. The partition may have
+// been without a leader in between, and epochs may have begun.
+type Lead struct {
+	By    int32 // 0: unknown
+	Since int32 // first leader epoch
+}
+
+// Led returns the lead of the present leader, or of the last one.
+func (p *Partition) Led() Lead {
+	l := Lead{p.Leader, p.LeaderEpoch - int32(p.unbroken)}
+	if p.Leader < 0 {
+		if l.By = p.extra().ledBy; l.By == 0 {
+			return Lead{}
+		}
+	}
+	return l
+}
+
+// setLed is called after a change of Leader or LeaderEpoch, with the lead before.
+func (p *Partition) setLed(l Lead) {
+	if p.Leader >= 0 && (p.Leader != l.By || l.By == 0) {
+		l = leadOf(p.Leader, p.LeaderEpoch)
+	}
+	p.unbroken = uint16(min(max(p.LeaderEpoch-l.Since, 0), math.MaxUint16))
+	e := p.extra()
+	if e.ledBy = 0; p.Leader < 0 {
+		e.ledBy = l.By
+	}
+	p.setExtra(e)
+}
+
+// leadOf returns the lead of a partition of which only the present leader is known.
+func leadOf(leader, epoch int32) Lead {
+	if leader < 0 {
+		return Lead{}
+	}
+	return Lead{leader, epoch}
+}
+
+// State returns the state that elections use. The slices are those of p.
 func (p *Partition) State() election.Partition {
 	e := p.extra()
 	return election.Partition{
 		Replicas: p.Replicas, InSync: p.ISR, Eligible: e.eligible, LastKnown: e.lastKnown, Leader: p.Leader,
 		LeaderEpoch: p.LeaderEpoch, Epoch: p.PartitionEpoch, Recovering: e.recovering, Durable: p.Durable,
+		Missing: p.Missing(),
 	}
 }
 
@@ -31,6 +73,7 @@ func (p *Partition) State() election.Partition {
 type partitionExtra struct {
 	removing, adding    []int32 // replicas, while a reassignment is under way
 	eligible, lastKnown []int32 // eligible leader replicas (KIP-966), the last known leader
+	ledBy               int32   // the last leader while there is none; 0: unknown
 	recovering          bool    // elected uncleanly and not confirmed since
 }
 
@@ -42,7 +85,7 @@ func (p *Partition) extra() partitionExtra {
 }
 
 func (p *Partition) setExtra(e partitionExtra) {
-	if p.rare = &e; len(e.removing)+len(e.adding)+len(e.eligible)+len(e.lastKnown) == 0 && !e.recovering {
+	if p.rare = &e; len(e.removing)+len(e.adding)+len(e.eligible)+len(e.lastKnown) == 0 && !e.recovering && e.ledBy == 0 {
 		p.rare = nil
 	}
 }
@@ -70,6 +113,7 @@ func (m *Image) applyPartition(rec *metarecord.Partition) error {
 		removing: filled(rec.Removing), adding: filled(rec.Adding), recovering: rec.Recovering,
 		eligible: filled(rec.EligibleLeaders), lastKnown: filled(rec.LastKnownLeader),
 	})
+	p.setLed(Lead{rec.LedBy, rec.LedSince})
 	t.Partitions = append(t.Partitions, p)
 	m.Partitions++
 	return nil
@@ -78,11 +122,15 @@ func (m *Image) applyPartition(rec *metarecord.Partition) error {
 // record returns the record that makes the partition out of nothing.
 func (p Partition) record(number int, id topic.ID) metarecord.Record {
 	e := p.extra()
+	led := p.Led()
+	if led == leadOf(p.Leader, p.LeaderEpoch) {
+		led = Lead{}
+	}
 	return &metarecord.Partition{
 		Partition: int32(number), TopicID: id, Replicas: p.Replicas, ISR: p.ISR, Removing: e.removing, Adding: e.adding,
 		Directories: p.Directories, EligibleLeaders: e.eligible, LastKnownLeader: e.lastKnown,
 		Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch, Recovering: e.recovering,
-		Durable: p.Durable,
+		Durable: p.Durable, LedBy: led.By, LedSince: led.Since,
 	}
 }
 
@@ -129,8 +177,10 @@ func (m *Image) applyPartitionChange(rec *metarecord.PartitionChange) error {
 		p.Durable = rec.Durable == metarecord.Set
 	}
 	if rec.Leader != metarecord.NoChange {
+		led := p.Led()
 		p.Leader = rec.Leader
 		p.LeaderEpoch++
+		p.setLed(led)
 	}
 	return nil
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A Proposal is a leader's wish for another in-sync set of a partition. Kafka: AlterPartition.
+// A Proposal is a leader's request for another ISR of a partition. Kafka: AlterPartition.
 type Proposal struct {
 	Topic     topic.ID
 	Partition int32
 	Request   election.Request
-	// Synced: all who are in sync have what was acknowledged on stable storage.
+	// Synced means that all in-sync replicas have all acknowledged records on stable storage.
 	Synced bool
 }
 
-// AlterPartitions returns the records of what leaders ask for, each by itself: errs[i] is why
-// all[i] is refused, by package election, or ErrUnknownTopic. What is in force already is neither
-// refused nor a change.
+// AlterPartitions returns the records for the leaders' requests, each independently: errs[i] is why
+// all[i] is rejected, by package election, or ErrUnknownTopic. A request for the ISR in force is
+// neither rejected nor a change.
 func (m *Image) AlterPartitions(all []Proposal, policy Policy) (recs []metarecord.Record, errs []error) {
 	type place struct {
 		id        topic.ID
@@ -60,7 +60,8 @@ func (m *Image) incarnation(id int32) (epoch int64, ok bool) {
 
 // Errors of ElectLeaders, besides ErrUnknownTopic.
 var (
-	// ErrElectionNotNeeded: the preferred leader leads, or somebody does if any would do.
+	// ErrElectionNotNeeded: the preferred leader leads; or, for an unclean election, there is a
+	// leader.
 	ErrElectionNotNeeded = errors.New("replication: election is not needed")
 	// ErrPreferredLeaderNotAvailable: the first of the replicas does not serve, or is not in sync.
 	ErrPreferredLeaderNotAvailable = errors.New("replication: preferred leader is not available")
@@ -68,20 +69,20 @@ var (
 	ErrEligibleLeadersNotAvailable = errors.New("replication: no replica can lead")
 )
 
-// ErrNotInSync refuses a leader that is not in sync, or does not serve.
+// ErrNotInSync rejects a leader that is not in sync, or does not serve.
 var ErrNotInSync = errors.New("replication: replica is not in sync")
 
-// An ElectionType says which leader is asked for. The values are Kafka's.
+// An ElectionType selects the leader to elect. The values are Kafka's.
 type ElectionType int8
 
 // Types of elections.
 const (
 	PreferredElection ElectionType = 0 // the first of the replicas
-	UncleanElection   ElectionType = 1 // any, where there is none, also at the price of records
+	UncleanElection   ElectionType = 1 // any replica, if there is no leader; records may be lost
 )
 
-// ElectLeaders returns the records of elections that somebody asks for, each by itself: errs[i] is
-// why there is none in tps[i]. Kafka: ReplicationControlManager.electLeader.
+// ElectLeaders returns the records of requested elections, each independently: errs[i] is why there
+// is none in tps[i]. Kafka: ReplicationControlManager.electLeader.
 func (m *Image) ElectLeaders(kind ElectionType, tps []record.TopicPartition, policy Policy) (recs []metarecord.Record, errs []error) {
 	errs = make([]error, len(tps))
 	e := elections{m: m, policy: policy}
@@ -117,7 +118,7 @@ func (m *Image) ElectLeaders(kind ElectionType, tps []record.TopicPartition, pol
 	return recs, errs
 }
 
-// TransferLeader returns the records that make a replica in sync the leader of its partition, none
+// TransferLeader returns the records that make an in-sync replica the leader of its partition, none
 // if it leads already. Errors: ErrUnknownTopic, ErrNotInSync.
 func (m *Image) TransferLeader(tp record.TopicPartition, to int32, policy Policy) ([]metarecord.Record, error) {
 	t := m.Topics[tp.Topic]

@@ -22,7 +22,7 @@ const (
 // ErrInvalidQuota is matched by every QuotaError.
 var ErrInvalidQuota = errors.New("invalid client quota")
 
-// A QuotaError refuses a change of an entity's quotas, with Kafka's words.
+// A QuotaError rejects a change of an entity's quotas, with Kafka's message.
 type QuotaError struct{ Text string }
 
 func (e *QuotaError) Error() string { return e.Text }
@@ -30,7 +30,7 @@ func (e *QuotaError) Error() string { return e.Text }
 // Unwrap returns ErrInvalidQuota.
 func (e *QuotaError) Unwrap() error { return ErrInvalidQuota }
 
-// Quotas returns the client quotas, nil if there are none. What was published does not change.
+// Quotas returns the client quotas, or nil if there are none. A published value does not change.
 func (m *Image) Quotas() *clientquota.Set { return m.quotas }
 
 func (m *Image) ownQuotas() *clientquota.Set {
@@ -70,23 +70,23 @@ func (m *Image) quotaRecords() (recs []metarecord.Record) {
 	return recs
 }
 
-// A QuotaChange changes quotas of one entity: all of Changes, or none.
+// A QuotaChange changes quotas of one entity: all of Changes or none.
 type QuotaChange struct {
 	Entity  clientquota.Entity
 	Changes []QuotaValue
 }
 
-// A QuotaValue sets one quota, or takes it away, which it may have been before.
+// A QuotaValue sets or removes one quota, which need not exist.
 type QuotaValue struct {
 	Key    clientquota.Key
 	Value  float64
 	Remove bool
 }
 
-// AlterQuotas returns the records of changes, and why others are not made, by entity. Of an entity
-// that comes twice the first change is made, if it can be, and refused has it all the same; a key
-// that comes twice in a change refuses it. A *PolicyError refuses more than a cluster, or a
-// request, may have. Kafka: ClientQuotaControlManager.alterClientQuotas.
+// AlterQuotas returns the records of changes, and the errors of rejected changes by entity. If an
+// entity occurs twice, its first change is made, if it is valid, and refused has the entity all the
+// same. A key that occurs twice in a change rejects the change. A *PolicyError rejects more than a
+// cluster, or a request, may have. Kafka: ClientQuotaControlManager.alterClientQuotas.
 func (m *Image) AlterQuotas(changes []QuotaChange) (recs []metarecord.Record, refused map[clientquota.Entity]error, err error) {
 	refused = map[clientquota.Entity]error{}
 	seen := map[clientquota.Entity]bool{}

@@ -11,16 +11,16 @@ import (
 	"github.com/stratalog/strata/replication/internal/election"
 )
 
-// ErrNoReassignment refuses to cancel a reassignment that is not under way. Kafka:
+// ErrNoReassignment rejects the cancellation of a reassignment that is not in progress. Kafka:
 // NO_REASSIGNMENT_IN_PROGRESS.
 var ErrNoReassignment = errors.New("replication: no reassignment is under way")
 
-// A Reassignment asks for other replicas of a partition, the preferred leader first. No Replicas:
-// the one that is under way is cancelled.
+// A Reassignment requests other replicas of a partition, the preferred leader first. No Replicas
+// cancel the reassignment in progress.
 type Reassignment struct {
 	Partition record.TopicPartition
 	Replicas  []int32
-	// SameFactor refuses another number of replicas (KIP-860).
+	// SameFactor rejects another number of replicas (KIP-860).
 	SameFactor bool
 }
 
@@ -40,10 +40,10 @@ func (l layout) equal(o layout) bool {
 	return slices.Equal(l.replicas, o.replicas) && slices.Equal(l.adding, o.adding) && slices.Equal(l.removing, o.removing)
 }
 
-// Moves reports whether a reassignment of the partition is under way.
+// Moves reports whether a reassignment of the partition is in progress.
 func (p *Partition) Moves() bool { return p.layout().moves() }
 
-// Moving returns the replicas that come and go while a reassignment is under way.
+// Moving returns the replicas that are added and removed by the reassignment in progress.
 func (p *Partition) Moving() (adding, removing []int32) { l := p.layout(); return l.adding, l.removing }
 
 // to returns the layout on the way to other replicas. What an earlier reassignment has added, and
@@ -112,26 +112,41 @@ func replace(p election.Partition, to layout, c election.Change, r election.Rule
 	p.Replicas = to.replicas
 	next, out := election.Apply(p, c, r)
 	if len(to.replicas) == 1 { // nobody else has it, or will confirm it
-		next.Durable, next.Recovering = false, out.Unclean
+		next.Durable, next.Recovering, next.Missing = false, out.Unclean, nil
 	}
 	return next, out
 }
 
+// lostDirectory stands for the directory of a replica that is missing. Kafka: DirectoryId.LOST.
+var lostDirectory = metarecord.ID{15: 1}
+
+// Missing returns the replicas whose directories were missing when their brokers looked last.
+func (p *Partition) Missing() (ids []int32) {
+	for i, id := range p.Directories {
+		if id == lostDirectory {
+			ids = append(ids, p.Replicas[i])
+		}
+	}
+	return ids
+}
+
 // directoriesIn returns the directories of a layout's replicas: those that they have, if any.
-func (m *Image) directoriesIn(p *Partition, to layout) []metarecord.ID {
+func (m *Image) directoriesIn(p *Partition, to layout, missing []int32) []metarecord.ID {
 	ids := m.directoriesOf(to.replicas)
 	for i, id := range to.replicas {
-		if had := slices.Index(p.Replicas, id); ids[i] == (metarecord.ID{}) && had >= 0 && p.Directories != nil {
+		if slices.Contains(missing, id) {
+			ids[i] = lostDirectory
+		} else if had := slices.Index(p.Replicas, id); ids[i] == (metarecord.ID{}) && had >= 0 && p.Directories != nil {
 			ids[i] = p.Directories[had]
 		}
 	}
 	return ids
 }
 
-// Reassign returns the records with which partitions get other replicas, each by itself: errs[i] is
-// why all[i] is refused: ErrUnknownTopic, ErrInvalidAssignment, ErrNoReassignment. Those that are
-// to be added begin to follow; the change of the in-sync set that has all of them completes it.
-// What needs no copying is complete at once. Kafka:
+// Reassign returns the records that give partitions other replicas, each independently: errs[i] is
+// why all[i] is rejected: ErrUnknownTopic, ErrInvalidAssignment, ErrNoReassignment. Added replicas
+// begin to follow. The change of the ISR that has all of them completes the reassignment. A
+// reassignment that needs no copying is complete at once. Kafka:
 // ReplicationControlManager.alterPartitionReassignment.
 func (m *Image) Reassign(all []Reassignment, policy Policy) (recs []metarecord.Record, errs []error) {
 	errs = make([]error, len(all))
@@ -170,7 +185,7 @@ func (m *Image) target(p *Partition, a Reassignment, r Rules) (layout, error) {
 		to := has.cancelled()
 		mayLead := func(id int32) bool { return (r.Unclean || slices.Contains(p.ISR, id)) && m.acceptable(id) }
 		if !slices.ContainsFunc(to.replicas, mayLead) { // also of an unclean one: later nobody may be left to lead
-			return layout{}, fmt.Errorf("%w: nobody of %v, who had the partition before, can lead", ErrInvalidAssignment, to.replicas)
+			return layout{}, fmt.Errorf("%w: none of %v, the replicas before the reassignment, can lead", ErrInvalidAssignment, to.replicas)
 		}
 		return to, nil
 	}
@@ -194,13 +209,13 @@ func (m *Image) target(p *Partition, a Reassignment, r Rules) (layout, error) {
 	return has.to(replicas), nil
 }
 
-// An Ongoing is a reassignment that is under way.
+// An Ongoing is a reassignment in progress.
 type Ongoing struct {
 	Partition                  record.TopicPartition
-	Replicas, Adding, Removing []int32 // Replicas: all of them, those that are wanted first
+	Replicas, Adding, Removing []int32 // Replicas has all of them, the requested ones first
 }
 
-// Reassignments returns those that are under way, by topic and number.
+// Reassignments returns the reassignments in progress, by topic and number.
 func (m *Image) Reassignments() (all []Ongoing) {
 	for _, name := range slices.Sorted(maps.Keys(m.Topics)) {
 		t := m.Topics[name]

@@ -46,6 +46,7 @@ type placed struct {
 type holding struct {
 	complete map[int32]bool // have what was acknowledged
 	unsynced map[int32]bool // may have some of that on no disk
+	away     map[int32]bool // their directories are missing; complete is what those would have
 	joining  []int32        // that the leader counts already, since it has asked for them
 	epoch    int32          // of the partition in which it did
 }
@@ -120,7 +121,7 @@ func (s *replicaSim) apply(rec, again metarecord.Record) {
 }
 
 func (s *replicaSim) hold(at placed, all []int32) {
-	h := &holding{complete: map[int32]bool{}, unsynced: map[int32]bool{}}
+	h := &holding{complete: map[int32]bool{}, unsynced: map[int32]bool{}, away: map[int32]bool{}}
 	for _, id := range all {
 		h.complete[id] = true
 	}
@@ -147,10 +148,14 @@ func (s *replicaSim) change(rec *metarecord.PartitionChange, again metarecord.Re
 	switch {
 	case rec.Leader < 0:
 	case rec.Recovery == 1:
+		delete(h.away, rec.Leader)
 		h.complete = map[int32]bool{rec.Leader: true} // the rest is given up, and told
 		s.seen["unclean election"]++
 	default:
-		require.True(s.t, h.complete[rec.Leader], "a leader lacks what was acknowledged: %s\nwas %+v\n is %+v", s.said, was, is)
+		require.True(s.t, h.complete[rec.Leader] && !h.away[rec.Leader], "a leader lacks what was acknowledged: %s\nwas %+v\n is %+v", s.said, was, is)
+		if len(was.Missing) > 0 && was.Leader < 0 {
+			s.seen["replica found again leads"]++
+		}
 		s.seen["clean election"]++
 		if len(was.InSync) == 0 {
 			s.seen["eligible replica elected"]++
@@ -169,6 +174,7 @@ func (s *replicaSim) moved(h *holding, was, is election.Partition, rec *metareco
 	for _, id := range less(was.Replicas, is.Replicas) {
 		delete(h.complete, id)
 		delete(h.unsynced, id)
+		delete(h.away, id)
 		h.joining = nil
 		s.seen["replica dropped"]++
 		require.True(s.t, is.LeaderEpoch == was.LeaderEpoch+1 || was.Leader < 0 && is.Leader < 0, "another epoch: %s", s.said)
@@ -244,7 +250,7 @@ func (s *replicaSim) check(t *Topic, p *Partition, h *holding) {
 	require.True(s.t, rules.SyncOnAck, "durable by another policy: %s", say())
 	require.Greater(s.t, len(st.Replicas), 1, say())
 	for _, id := range slices.Concat(st.InSync, st.Eligible) {
-		require.False(s.t, h.unsynced[id], "broker %d may lose what was acknowledged: %s", id, say())
+		require.False(s.t, h.unsynced[id] && !h.away[id], "broker %d may lose what was acknowledged: %s", id, say())
 	}
 }
 
@@ -295,11 +301,50 @@ func (s *replicaSim) arrival(id int32) Arrival {
 		for _, h := range s.holds {
 			delete(h.complete, id)
 			delete(h.unsynced, id)
+			delete(h.away, id)
 		}
 		s.seen["disk replaced"]++
 	}
 	s.started(a)
 	return a
+}
+
+// look has directories of a broker taken away and put back before it starts, and returns which are
+// missing, and which were found again.
+func (s *replicaSim) look(id int32) (missing, found []Place) {
+	for _, at := range s.partitions() {
+		h, p := s.holds[at], &s.m.ByID[at.id].Partitions[at.number]
+		if len(p.Replicas) == 1 || !slices.Contains(p.Replicas, id) {
+			continue
+		}
+		switch {
+		case h.away[id] && s.rnd.IntN(2) == 0:
+			delete(h.away, id)
+		case !h.away[id] && s.rnd.IntN(4) == 0:
+			h.away[id] = true
+			s.seen["directory taken away"]++
+		}
+		if h.away[id] {
+			missing = append(missing, Place{at.id, int32(at.number)})
+		} else if slices.Contains(p.Missing(), id) {
+			found = append(found, Place{at.id, int32(at.number)})
+		}
+	}
+	return missing, found
+}
+
+// copyAnew has replicas that are missing copied from their leaders: half of it is done.
+func (s *replicaSim) copyAnew() {
+	for _, at := range s.partitions() {
+		h, p := s.holds[at], &s.m.ByID[at.id].Partitions[at.number]
+		for _, id := range p.Missing() {
+			if h.away[id] && p.Leader >= 0 && p.Leader != id && s.m.acceptable(id) && s.rnd.IntN(2) == 0 {
+				delete(h.away, id)
+				delete(h.complete, id)
+				s.seen["copied anew"]++
+			}
+		}
+	}
 }
 
 // settle is what follows every change of who serves.
@@ -366,6 +411,7 @@ func (s *replicaSim) proposal() {
 			}
 			h.joining, h.epoch = append(h.joining, id), st.Epoch
 			h.complete[id] = true
+			delete(h.away, id)
 			if s.rules(s.m, t.Config).SyncOnAck {
 				delete(h.unsynced, id) // it counts with what it has synced
 			} else {
@@ -466,11 +512,13 @@ func (s *replicaSim) members(id int32, b Member, known bool) {
 			break
 		}
 		s.settle() // as who starts a broker does
-		a := s.arrival(id)
-		for recs := s.m.Return(a, 2, s.rules); len(recs) > 0; recs = s.m.Return(a, 2, s.rules) {
-			s.commit("return", recs)
+		a, found := s.arrival(id), []Place(nil)
+		if known {
+			a.Missing, found = s.look(id)
 		}
+		s.discount(a)
 		s.commit(fmt.Sprintf("register %+v", a), s.m.Register(a))
+		s.discount(Arrival{ID: id, Clean: true, Missing: a.Missing, Found: found})
 	case b.Leaving && kind < 3: // it stays after all
 		s.commit("stays", s.m.Register(Arrival{ID: id, Incarnation: s.draw(), Directory: b.Directory, Rack: b.Rack}))
 	case kind < 4 && !b.Leaving:
@@ -483,16 +531,26 @@ func (s *replicaSim) members(id int32, b Member, known bool) {
 			key, value := s.setting()
 			s.static[key] = value
 		}
-		var up []Arrival
+		var up, found []Arrival
 		for _, id := range slices.Sorted(maps.Keys(s.m.Members)) {
 			if s.rnd.IntN(4) > 0 {
-				up = append(up, s.arrival(id))
+				a, has := s.arrival(id), []Place(nil)
+				a.Missing, has = s.look(id)
+				up, found = append(up, a), append(found, Arrival{ID: id, Clean: true, Found: has})
 			}
 		}
 		s.commit("take over", s.m.TakeOver(up, s.rules))
+		s.discount(found...)
 	}
 	if s.rnd.IntN(4) > 0 {
 		s.settle()
+	}
+}
+
+// discount commits what becomes of partitions by what brokers have.
+func (s *replicaSim) discount(all ...Arrival) {
+	for recs := s.m.Return(2, s.rules, all...); len(recs) > 0; recs = s.m.Return(2, s.rules, all...) {
+		s.commit("return", recs)
 	}
 }
 
@@ -518,6 +576,7 @@ func TestReplicasThatMayLeadHaveWhatWasAcknowledged(t *testing.T) {
 			}
 			for range 120 {
 				s.step()
+				s.copyAnew()
 			}
 		})
 		if !ok {
@@ -528,7 +587,7 @@ func TestReplicasThatMayLeadHaveWhatWasAcknowledged(t *testing.T) {
 		"acknowledged", "too few in sync", "joined", "accepted", "synced", "clean election", "unclean election", "eligible replica elected", "leader started again",
 		"reassignment begun", "reassignment completed by those in sync", "reassignment completed, or cancelled, at once", "reassignment cancelled", "reassignment refused",
 		"replica dropped", "leader dropped",
-		"records lost", "disk replaced", "without a leader", "topic refused", "asked election 0", "asked election 1", "one replica, and who is eligible: true", "one replica, and who is eligible: false",
+		"records lost", "disk replaced", "directory taken away", "replica found again leads", "copied anew", "without a leader", "topic refused", "asked election 0", "asked election 1", "one replica, and who is eligible: true", "one replica, and who is eligible: false",
 		fmt.Sprint("refused: ", election.ErrFencedLeaderEpoch), fmt.Sprint("refused: ", election.ErrUpdateVersion),
 		fmt.Sprint("refused: ", election.ErrIneligibleReplica), fmt.Sprint("refused: ", election.ErrLeaderStartedAgain), fmt.Sprint("refused: ", ErrUnknownTopic),
 	} {

@@ -9,8 +9,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Snapshot returns the records that make the image out of nothing. Of the removed topics only those
-// of kept are in it.
+// Snapshot returns the records that rebuild the image from an empty one. It has only those removed
+// topics that are in kept.
 func (m *Image) Snapshot(kept map[topic.ID]string) []metarecord.Record {
 	recs := []metarecord.Record{&metarecord.NoOp{Snapshot: true}}
 	recs = append(recs, m.featureLevels()...)

@@ -22,21 +22,21 @@ const (
 	maxForgotten = 1000
 )
 
-// ErrTokenNotFound refuses to change a delegation token that there is not.
+// ErrTokenNotFound rejects a change of a delegation token that does not exist.
 var ErrTokenNotFound = errors.New("replication: no such delegation token")
 
-// A Token is what the cluster keeps of a delegation token, which stands for its owner (KIP-48).
-// What proves that one has it is not in it. Times are in whole milliseconds.
+// A Token is the cluster's state of a delegation token, which represents its owner (KIP-48). It
+// does not have the token's secret part. Times are in whole milliseconds.
 type Token struct {
 	ID               string
 	Owner, Requester string   // principals, User:alice
 	Renewers         []string // principals that may renew it, besides the owner; never changed
 	Issued, Max      time.Time
-	Expires          time.Time // not after Max; renewing puts it off
+	Expires          time.Time // not after Max; a renewal moves it
 }
 
-// Live reports whether the token counts at a time. Kafka lets it count in the millisecond in which
-// it expires.
+// Live reports whether the token is valid at a time. As in Kafka, it is valid in the millisecond in
+// which it expires.
 func (t Token) Live(now time.Time) bool { return !t.Expires.Before(now) && !t.Max.Before(now) }
 
 func (t Token) bytes() int {
@@ -47,13 +47,13 @@ func (t Token) bytes() int {
 	return n
 }
 
-// Tokens are the delegation tokens of an image. What was published does not change. Nil has none.
+// Tokens are the delegation tokens of an image. A published value does not change. nil is empty.
 type Tokens struct {
 	byID  map[string]Token
 	bytes int
 }
 
-// Get returns a token; false: there is none of that id. One that has expired may still be there.
+// Get returns the token with an id, and whether there is one. The token may have expired.
 func (s *Tokens) Get(id string) (Token, bool) {
 	if s == nil {
 		return Token{}, false
@@ -62,7 +62,7 @@ func (s *Tokens) Get(id string) (Token, bool) {
 	return t, ok
 }
 
-// Len is how many there are.
+// Len returns the number of tokens.
 func (s *Tokens) Len() int {
 	if s == nil {
 		return 0
@@ -84,7 +84,7 @@ func (s *Tokens) All() iter.Seq[Token] {
 	}
 }
 
-// Tokens returns the delegation tokens, nil if there are none.
+// Tokens returns the delegation tokens, or nil if there are none.
 func (m *Image) Tokens() *Tokens { return m.tokens }
 
 // setToken puts a token in the place of the one of its id, or takes that away.
@@ -133,7 +133,7 @@ func (m *Image) tokenRecords() (recs []metarecord.Record) {
 	return recs
 }
 
-// Record returns the record that makes the token.
+// Record returns the record that creates the token.
 func (t Token) Record() metarecord.Record {
 	return &metarecord.DelegationToken{
 		TokenID: t.ID, Owner: t.Owner, Requester: t.Requester, Renewers: t.Renewers,
@@ -141,8 +141,8 @@ func (t Token) Record() metarecord.Record {
 	}
 }
 
-// CreateToken returns the records that make a token, which must be new, and that take away others
-// that have expired. A *PolicyError: there are too many, or its names are too long or missing.
+// CreateToken returns the records that create a token, which must be new, and that remove expired
+// ones. A *PolicyError rejects too many tokens, and names that are too long or missing.
 func (m *Image) CreateToken(t Token, now time.Time) ([]metarecord.Record, error) {
 	if _, ok := m.tokens.Get(t.ID); ok {
 		return nil, fmt.Errorf("%w: delegation token %q", ErrDuplicateResource, t.ID)
@@ -163,8 +163,8 @@ func (m *Image) CreateToken(t Token, now time.Time) ([]metarecord.Record, error)
 	return append(recs, t.Record()), nil
 }
 
-// AlterToken returns the records that have a token expire at another time, at its Max if that is
-// earlier; or that take it away, if until is zero.
+// AlterToken returns the records that change a token's expiry to until, or to its Max if that is
+// earlier. If until is zero they remove the token.
 func (m *Image) AlterToken(id string, until, now time.Time) ([]metarecord.Record, error) {
 	t, ok := m.tokens.Get(id)
 	if !ok {

@@ -9,34 +9,35 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// MaxNewPartitions bounds what one command may create. Kafka: a policy violation too.
+// MaxNewPartitions is the maximum number of partitions that one command creates. Kafka: a policy
+// violation too.
 const MaxNewPartitions = 10000
 
-// Limits bound what commands may make of a cluster, and say by which rules.
+// Limits are the limits and rules for commands.
 type Limits struct {
 	Partitions int // of all topics
 	Factor     int // replicas of new partitions of a topic that has none
 	Policy     Policy
 }
 
-// A Creation asks for a topic. Its name, settings and numbers are checked already.
+// A Creation is a command to create a topic. Its name, settings and numbers have been validated.
 type Creation struct {
 	Name               string
-	ID                 topic.ID // zero: Drawn will do
-	Drawn              topic.ID // an id that nobody ever had
+	ID                 topic.ID // zero means Drawn
+	Drawn              topic.ID // a random id that no topic ever had
 	Partitions, Factor int
-	Assignment         [][]int32 // replicas, by partition; nil: they are placed
+	Assignment         [][]int32 // replicas, by partition; nil means that the controller places them
 	Config             map[string]string
 }
 
-// CreateTopic returns the records that create a topic, none if it is there.
+// CreateTopic returns the records that create a topic, none if it exists.
 func (m *Image) CreateTopic(cr Creation, limits Limits) ([]metarecord.Record, error) {
 	recs, errs := m.CreateTopics([]Creation{cr}, limits)
 	return recs, errs[0]
 }
 
-// CreateTopics returns the records that create topics, each by itself: errs[i] is why creations[i]
-// is refused. Placing them begins where the last topic's ended.
+// CreateTopics returns the records that create topics, each independently: errs[i] is why
+// creations[i] is rejected. Placement continues after the last topic's.
 func (m *Image) CreateTopics(creations []Creation, limits Limits) (recs []metarecord.Record, errs []error) {
 	errs = make([]error, len(creations))
 	names, ids, partitions := map[string]string{}, map[topic.ID]bool{}, 0 // of those before
@@ -105,7 +106,7 @@ func (cr Creation) same(t *Topic) error {
 	return nil
 }
 
-// Claimable returns why there can be no new topic of that name beside those there are.
+// Claimable returns the reason why there can be no new topic of that name, or nil.
 func (m *Image) Claimable(name string) error {
 	if m.Topics[name] != nil {
 		return ErrTopicExists
@@ -167,11 +168,11 @@ func (m *Image) room(more int, limits Limits) error {
 	return nil
 }
 
-// A Growth asks for more partitions of a topic.
+// A Growth is a command to add partitions to a topic.
 type Growth struct {
 	Topic      string
-	Total      int       // with those that it has
-	Assignment [][]int32 // of the new ones; nil: they are placed
+	Total      int       // including the existing ones
+	Assignment [][]int32 // of the new ones; nil means that the controller places them
 }
 
 // AddPartitions returns the records that grow a topic.

@@ -11,7 +11,7 @@ import (
 	"github.com/stratalog/strata/internal/scram"
 )
 
-// Reasons why a change of users is refused, for errors.Is.
+// Reasons why a change of users is rejected, for errors.Is.
 var (
 	ErrUnacceptableCredential = errors.New("unacceptable credential")
 	ErrUnsupportedMechanism   = errors.New("unsupported SASL mechanism")
@@ -19,7 +19,7 @@ var (
 	ErrResourceNotFound       = errors.New("resource not found")
 )
 
-// A UserError refuses a change of one user, with Kafka's words. errors.Is finds the reason.
+// A UserError rejects a change of one user, with Kafka's message. errors.Is matches its reason.
 type UserError struct {
 	Reason error
 	Text   string
@@ -30,20 +30,19 @@ func (e *UserError) Error() string { return e.Text }
 // Unwrap returns the reason.
 func (e *UserError) Unwrap() error { return e.Reason }
 
-// A ScramKey says whose credential something is.
+// A ScramKey identifies a credential.
 type ScramKey struct {
 	User      string
 	Mechanism scram.Mechanism
 }
 
-// Users are the SCRAM credentials of an image. They are immutable: a change makes others, which
-// costs a copy of the map.
+// Users are the SCRAM credentials of an image. A published value does not change.
 type Users struct {
 	credentials map[ScramKey]scram.Credential
-	shapes      map[scram.Shape]int // how many credentials have each
+	shapes      map[scram.Shape]int // number of credentials of each shape
 }
 
-// Credential returns a user's credential; false: there is none.
+// Credential returns a user's credential, and whether there is one.
 func (u *Users) Credential(k ScramKey) (scram.Credential, bool) {
 	if u == nil {
 		return scram.Credential{}, false
@@ -62,8 +61,8 @@ func (u *Users) All() []ScramKey {
 	})
 }
 
-// Shape returns the shape of one of the credentials, each as often as another, by a number that
-// stands for chance: what a user that does not exist seems to have.
+// Shape returns the shape of one of the credentials, each with the same probability, selected by
+// the random number chance. It is shown for a user that does not exist.
 func (u *Users) Shape(chance uint64) scram.Shape {
 	if u == nil || len(u.credentials) == 0 {
 		return scram.DefaultShape
@@ -80,27 +79,32 @@ func (u *Users) Shape(chance uint64) scram.Shape {
 	return scram.DefaultShape
 }
 
-// with returns the users with another credential of k; nil: without it.
-func (u *Users) with(k ScramKey, c *scram.Credential) *Users {
-	v := &Users{credentials: map[ScramKey]scram.Credential{}, shapes: map[scram.Shape]int{}}
-	if u != nil {
-		v.credentials, v.shapes = maps.Clone(u.credentials), maps.Clone(u.shapes)
-	}
-	if had, ok := v.credentials[k]; ok {
-		s := had.Shape()
-		if v.shapes[s]--; v.shapes[s] == 0 {
-			delete(v.shapes, s)
+// setUser replaces the credential of k; nil: removes it. It copies the users once between two
+// publishes: others read them without a lock.
+func (m *Image) setUser(k ScramKey, c *scram.Credential) {
+	if !m.ownsUsers {
+		owned := &Users{credentials: map[ScramKey]scram.Credential{}, shapes: map[scram.Shape]int{}}
+		if m.users != nil {
+			owned.credentials, owned.shapes = maps.Clone(m.users.credentials), maps.Clone(m.users.shapes)
 		}
-		delete(v.credentials, k)
+		m.users, m.ownsUsers = owned, true
+	}
+	u := m.users
+	if had, ok := u.credentials[k]; ok {
+		s := had.Shape()
+		if u.shapes[s]--; u.shapes[s] == 0 {
+			delete(u.shapes, s)
+		}
+		delete(u.credentials, k)
 	}
 	if c != nil {
-		v.credentials[k] = *c
-		v.shapes[c.Shape()]++
+		u.credentials[k] = *c
+		u.shapes[c.Shape()]++
 	}
-	return v
 }
 
-// Users returns the SCRAM credentials. They do not change when the image does.
+// Users returns the SCRAM credentials, or nil if there were never any. A published value does not
+// change.
 func (m *Image) Users() *Users { return m.users }
 
 func (m *Image) applyUser(rec *metarecord.UserScramCredential) error {
@@ -111,7 +115,7 @@ func (m *Image) applyUser(rec *metarecord.UserScramCredential) error {
 	case rec.Name == "" || len(rec.Salt) == 0 || rec.Iterations <= 0 || len(rec.StoredKey) != mechanism.Size() || len(rec.ServerKey) != mechanism.Size():
 		return fmt.Errorf("credential of user %q is not one of %v", rec.Name, mechanism)
 	}
-	m.users = m.users.with(ScramKey{rec.Name, mechanism}, &scram.Credential{
+	m.setUser(ScramKey{rec.Name, mechanism}, &scram.Credential{
 		Mechanism: mechanism, Salt: rec.Salt, StoredKey: rec.StoredKey, ServerKey: rec.ServerKey, Iterations: int(rec.Iterations),
 	})
 	return nil
@@ -122,7 +126,7 @@ func (m *Image) applyRemoveUser(rec *metarecord.RemoveUserScramCredential) error
 	if _, ok := m.users.Credential(k); !ok {
 		return fmt.Errorf("removal of the unknown credential of user %q for %v", k.User, k.Mechanism)
 	}
-	m.users = m.users.with(k, nil)
+	m.setUser(k, nil)
 	return nil
 }
 
@@ -140,15 +144,15 @@ func userRecord(user string, c scram.Credential) metarecord.Record {
 	}
 }
 
-// A ScramChange sets a user's credential for one mechanism, or takes it away.
+// A ScramChange sets or deletes a user's credential for one mechanism.
 type ScramChange struct {
 	User       string
-	Delete     *scram.Mechanism // nil: Credential is set
+	Delete     *scram.Mechanism // nil means that Credential is set
 	Credential scram.Credential
 }
 
-// AlterScram returns the records of changes, and why others are not made, by user. A user that
-// comes twice is changed by neither; the first of its changes that is refused says why. Deletions
+// AlterScram returns the records of changes, and the errors of rejected changes by user. If a user
+// occurs twice, neither change is made; the error is that of its first rejected change. Deletions
 // come first. Kafka: ScramControlManager.alterCredentials.
 func (m *Image) AlterScram(changes []ScramChange) (recs []metarecord.Record, refused map[string]error) {
 	refused = map[string]error{}

@@ -29,6 +29,7 @@ func TestUsersAreInSnapshots(t *testing.T) {
 	recs, refused := m.AlterScram([]ScramChange{{User: "a", Credential: one}, {User: "b", Credential: two}})
 	require.Empty(t, refused)
 	replayAll(t, m, recs)
+	m.Publish(1)
 	before := m.Users()
 	again := New()
 	replayAll(t, again, m.Snapshot(nil))
@@ -46,6 +47,22 @@ func TestUsersAreInSnapshots(t *testing.T) {
 	require.Len(t, m.Users().shapes, 1)
 	require.Len(t, before.All(), 2, "what was read does not change")
 	require.Equal(t, scram.DefaultShape, New().Users().Shape(7))
+}
+
+func TestUsersAreCopiedOnceForAChange(t *testing.T) {
+	m := New()
+	set := func(user string) *Users {
+		recs, refused := m.AlterScram([]ScramChange{{User: user, Credential: decoy(user, scram.DefaultShape)}})
+		require.Empty(t, refused)
+		replayAll(t, m, recs)
+		return m.Users()
+	}
+	first := set("a")
+	require.Same(t, first, set("b"))
+	m.Publish(1)
+	require.NotSame(t, first, set("c"))
+	require.Len(t, first.All(), 2, "a published value has changed")
+	require.Same(t, m.Users(), set("d"))
 }
 
 func TestRecordsOfUsersThatDoNotFitAreRefused(t *testing.T) {

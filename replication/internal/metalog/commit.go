@@ -11,7 +11,7 @@ import (
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
-// A Fencing is the committed change that takes brokers out whose copy of the metadata failed.
+// A Fencing is the committed change that removes brokers whose copy of the metadata failed.
 type Fencing struct {
 	Brokers []int32
 	Change
@@ -19,12 +19,12 @@ type Fencing struct {
 }
 
 // Commit makes a change, decided on img, durable on all copies of the metadata and returns its
-// version. Copies that fail are taken out of the set, with a change that is committed on the
-// others: with it the first one is committed too. If too many fail the change is taken back, and
-// nothing has happened; if that fails as well nothing is changed before Reopen.
+// version. Copies that fail are removed from the set, with a change that is committed on the
+// others; that commits the first change too. If too many copies fail, the change is undone and has
+// not happened. If undoing it fails as well, nothing can be changed before Reopen.
 //
-// A change that is larger than a batch is a transaction of several. If copies fail in its middle
-// the others go on with the rest of it, and the set shrinks by the change behind its end.
+// A change that is larger than a batch is a transaction of several. If copies fail during it, the
+// others continue with the rest of it, and the set shrinks by the change after its end.
 func (m *Log) Commit(img *image.Image, recs []metarecord.Record) (version int64, out *Fencing, err error) {
 	if m.failure != nil {
 		return 0, nil, m.failure
@@ -125,16 +125,16 @@ func (m *Log) takeOutStuck(img *image.Image, stuck map[int32]error) (out *Fencin
 	return out, err
 }
 
-// TakeOut takes brokers out of the set when no change is under way. img is the state.
+// TakeOut removes brokers from the set when no change is in progress. img is the present state.
 func (m *Log) TakeOut(img *image.Image, failed map[int32]error) (*Fencing, error) {
 	_, out, err := m.takeOut(img, failed, m.named(), unapplied{})
 	return out, err
 }
 
-// HandOver makes another broker controller if it is this one, whose copy is still one of those that
-// count: the broker to, if its copy is one of them, else the lowest of the others. Before the
-// controller leaves, a copy of the others that cannot begin an epoch is found while there is this
-// one to go on with. It returns those, which are to be taken out.
+// HandOver makes another broker the controller if broker is the controller and its copy is in the
+// set. The new one is to, if its copy is in the set, else the lowest of the others. Before the
+// controller leaves, HandOver detects copies of the others that cannot begin an epoch, while the
+// present controller can still continue. It returns those, which must be removed from the set.
 func (m *Log) HandOver(broker, to int32) (failed map[int32]error, err error) {
 	others := slices.DeleteFunc(m.Set(), func(id int32) bool { return id == broker })
 	if m.leader != broker || len(others) == 0 || m.failure != nil {

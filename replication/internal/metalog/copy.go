@@ -15,27 +15,27 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A Place is where a broker's copy is.
+// A Place describes where a broker's copy is.
 type Place struct {
 	FS     vfs.FS
 	Root   string     // the broker's directory
-	Log    log.Config // but for what is the same for all copies
+	Log    log.Config // except the fields that are the same for all copies
 	Origin Origin
-	// Late says that the cluster is new: nothing of the copy is synced before Secure, and it has no
-	// state on stable storage before Settle. Log.Beside is to return when the identity of the
+	// Late means that the cluster is new: nothing of the copy is synced before Secure, and it has
+	// no state on stable storage before Settle. Log.Beside must return when the identity of the
 	// broker is on stable storage.
 	Late bool
-	// Blame makes the error of a directory that cannot be used: reason is ErrLocked,
-	// ErrNewerFormat or ErrDamaged.
+	// Blame makes the error of a directory that cannot be used: reason is ErrLocked, ErrNewerFormat
+	// or ErrDamaged.
 	Blame func(dir string, reason, cause error) error
 }
 
-// An Origin says how a broker's directory came into its cluster.
+// An Origin is the way in which a broker's directory became part of its cluster.
 type Origin string
 
-// Origins of directories; "" is that of one which an earlier version has made.
+// Origins of directories; "" means that an earlier version created the directory.
 const (
-	Founder Origin = "founder" // when the cluster was founded, with nothing in the metadata
+	Founder Origin = "founder" // when the cluster was created, with empty metadata
 	Added   Origin = "added"   // later
 )
 
@@ -43,21 +43,21 @@ const (
 type Copy struct {
 	*log.Log
 	place Place
-	kept  int32 // what is in PromiseFile, -1 if there is none
+	kept  int32 // the epoch in PromiseFile; -1 if there is none
 }
 
-// PromiseFile in a broker's directory holds a controller's epoch that began on the broker's copy
-// and that the copy may not show any more. It is written before a cut takes such an epoch off the
-// copy, and nothing was written in it: the epoch must not begin a second time, since another
-// controller may have written in it on other copies.
+// PromiseFile is the name of a file in a broker's directory. It has a controller epoch that began
+// on the broker's copy and that the copy may not show any more. It is written before a truncation
+// removes such an epoch, in which nothing was written, from the copy. The epoch must not begin a
+// second time, since another controller may have written in it on other copies.
 //
 //	epoch=7
 const PromiseFile = "strata.epoch"
 
-// Dir is the directory of the copy.
+// Dir returns the directory of the copy.
 func (p *Place) Dir() string { return filepath.Join(p.Root, topic.MetadataTopic+"-0") }
 
-// Open opens the copy, creating it. What it has against the directory is of Blame's making.
+// Open opens the copy, and creates it if there is none. Errors of the directory are made by Blame.
 func (p Place) Open() (*Copy, error) { return p.OpenIn(p.Dir()) }
 
 // OpenIn is Open of a copy in another directory.
@@ -131,7 +131,7 @@ func (p *Place) readPromise() (int32, error) {
 	return int32(epoch), nil
 }
 
-// Promised returns the newest controller's epoch that ever began on the copy, -1 if none did.
+// Promised returns the newest controller epoch that ever began on the copy, or -1 if none did.
 func (m *Copy) Promised() int32 {
 	latest, _ := m.Epochs().Latest()
 	return max(latest, m.kept)
@@ -184,8 +184,8 @@ type sourceError struct{ error }
 
 func (e *sourceError) Unwrap() error { return e.error }
 
-// Follow makes the copy equal to the leader's: what they do not have in common is cut, what is
-// missing is appended as it is.
+// Follow makes the copy equal to the leader's: it truncates the part where they differ, and appends
+// the missing part unchanged.
 func (m *Copy) Follow(leader *Copy) error {
 	// Also at the end: an epoch that began there, and that nothing was written in, is not the
 	// leader's.

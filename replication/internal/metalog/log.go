@@ -14,41 +14,43 @@ import (
 	"github.com/stratalog/strata/replication/internal/controller"
 )
 
-// Config of a log of metadata.
+// Config configures a Log.
 type Config struct {
-	// Slack is by how many bytes the log may outgrow its last snapshot, at least; else it is three
-	// times the snapshot. Negative: a snapshot is due after every change.
+	// Slack is the minimum number of bytes by which the log may outgrow its last snapshot; the
+	// limit is three times the snapshot if that is more. A negative value makes a snapshot due
+	// after every change.
 	Slack    int64
-	Part     int64         // bytes, about, of a change that are one batch; MaxPartBytes if it is not a test
-	Patience time.Duration // for how long a copy is waited for that the others can do without
+	Part     int64         // approximate bytes of a change in one batch; MaxPartBytes except in tests
+	Patience time.Duration // how long to wait for a copy that is not needed for a majority
 
-	// Elected is called when another broker has become controller, or the same in another epoch.
+	// Elected is called when another broker has become controller, or the same broker in a new
+	// epoch.
 	Elected func()
-	// Fenced is called when a change is committed that takes a broker out of the set.
+	// Fenced is called when a change is committed that removes a broker from the set.
 	Fenced func(broker int32, cause error)
 }
 
-// A Log is the controller's log on all its copies. It is used by one goroutine at a time.
+// A Log is the controller's log on all its copies. It must not be used concurrently.
 type Log struct {
 	cfg     Config
-	copies  map[int32]*Copy // those in sync, by broker: all end at the same offset
-	apart   map[int32]*Copy // those that are not, not yet, or failed
-	found   []int32         // those that were there when they were opened
+	copies  map[int32]*Copy // the copies in sync, by broker: all end at the same offset
+	apart   map[int32]*Copy // the other copies: not in sync yet, or failed
+	found   []int32         // brokers whose copies existed when they were opened
 	sets    controller.Sets // that may be in force. After the first change: the brokers of copies
-	sealed  bool            // a copy can tell that the last set which it names was committed
-	joining int32           // the broker whose copy the change under way adds; 0: none
-	causes  map[int32]error // why copies were taken out, or not added, the last time
+	sealed  bool            // a copy shows that the last set that it names was committed
+	joining int32           // the broker whose copy the change in progress adds; 0: none
+	causes  map[int32]error // why copies were removed, or not added, the last time
 	leader  int32           // the broker that is controller
-	failure error           // set: nobody can tell what copies have, and nothing is written before Reopen
-	origin  error           // of failure: what had failed before the copies were opened again in vain
+	failure error           // set if the content of the copies is unknown: nothing is written before Reopen
+	origin  error           // of failure: the first error, before the copies were reopened without success
 	builder record.Builder
 
-	end      int64 // of what open found; behind it a transaction that did not end
+	end      int64 // of the committed log that open found; a transaction after it did not end
 	size     int64 // bytes of the log's batches
 	snapshot int64 // bytes of the last snapshot
 }
 
-// MaxBatchBytes bounds a batch, which holds a record of MaxRecordBytes behind a part.
+// MaxBatchBytes is the maximum size of a batch, which has a record of MaxRecordBytes after a part.
 const (
 	MaxBatchBytes  = 16 << 20
 	MaxRecordBytes = MaxBatchBytes - 2*MaxPartBytes
@@ -62,41 +64,41 @@ func New(cfg Config) *Log {
 // Own returns the controller's own copy.
 func (m *Log) Own() *Copy { return m.copies[m.leader] }
 
-// Controller returns the broker that is controller.
+// Controller returns the broker that is the controller.
 func (m *Log) Controller() int32 { return m.leader }
 
-// Epoch returns the controller's epoch.
+// Epoch returns the controller epoch.
 func (m *Log) Epoch() int32 {
 	epoch, _ := m.Own().Epochs().Latest()
 	return epoch
 }
 
-// Failure returns why nothing can be written before Reopen, nil if something can. It matches
+// Failure returns the reason why nothing can be written before Reopen, or nil. It matches
 // ErrReadOnly.
 func (m *Log) Failure() error { return m.failure }
 
-// IsSealed reports whether a copy can tell that the last set which it names was committed.
+// IsSealed reports whether a copy shows that the last set that it names was committed.
 func (m *Log) IsSealed() bool { return m.sealed }
 
-// IsNew reports whether Open found nothing that had been committed.
+// IsNew reports whether Open found no committed change.
 func (m *Log) IsNew() bool { return m.end == 0 }
 
-// Has reports whether a broker's copy is one of the set.
+// Has reports whether a broker's copy is in the set.
 func (m *Log) Has(broker int32) bool { return m.copies[broker] != nil }
 
-// Copies ranges over the copies of the set, by their brokers.
+// Copies iterates over the copies in the set, by their brokers.
 func (m *Log) Copies() iter.Seq2[int32, *Copy] { return byid.Range(m.copies) }
 
 // Set returns the brokers whose copies are in sync, ascending.
 func (m *Log) Set() []int32 { return m.without(nil) }
 
-// Apart returns the copy of a broker that is not in the set, nil if there is none.
+// Apart returns the copy of a broker that is not in the set, or nil if there is none.
 func (m *Log) Apart(broker int32) *Copy { return m.apart[broker] }
 
-// Bring hands over the copy of a broker that is to join.
+// Bring passes the copy of a broker that is to join.
 func (m *Log) Bring(broker int32, l *Copy) { m.apart[broker] = l }
 
-// CanSpare reports whether the others may go on without some copies.
+// CanSpare reports whether the log can continue without the copies of the given brokers.
 func (m *Log) CanSpare(out map[int32]error) bool {
 	return controller.MayBecome(m.without(out), m.named()...)
 }
@@ -118,8 +120,8 @@ func (m *Log) beginEpoch(step int32) (broken int32, err error) {
 	return 0, nil
 }
 
-// Secure puts the changes of a new cluster on stable storage, with all that makes them be found.
-// Until it returns nil nothing has happened; after an error nobody can tell what has.
+// Secure puts the changes of a new cluster, and the directories that lead to them, on stable
+// storage. Until it returns nil, nothing has happened; after an error the outcome is unknown.
 func (m *Log) Secure() error {
 	if m.failure != nil {
 		return m.failure
@@ -132,8 +134,8 @@ func (m *Log) Secure() error {
 	return nil
 }
 
-// Settle makes the copies of a new cluster, which is secured, what any copy is: each change that
-// follows is on stable storage when it is committed. On error the copies have to be opened again.
+// Settle makes the copies of a new cluster, after Secure, ordinary copies: each later change is on
+// stable storage when it is committed. After an error the copies must be reopened.
 func (m *Log) Settle() error {
 	for id, l := range byid.Range(m.copies) {
 		if err := l.settle(); err != nil {
@@ -259,8 +261,8 @@ func (m *Log) detach(failed map[int32]error) (another bool) {
 	return true
 }
 
-// Surrender returns the copy of a broker that ends, for its closing; nil if there is none. It is in
-// nobody's set any more, but when nothing can be changed anyway.
+// Surrender returns the copy of a broker that ends, so that the caller can close it, or nil if
+// there is none. The copy is not in the set any more, except when nothing can be changed anyway.
 func (m *Log) Surrender(id int32) *Copy {
 	l := m.apart[id]
 	if delete(m.apart, id); l == nil && m.failure != nil {
@@ -307,10 +309,9 @@ func (m *Log) Close() error {
 	return errors.Join(errs...)
 }
 
-// Join makes a broker's copy one of the set: that of one that was handed over with Bring. register
-// makes the change that says so. It is written to the copies of the set first: a new copy that
-// names a larger set could be more than half of it together with others like it, and none of those
-// that know what is committed.
+// Join adds to the set a broker's copy that was passed to Bring. register makes the change that
+// records it. It is written to the copies of the set first. Otherwise new copies that name a larger
+// set could be a majority of it without any copy that has the committed changes.
 func (m *Log) Join(broker int32, register func() error) error {
 	l := m.apart[broker]
 	if l == nil { // it failed when it was opened again
@@ -331,7 +332,7 @@ func (m *Log) Join(broker int32, register func() error) error {
 	return err
 }
 
-// Keeps returns nil if a broker's copy is one of the set, else why it is not any more.
+// Keeps returns nil if a broker's copy is in the set, else the reason why it is not any more.
 func (m *Log) Keeps(broker int32) error {
 	if m.copies[broker] == nil {
 		return fmt.Errorf("broker %d cannot keep the metadata: %w", broker, m.causes[broker])

@@ -9,7 +9,7 @@ import (
 	"github.com/stratalog/strata/replication/internal/byid"
 )
 
-// MaxPartBytes is about how much of a change is one batch.
+// MaxPartBytes is the approximate maximum of a change's bytes in one batch.
 const MaxPartBytes = 1 << 20
 
 // split cuts a change into what goes into batches of about part bytes: several are a transaction,

@@ -13,7 +13,7 @@ import (
 )
 
 // errNoBeginning says that a log begins in its middle.
-var errNoBeginning = errors.New("what came before is gone, and no snapshot says what it was")
+var errNoBeginning = errors.New("the log starts after its beginning, and has no snapshot of the earlier records")
 
 // A replaying applies a copy of the metadata log to an image. Records between BeginTransaction and
 // EndTransaction wait until all of them are there.
@@ -129,7 +129,7 @@ func (r *replaying) apply(rec metarecord.Record) error {
 	return r.img.Apply(rec)
 }
 
-// A Change is one that is in the log: its records, and the version of the metadata behind it.
+// A Change is a change in the log: its records, and the version of the metadata after it.
 type Change struct {
 	Records []metarecord.Record
 	Version int64
@@ -175,8 +175,8 @@ func (r *replaying) end(rec metarecord.Record) error {
 	return nil
 }
 
-// Image reads the whole copy and returns what it says. What it has against it is of Place.Blame's
-// making. A copy that joins is taken for what the others have, as far as its epochs say so.
+// Image reads the whole copy and returns its image. Errors of the directory are made by
+// Place.Blame. A joining copy is trusted to agree with the others as far as its epochs show it.
 func (m *Copy) Image() (*image.Image, error) {
 	img := image.New()
 	_, err := (&Log{}).replay(m, img, math.MaxInt64)

@@ -15,7 +15,8 @@ import (
 // before it is deleted. A crash in between leaves the history and the snapshot, which say the same.
 // (Kafka writes snapshots to files beside the log.)
 
-// DefaultSlack is by how much the log may outgrow its last snapshot: see Config.Slack.
+// DefaultSlack is the default number of bytes by which the log may outgrow its last snapshot: see
+// Config.Slack.
 const DefaultSlack = 1 << 20
 
 // IsDue reports whether the log has grown enough for a snapshot.
@@ -26,15 +27,15 @@ func (m *Log) IsDue() bool {
 	return m.size-m.snapshot > max(m.cfg.Slack, 3*m.snapshot)
 }
 
-// Sizes returns how many bytes of batches the log has, and how many of them its last snapshot
-// takes.
+// Sizes returns the bytes of the log's batches, and the bytes of its last snapshot.
 func (m *Log) Sizes() (all, snapshot int64) { return m.size, m.snapshot }
 
 // Postpone makes the next snapshot due when the log has grown a lot again.
 func (m *Log) Postpone() { m.snapshot = m.size }
 
-// Snapshot writes a snapshot of the state and deletes what came before it, on all copies. img is
-// the state without it. It returns the metadata version, 0 if nothing was written.
+// Snapshot writes a snapshot of the state and deletes the earlier part of the log, on all copies.
+// img is the state before the snapshot. It returns the metadata version, or 0 if nothing was
+// written.
 func (m *Log) Snapshot(img *image.Image, state []metarecord.Record) (version int64, out *Fencing, err error) {
 	for _, l := range byid.Range(m.copies) {
 		if err := l.Roll(); err != nil { // so that all before it goes, segment by segment

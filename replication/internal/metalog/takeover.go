@@ -13,30 +13,31 @@ import (
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
-// A TakeOver makes one of the brokers at hand controller, by what is on their disks: when the
-// cluster opens, and when copies are opened again in place. A copy that fails meanwhile is as good
-// as missing: without it there may be another newest copy, and another epoch.
+// A TakeOver makes one of the available brokers the controller, by the content of their disks: when
+// the cluster opens, and when copies are reopened. A copy that fails meanwhile is treated as
+// missing: without it the newest copy, and the epoch, may be different.
 type TakeOver struct {
 	Places   func() map[int32]Place          // of the brokers whose copies can be reached, by their ids
-	LeaveOut func(broker int32, cause error) // takes a broker out of Places, and closes its copy
+	LeaveOut func(broker int32, cause error) // removes a broker from Places, and closes its copy
 	Failures map[int32]error                 // why brokers were left out
-	Asked    []int32                         // brokers that a new cluster has; nil: it is not new
-	Since    int64                           // changes behind this version go into News
-	// AcceptLoss goes on with what there is if that is too little.
+	Asked    []int32                         // brokers of a new cluster; nil if it is not new
+	Since    int64                           // later changes than this version go into News
+	// AcceptLoss continues with the available copies if they are too few.
 	AcceptLoss bool
-	// Examine is called when the newest copy is known, and none has been changed yet.
+	// Examine is called when the newest copy is known, before any copy is changed.
 	Examine func() error
 
-	Image  *image.Image // what the newest copy says
+	Image  *image.Image // of the newest copy
+	Epoch  int32        // of its last batch; -1 if it has none
 	News   []Change
 	Founds bool // the cluster is new: brokers without a directory are its first, as the others are
 
 	m    *Log
-	step int32 // by which the controller's epoch grows
+	step int32 // by which the controller epoch grows
 }
 
-// Open opens the copies that there are and takes over. It returns *TooFewError if others may know
-// more.
+// Open opens the existing copies and takes over. It returns *TooFewError if missing copies may have
+// later changes.
 func (m *Log) Open(t *TakeOver) error {
 	t.m = m
 	if err := t.openCopies(); err != nil {
@@ -45,15 +46,15 @@ func (m *Log) Open(t *TakeOver) error {
 	return t.run()
 }
 
-// Reopen ends that nothing can be written: it closes all copies, opens them again as Open does, and
+// Reopen makes a failed log writable again: it closes all copies, opens them as Open does, and
 // calls begin, which makes the first change. The newest copy must not end below the version least,
-// which was committed. On error nothing can be written still.
+// which was committed. After an error the log is still not writable.
 func (m *Log) Reopen(t *TakeOver, least int64, begin func() error) error {
 	before := m.origin
 	m.closeAll()
 	t.Examine = func() error {
 		if m.end < least {
-			return fmt.Errorf("the copies of the metadata end at offset %d, and what is below %d was committed", m.end, least)
+			return fmt.Errorf("the copies of the metadata end at offset %d, but records below %d were committed", m.end, least)
 		}
 		return nil
 	}
@@ -85,7 +86,7 @@ func (m *Log) closeAll() {
 	m.found, m.joining = nil, 0
 }
 
-// GiveUp closes the copy of a broker that fails while copies are opened again.
+// GiveUp closes the copy of a broker that fails while copies are being reopened.
 func (m *Log) GiveUp(broker int32, cause error) {
 	m.causes[broker] = cause
 	if l := m.apart[broker]; l != nil {
@@ -144,7 +145,7 @@ func (t *TakeOver) openCopies() error {
 func (t *TakeOver) choose() error {
 	m := t.m
 	if len(t.Places()) == 0 {
-		return &TooFewError{}
+		return &TooFewError{failures: t.Failures}
 	}
 	t.Image, t.News, t.step, m.sets = image.New(), nil, 1, nil
 	var copies []controller.Copy
@@ -170,6 +171,9 @@ func (t *TakeOver) choose() error {
 			return t.choose()
 		}
 	}
+	if t.Epoch = newest.Epoch; len(copies) == 0 {
+		t.Epoch = -1
+	}
 	m.leader, m.sealed = newest.Broker, len(m.sets) <= 1
 	switch m.sets = m.sets.Known(newest, copies); {
 	case newest.End == 0: // a new cluster, perhaps one that was not completed
@@ -193,7 +197,7 @@ func (t *TakeOver) judge(newest controller.Copy, reachable []int32) error {
 	case newest.End > 0 && controller.Enough(reachable, m.sets...):
 		return nil
 	case !t.AcceptLoss:
-		return &TooFewError{m.sets}
+		return &TooFewError{m.sets, reachable, t.Failures}
 	}
 	t.step, m.sealed = epochGap, false
 	there := slices.DeleteFunc(m.sets.All(), func(id int32) bool { return !slices.Contains(reachable, id) })
@@ -222,8 +226,24 @@ func (t *TakeOver) isUnfounded(reachable []int32) bool {
 	return len(reachable) == 0 || len(t.Places()) == len(t.Asked) // all directories were made before the first copy
 }
 
-// A TooFewError says which copies of the metadata are needed.
-type TooFewError struct{ sets controller.Sets }
+// A TooFewError reports which copies of the metadata are needed.
+type TooFewError struct {
+	sets      controller.Sets
+	reachable []int32
+	failures  map[int32]error
+}
+
+// AllFailed reports whether each needed broker that cannot be reached has a directory: its disk
+// fails, or its copy is damaged. If no copy could be read, the needed set is unknown. Then every
+// broker that had to be left out counts as needed.
+func (e *TooFewError) AllFailed() bool {
+	for _, id := range e.sets.All() {
+		if e.failures[id] == nil && !slices.Contains(e.reachable, id) {
+			return false
+		}
+	}
+	return len(e.failures) > 0
+}
 
 func (e *TooFewError) Error() string {
 	kept := make([]string, len(e.sets))

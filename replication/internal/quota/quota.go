@@ -1,5 +1,5 @@
-// Package quota measures how fast something goes, and says when it may go on. It only computes: the
-// time is given.
+// Package quota measures a rate and determines when more may be sent. It only computes: the time is
+// an argument.
 package quota
 
 import (
@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// What is measured. Kafka: replication.quota.window.num and replication.quota.window.size.seconds.
+// The windows of the measurement. Kafka: replication.quota.window.num and
+// replication.quota.window.size.seconds.
 const (
 	Windows = 11
 	Window  = time.Second
@@ -17,10 +18,10 @@ const (
 // reached is looked at some ten times a second and not once for each batch.
 const step = 10
 
-// A Quota is the bytes of the last eleven seconds, to be compared with a rate. It is kept on the
-// average since the oldest of them, or over a second if that is longer: so after a rest there is a
-// second's worth at once, and what was too much is made up for. What is eleven seconds old is
-// forgotten, also if it was too much. The zero Quota has measured nothing. It is not safe for
+// A Quota counts the bytes of the last eleven seconds, to compare them with a rate. The average is
+// taken since the oldest of them, or over a second if that is longer. So after a pause the bytes of
+// one second may be sent at once, and an excess is compensated. Bytes older than eleven seconds do
+// not count, even if they were an excess. The zero Quota has counted nothing. It is not safe for
 // concurrent use. Kafka: SimpleRate over SampledStat.
 type Quota struct {
 	samples [Windows]sample // the first n, oldest first; at least a Window apart
@@ -33,8 +34,8 @@ type sample struct {
 	bytes int64
 }
 
-// Record counts bytes. A time before that of an earlier call, by less than a Window, is taken for
-// it.
+// Record counts bytes. A time that is before an earlier call's, by less than a Window, counts as
+// the earlier call's.
 func (q *Quota) Record(now time.Time, bytes int) {
 	q.forget(now)
 	if q.n == 0 || now.Sub(q.samples[q.n-1].start) >= Window {
@@ -44,9 +45,9 @@ func (q *Quota) Record(now time.Time, bytes int) {
 	q.samples[q.n-1].bytes += int64(bytes)
 }
 
-// Room returns how many bytes may go now at a rate (bytes a second, not negative). While the rate
-// is exceeded that is 0, and until is when it no longer will be, if nothing is recorded before
-// then. Otherwise it is at least 1, and a caller whose next piece is larger may send it whole.
+// Room returns the number of bytes that may be sent now at a rate (bytes a second, not negative).
+// While the rate is exceeded it is 0, and until is the time when it no longer will be, if nothing
+// is recorded before then. Otherwise it is at least 1, and a caller may send a larger piece whole.
 func (q *Quota) Room(now time.Time, rate int64) (bytes int64, until time.Time) {
 	q.forget(now)
 	if until = q.due(rate); now.Before(until) {

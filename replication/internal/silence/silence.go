@@ -1,12 +1,12 @@
-// Package silence counts for how long nobody has answered.
+// Package silence measures the time without a response.
 package silence
 
 import "time"
 
-// A Silence is how long those are waited for that have not answered yet. It belongs to one
-// goroutine, which receives from C.
+// A Silence limits the time to wait for responses. It belongs to one goroutine, which receives from
+// C.
 type Silence struct {
-	C     <-chan time.Time // a beat is over: see Over
+	C     <-chan time.Time // receives at the end of each beat: see Over
 	timer *time.Timer
 	beat  time.Duration
 	left  int // beats
@@ -16,7 +16,7 @@ type Silence struct {
 // when it goes on, before it hears of what was done meanwhile.
 const beats = 3
 
-// New returns a silence that is over after patience, and has not begun.
+// New returns a silence that ends after patience, and has not begun.
 func New(patience time.Duration) *Silence {
 	s := &Silence{beat: patience / beats}
 	s.timer = time.NewTimer(s.beat)
@@ -25,13 +25,13 @@ func New(patience time.Duration) *Silence {
 	return s
 }
 
-// Begin has the silence count from now on.
+// Begin starts the silence, or starts it again.
 func (s *Silence) Begin() {
 	s.left = beats
 	s.timer.Reset(s.beat)
 }
 
-// Over is called at each beat; true: it was the last one.
+// Over must be called at each beat; it returns true for the last one.
 func (s *Silence) Over() bool {
 	if s.left--; s.left > 0 {
 		s.timer.Reset(s.beat)

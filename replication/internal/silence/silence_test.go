@@ -2,10 +2,11 @@ package silence
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/synctest"
 )
 
 // Who is stopped as a process for longer than the session finds one beat over, and listens again.

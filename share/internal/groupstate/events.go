@@ -4,14 +4,15 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/internal/machine"
-	"github.com/stratalog/strata/share/sharelog"
+	"github.com/stratalog/strata/internal/sharelog"
 )
 
-// EventInitialize begins a share-partition, or begins it anew at another start offset. The leader
-// epoch stays what it was. Kafka: InitializeShareGroupState.
+// EventInitialize initialises a share-partition, or resets it to another start offset. The leader
+// epoch stays. Kafka: InitializeShareGroupState.
 type EventInitialize struct {
 	StateEpoch int32
-	Start      int64 // -1: to be found by who leads the partition
+	Start      int64 // -1 if the partition's leader is to find it
+	Bound      machine.Bound
 	To         machine.Ticket
 }
 
@@ -24,8 +25,17 @@ func (e EventInitialize) step(m *Machine, now time.Time) {
 		}
 		v.LeaderEpoch = m.value.LeaderEpoch
 	}
+	m.begin(now, v, e.Bound, e.To)
+}
+
+// begin emits v, which may be the first state.
+func (m *Machine) begin(now time.Time, v sharelog.Value, b machine.Bound, to machine.Ticket) {
+	if !m.fits(b) {
+		m.reply(to, nil, ErrFull)
+		return
+	}
 	m.snapshot(now, v)
-	m.reply(e.To, nil, nil)
+	m.reply(to, nil, nil)
 }
 
 // complete is on how many records from a start offset on the delivery is complete where a
@@ -34,20 +44,23 @@ func complete(start int64) int32 { return int32(max(-1, min(0, start))) }
 
 // EventBegin begins a share-partition, unless there is one.
 type EventBegin struct {
-	Start int64 // -1: to be found by who leads the partition
+	Start int64 // -1 if the partition's leader is to find it
+	Bound machine.Bound
 	To    machine.Ticket
 }
 
 func (e EventBegin) step(m *Machine, now time.Time) {
-	if m.value == nil {
-		m.snapshot(now, sharelog.Value{Start: e.Start, Complete: complete(e.Start)})
+	if m.value != nil {
+		m.reply(e.To, nil, nil)
+		return
 	}
-	m.reply(e.To, nil, nil)
+	m.begin(now, sharelog.Value{Start: e.Start, Complete: complete(e.Start)}, e.Bound, e.To)
 }
 
-// EventReset begins a share-partition anew at another start offset, in the next state epoch.
+// EventReset resets a share-partition to another start offset, in the next state epoch.
 type EventReset struct {
 	Start int64
+	Bound machine.Bound
 	To    machine.Ticket
 }
 
@@ -56,8 +69,7 @@ func (e EventReset) step(m *Machine, now time.Time) {
 	if m.value != nil {
 		v.StateEpoch, v.LeaderEpoch = m.value.StateEpoch+1, m.value.LeaderEpoch
 	}
-	m.snapshot(now, v)
-	m.reply(e.To, nil, nil)
+	m.begin(now, v, e.Bound, e.To)
 }
 
 // EventRead is answered with the *sharelog.Value. The reader leads the partition from now on: who
@@ -107,8 +119,7 @@ func (e EventWrite) step(m *Machine, now time.Time) {
 	m.reply(e.To, nil, nil)
 }
 
-// EventDelete forgets the share-partition. It is no error if there is none. Kafka:
-// DeleteShareGroupState.
+// EventDelete deletes the share-partition, if it exists. Kafka: DeleteShareGroupState.
 type EventDelete struct{ To machine.Ticket }
 
 func (e EventDelete) step(m *Machine, _ time.Time) {
@@ -128,7 +139,7 @@ func (e EventSnapshot) step(m *Machine, now time.Time) {
 	m.reply(e.To, nil, nil)
 }
 
-// EventNothing is all that the runtime says by itself: a share-partition has no deadlines.
+// EventNothing stands for all of the runtime's own events: a share-partition has no deadlines.
 type EventNothing struct{}
 
 func (EventNothing) step(*Machine, time.Time) {}

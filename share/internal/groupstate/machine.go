@@ -6,19 +6,20 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/internal/machine"
-	"github.com/stratalog/strata/share/sharelog"
+	"github.com/stratalog/strata/internal/sharelog"
 )
 
-// What the coordinator answers. The names in brackets are Kafka's error codes.
+// Errors that the coordinator returns. The comments name Kafka's error codes.
 var (
-	ErrFencedLeaderEpoch = errors.New("share: leader epoch is over")               // FENCED_LEADER_EPOCH
-	ErrFencedStateEpoch  = errors.New("share: state epoch is over")                // FENCED_STATE_EPOCH
+	ErrFencedLeaderEpoch = errors.New("share: leader epoch is fenced")             // FENCED_LEADER_EPOCH
+	ErrFencedStateEpoch  = errors.New("share: state epoch is fenced")              // FENCED_STATE_EPOCH
 	ErrNotInitialized    = errors.New("share: share-partition is not initialised") // INVALID_REQUEST
+	ErrFull              = errors.New("share: no memory is left for new states")   // POLICY_VIOLATION
 )
 
-// Config is what a Machine needs to know of its coordinator's configuration.
+// Config is the configuration of a Machine.
 type Config struct {
-	// UpdatesPerSnapshot is after how many updates a snapshot is written. Kafka:
+	// UpdatesPerSnapshot is the number of updates before a snapshot. Kafka:
 	// share.coordinator.snapshot.update.records.per.snapshot.
 	UpdatesPerSnapshot int
 }
@@ -29,10 +30,12 @@ type Machine struct {
 	cfg     *Config
 	value   *sharelog.Value // durable: replaced by Apply only, and never written to; nil: there is none
 	updates int             // since the last snapshot
-	eff     Effects         // of the Step under way
+	charge  machine.Charge
+	kept    int     // bytes charged
+	eff     Effects // of the Step under way
 }
 
-// Effects are what a Step of a Machine wants done.
+// Effects are the results of a Step of a Machine.
 type Effects = machine.Effects[sharelog.Record]
 
 var _ machine.Machine[Event, sharelog.Record] = (*Machine)(nil)
@@ -41,13 +44,13 @@ var _ machine.Machine[Event, sharelog.Record] = (*Machine)(nil)
 // kept.
 func New(id string, cfg *Config) *Machine {
 	key, _ := sharelog.ParseID(id) // else nothing can be stored of it: check refuses
-	return &Machine{key: key, cfg: cfg}
+	return &Machine{key: key, cfg: cfg, charge: machine.Uncharged{}}
 }
 
-// Value returns what is stored, which must not be written to; nil: nothing.
+// Value returns the stored state, which is read-only; nil if there is none.
 func (m *Machine) Value() *sharelog.Value { return m.value }
 
-// An Event is something that happens to a share-partition.
+// An Event is an input of a Machine.
 type Event interface {
 	step(m *Machine, now time.Time)
 }
@@ -84,6 +87,7 @@ func (m *Machine) Apply(r sharelog.Record) {
 		m.value = m.value.Apply(r.Value)
 		m.updates++
 	}
+	m.keep()
 }
 
 func (m *Machine) reply(to machine.Ticket, value any, err error) {

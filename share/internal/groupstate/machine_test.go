@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/machine"
-	"github.com/stratalog/strata/share/sharelog"
+	"github.com/stratalog/strata/internal/memory"
+	"github.com/stratalog/strata/internal/sharelog"
 )
 
 // A stupid is what a Machine should know: every offset by itself.
@@ -195,4 +196,35 @@ func TestStateIsWhatWasWrittenInTheNewestEpochs(t *testing.T) {
 		}
 	}
 	require.Implements(t, (*machine.Machine[Event, sharelog.Record])(nil), New(key.ID(), &Config{}))
+}
+
+func TestAStateIsChargedAsLongAsItIsKept(t *testing.T) {
+	var b memory.Budget
+	m := New((sharelog.Key{Group: "group"}).ID(), &Config{UpdatesPerSnapshot: 2})
+	m.ChargeTo(b.NewCharge())
+	step := func(ev Event) error {
+		eff := m.Step(time.UnixMilli(1000), ev)
+		m.Accept()
+		require.Len(t, eff.Replies, 1)
+		return eff.Replies[0].Err
+	}
+	narrow := memory.Bound{Principal: "p", Bytes: 2*(stateBytes+len("group")) - 1}
+	for _, begin := range []Event{EventBegin{Bound: narrow, To: 1}, EventInitialize{Bound: narrow, To: 1}, EventReset{Bound: narrow, To: 1}} {
+		require.ErrorIs(t, step(begin), ErrFull)
+		require.True(t, m.Forgotten())
+	}
+	wide := narrow
+	wide.Bytes++
+	for _, begin := range []Event{EventBegin{Bound: wide, To: 1}, EventInitialize{Bound: wide, To: 1}, EventReset{Bound: wide, To: 1}} {
+		require.NoError(t, step(begin))
+		require.Equal(t, stateBytes+len("group"), b.Of("p"))
+		for _, again := range []Event{EventBegin{Bound: narrow, To: 1}, EventReset{Bound: narrow, To: 1}} {
+			require.NoError(t, step(again), "it has the memory")
+		}
+		write := EventWrite{LeaderEpoch: -1, StateEpoch: -1, Start: -1, Complete: -1, To: 1, Batches: []sharelog.Batch{{First: 1, Last: 2, Count: 1}, {First: 5, Last: 5, Count: 2}}}
+		require.NoError(t, step(write))
+		require.Equal(t, stateBytes+len("group")+2*batchBytes, b.Of("p"))
+		require.NoError(t, step(EventDelete{To: 1}))
+		require.Zero(t, b.Used())
+	}
 }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// An Ack is what a member says of a range of records.
+// An Ack is a member's acknowledgement of a range of records.
 type Ack struct {
 	First, Last int64     // both inclusive
-	Types       []AckType // one for each, or one for all
+	Types       []AckType // one for each offset, or one for all
 }
 
 // typeOf returns the type for an offset.
@@ -19,7 +19,7 @@ func (a *Ack) typeOf(offset int64) AckType {
 	return a.Types[offset-a.First]
 }
 
-// sameUntil returns the last offset from one on up to which all have its type.
+// sameUntil returns the last offset of the range from offset on in which all have the same type.
 func (a *Ack) sameUntil(offset int64) int64 {
 	if len(a.Types) == 1 {
 		return a.Last
@@ -31,13 +31,14 @@ func (a *Ack) sameUntil(offset int64) int64 {
 	return last
 }
 
-// Acknowledge takes what a member says, all of it or, with an error, nothing. Acks are by offset
-// and do not overlap. Nothing becomes of what is said of records that the log has lost meanwhile,
-// and it is no error as long as the member would have them. What is in doubt it may say again.
+// Acknowledge applies a member's acknowledgements: all, or none if it returns an error. acks are
+// sorted by offset and do not overlap. Those of records that the log has lost are ignored, without
+// an error while the member would still hold the lock. A member may repeat acknowledgements that
+// are in doubt.
 //
-// It returns ErrInvalidRequest if acks make no sense, and ErrInvalidState for records that the
-// member does not have, not any more, or not yet. (Kafka: INVALID_REQUEST for what is past the
-// end.)
+// It returns ErrInvalidRequest if acks are malformed, and ErrInvalidState for records that the
+// member has not acquired or holds no longer. Kafka returns INVALID_REQUEST for offsets past the
+// end.
 func (p *Partition) Acknowledge(now time.Time, member string, acks []Ack) error {
 	p.Tick(now)
 	if err := Check(acks); err != nil {
@@ -55,7 +56,7 @@ func (p *Partition) Acknowledge(now time.Time, member string, acks []Ack) error 
 	return nil
 }
 
-// Check says what is wrong with what a member says, whatever it has: ErrInvalidRequest.
+// Check returns ErrInvalidRequest if acks are malformed in any state of the partition.
 func Check(acks []Ack) error {
 	for i, a := range acks {
 		if err := a.check(); err != nil {
@@ -68,7 +69,7 @@ func Check(acks []Ack) error {
 	return nil
 }
 
-// check says what is wrong with an Ack in itself.
+// check returns ErrInvalidRequest if the Ack is malformed.
 func (a *Ack) check() error {
 	switch n := uint64(a.Last - a.First); {
 	case a.First < 0, a.Last < a.First:
@@ -84,9 +85,9 @@ func (a *Ack) check() error {
 	return nil
 }
 
-// mayAcknowledge says why a member may not.
+// mayAcknowledge returns an error if the member may not acknowledge all of a.
 func (p *Partition) mayAcknowledge(member string, a Ack) error {
-	if a.Last >= p.end { // perhaps handed out by who led the partition before
+	if a.Last >= p.end { // perhaps acquired from an earlier leader
 		return fmt.Errorf("%w: offset %d is past acquired records, which end at %d", ErrInvalidState, a.Last, p.end)
 	}
 	for o := a.First; o <= a.Last; {
@@ -105,7 +106,7 @@ func (p *Partition) mayAcknowledge(member string, a Ack) error {
 	return nil
 }
 
-// has reports whether a member has offset, which is below the end, and those behind it up to last.
+// has reports whether member has acquired the records from offset to last; offset is below the end.
 func (p *Partition) has(member string, offset int64) (last int64, ok bool) {
 	if offset >= p.start {
 		r := &p.runs[p.find(offset)]
@@ -119,8 +120,7 @@ func (p *Partition) has(member string, offset int64) (last int64, ok bool) {
 	return offset, false
 }
 
-// hasSaid reports whether it is in doubt whether a member has said the same of offset, and of those
-// behind it up to last.
+// hasSaid reports whether the same acknowledgements by member are in doubt from offset to last.
 func (p *Partition) hasSaid(member string, a Ack, offset int64) (last int64, ok bool) {
 	for _, d := range p.doubts {
 		if d.first <= offset && offset <= d.last && d.member == member && d.said == a.typeOf(offset) {
@@ -130,13 +130,13 @@ func (p *Partition) hasSaid(member string, a Ack, offset int64) (last int64, ok 
 	return offset, false
 }
 
-// acknowledge carries out what mayAcknowledge has let through.
+// acknowledge applies an Ack that mayAcknowledge has accepted.
 func (p *Partition) acknowledge(now time.Time, member string, a Ack) {
 	for first := max(a.First, p.start); first <= a.Last; {
 		last := a.sameUntil(first)
 		i, j := p.between(first, last)
 		for k := i; k < j; k++ {
-			if r := &p.runs[k]; r.state == Acquired && r.member == member { // else it is said again
+			if r := &p.runs[k]; r.state == Acquired && r.member == member { // else it is a repetition
 				p.apply(now, r, a.typeOf(first))
 			}
 		}
@@ -145,25 +145,25 @@ func (p *Partition) acknowledge(now time.Time, member string, a Ack) {
 	}
 }
 
-// A doubt is what a member has said that may count or not, as far as it knows.
+// A doubt is an acknowledgement whose outcome the member does not know.
 type doubt struct {
 	first, last int64
 	member      string
 	said        AckType
-	deadline    int64 // until when it may say it again, Unix nanoseconds
+	deadline    int64 // until which it may be repeated, Unix nanoseconds
 }
 
-// maxDoubts is how many doubts are kept: who has said more is refused when it says it again.
+// maxDoubts bounds the doubts kept. Repetitions of older ones are rejected.
 const maxDoubts = 1000
 
-// Doubt says that a member was not told whether an acknowledgement, which was taken, is stored. As
-// long as a lock lasts from now on it may say the same again.
+// Doubt records that the member does not know whether acknowledgements, which were applied, are
+// stored. It may repeat them during a LockDuration from now.
 func (p *Partition) Doubt(now time.Time, member string, acks []Ack) {
 	deadline := now.Add(p.cfg.LockDuration).UnixNano()
 	for _, a := range acks {
 		for first := a.First; first <= a.Last; {
 			last := a.sameUntil(first)
-			if t := a.typeOf(first); t != Renew { // it has the record
+			if t := a.typeOf(first); t != Renew { // a renewed record stays acquired
 				p.doubts = append(p.doubts, doubt{first, last, member, t, deadline})
 			}
 			first = last + 1
@@ -172,7 +172,7 @@ func (p *Partition) Doubt(now time.Time, member string, acks []Ack) {
 	p.doubts = p.doubts[max(0, len(p.doubts)-maxDoubts):]
 }
 
-// apply brings one run, which is acquired, to where t says.
+// apply applies t to an acquired run.
 func (p *Partition) apply(now time.Time, r *run, t AckType) {
 	switch t {
 	case Accept:

@@ -5,56 +5,60 @@ import (
 	"time"
 )
 
-// Fetched is what was read of the log for a member: every batch from offset From on up to the last.
+// Fetched is the batches of the log from offset From to the end of the last one, read for a member.
 type Fetched struct {
 	From    int64     // what Next returned
 	Batches []Offsets // by offset; between them there are no records
 }
 
-// Offsets are those of a batch of the log.
+// Offsets is the range of one batch of the log.
 type Offsets struct {
 	First, Last int64 // both inclusive
 
-	// Skip says that there is nothing in it for members: it is a control batch, or of an aborted
+	// Skip is set if the batch has no records for members: it is a control batch, or of an aborted
 	// transaction.
 	Skip bool
 }
 
-// A Limit bounds what is acquired at once.
+// A Limit bounds an Acquire.
 type Limit struct {
 	Records int // at least 1
 
-	// Exact says that no more than Records are acquired. Otherwise a batch of the log is taken as a
-	// whole, and there may be more. Kafka: share.acquire.mode record_limit.
+	// Exact is set if Records is a strict limit. Otherwise batches of the log are acquired whole,
+	// and there may be more. Kafka: share.acquire.mode record_limit.
 	Exact bool
+
+	// BeginLater is set if the records are only locked: their delivery starts with Begin, and only
+	// then counts. Records that are released before were not delivered.
+	BeginLater bool
 }
 
-// A Delivery is a range that is handed to the member that asked.
+// A Delivery is a range of records acquired by a member.
 type Delivery struct {
 	First, Last int64 // both inclusive
-	Count       int16 // deliveries, this one included
+	Count       int16 // of deliveries, including this one even with BeginLater
 }
 
-// An acquirer is what Acquire knows while it goes on.
+// An acquirer is the state of one Acquire.
 type acquirer struct {
 	p        *Partition
 	member   string
 	deadline int64
 	room     int64 // records that may still be taken
+	pending  bool  // Limit.BeginLater
 	got      []Delivery
 }
 
-// Acquire hands what was fetched to a member, as far as it is available, and returns which offsets
-// that is, in order. Some of them may have no record in the log, inside a batch that was compacted:
-// these the member acknowledges as a Gap. Offsets between batches, and those to be skipped, are
-// archived.
+// Acquire locks the available records of f for a member and returns their offsets, in order. Some
+// offsets may have no record, in batches that were compacted: the member acknowledges them as a
+// Gap. Offsets between batches, and in batches to skip, are archived.
 func (p *Partition) Acquire(now time.Time, member string, f Fetched, limit Limit) []Delivery {
 	p.Tick(now)
-	a := acquirer{p: p, member: member, deadline: now.Add(p.cfg.LockDuration).UnixNano(), room: int64(limit.Records)}
+	a := acquirer{p: p, member: member, deadline: now.Add(p.cfg.LockDuration).UnixNano(), room: int64(limit.Records), pending: limit.BeginLater}
 	from := f.From
 	for _, b := range f.Batches {
 		if b.Last < from {
-			continue // below what was asked for: batches are read as a whole
+			continue // batches are read whole, so the first may begin below From
 		}
 		if a.room <= 0 {
 			break
@@ -83,8 +87,8 @@ func (p *Partition) Acquire(now time.Time, member string, f Fetched, limit Limit
 	return a.got
 }
 
-// archive says that there is nothing to be handed out from first to last: what is there is no
-// record. What a member has it will find out itself.
+// archive archives the available offsets from first to last: they have no records. Acquired ones
+// stay: their members will notice.
 func (p *Partition) archive(first, last int64) {
 	first = max(first, p.start)
 	if in := min(last, p.end-1); first <= in {
@@ -98,11 +102,11 @@ func (p *Partition) archive(first, last int64) {
 	if first = max(first, p.end); first <= last {
 		p.extend(run{first: first, last: last, state: Archived, dirty: true})
 	}
-	p.advance() // nothing that is done with takes up room
+	p.advance() // archived offsets take no room
 }
 
-// take acquires what is available from first to last, part of one batch, and reports whether the
-// batches behind it may be looked at, too.
+// take acquires the available records from first to last, which are in one batch. It reports
+// whether the next batch may be acquired as well.
 func (a *acquirer) take(first, last int64) (goOn bool) {
 	p := a.p
 	if first = max(first, p.start); first > last {
@@ -137,13 +141,13 @@ func (a *acquirer) take(first, last int64) (goOn bool) {
 	return from > last || n == last-from+1
 }
 
-// parts reports whether what was delivered so often is handed out in smaller parts.
+// parts reports whether r was delivered so often that it is acquired in smaller parts.
 func (p *Partition) parts(r *run) bool {
 	return int(r.count) >= p.cfg.throttleFrom()
 }
 
-// part is how much of such a run is handed out at once: half of it, and before the last time one
-// record.
+// part returns the number of records of such a run to acquire at once: half of it, or one before
+// the last delivery.
 func (p *Partition) part(r *run) int64 {
 	if int(r.count) >= p.cfg.MaxDeliveryCount-1 {
 		return 1
@@ -151,18 +155,21 @@ func (p *Partition) part(r *run) int64 {
 	return max(1, (r.last-r.first+1)/2)
 }
 
-// acquire hands the run at i to the member.
+// acquire locks the run at i for the member.
 func (a *acquirer) acquire(i int) {
 	r := &a.p.runs[i]
 	n := r.last - r.first + 1
 	a.p.available -= n
 	a.room -= n
-	r.state, r.member, r.deadline = Acquired, a.member, a.deadline
-	r.count++
+	r.state, r.member, r.deadline, r.pending = Acquired, a.member, a.deadline, a.pending
+	count := r.count + 1
+	if !a.pending {
+		r.count = count
+	}
 	a.p.armed(r.deadline)
-	if k := len(a.got); k > 0 && a.got[k-1].Last == r.first-1 && a.got[k-1].Count == r.count {
+	if k := len(a.got); k > 0 && a.got[k-1].Last == r.first-1 && a.got[k-1].Count == count {
 		a.got[k-1].Last = r.last
 		return
 	}
-	a.got = append(a.got, Delivery{First: r.first, Last: r.last, Count: r.count})
+	a.got = append(a.got, Delivery{First: r.first, Last: r.last, Count: count})
 }

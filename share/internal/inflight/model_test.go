@@ -17,6 +17,15 @@ type known struct {
 	count    int16
 	member   string
 	deadline time.Time
+	pending  bool // acquired, and the delivery has not begun
+}
+
+// ended returns how many deliveries of the offset have ended.
+func (k *known) ended() int16 {
+	if k.state == Acquired && !k.pending {
+		return k.count - 1
+	}
+	return k.count
 }
 
 // A world is a share-partition beside a model that keeps every offset by itself, over a log with
@@ -161,7 +170,7 @@ func (w *world) handed(member string, f Fetched, limit Limit, got []Delivery) {
 	if len(f.Batches) > 0 && before {
 		w.require(touched() || w.changedBelow(f), "nothing is handed out of %+v", f)
 	}
-	w.follow(member, fresh)
+	w.follow(member, fresh, limit.BeginLater)
 }
 
 // changedBelow reports whether a record was archived, as there is none to hand out.
@@ -173,7 +182,7 @@ func (w *world) changedBelow(f Fetched) bool {
 
 // follow brings the model to where the machine is: what is fresh is acquired, and what is newly
 // done with is no record.
-func (w *world) follow(member string, fresh map[int64]bool) {
+func (w *world) follow(member string, fresh map[int64]bool, pending bool) {
 	now := map[int64]Batch{}
 	for _, b := range w.p.All() {
 		for o := b.First; o <= b.Last; o++ {
@@ -188,7 +197,10 @@ func (w *world) follow(member string, fresh map[int64]bool) {
 		}
 		switch b, ok := now[o]; {
 		case fresh[o]:
-			*k = known{state: Acquired, count: k.count + 1, member: member, deadline: w.now.Add(w.cfg.LockDuration)}
+			*k = known{state: Acquired, count: k.count, member: member, deadline: w.now.Add(w.cfg.LockDuration), pending: pending}
+			if !pending {
+				k.count++
+			}
 		case k.state == Available && (!ok || b.State == Archived):
 			w.require(!w.isRecord(o), "offset %d is a record, and was archived", o)
 			k.state = Archived
@@ -215,8 +227,9 @@ func (w *world) advance() {
 }
 
 func (w *world) giveBack(k *known) {
+	pending := k.pending
 	*k = known{state: Available, count: k.count}
-	if int(k.count) >= w.cfg.MaxDeliveryCount {
+	if !pending && int(k.count) >= w.cfg.MaxDeliveryCount {
 		k.state = Archived
 	}
 }
@@ -319,13 +332,44 @@ func (w *world) verdict(member string, acks []Ack) error {
 	return nil
 }
 
+// begin starts deliveries that were acquired without, those of the member or not.
+func (w *world) begin(member string) {
+	w.tick()
+	first := w.start - 2 + int64(w.rng.IntN(int(w.end-w.start)+4))
+	for o := w.start; o < w.end && w.rng.IntN(4) > 0; o++ {
+		if k := w.offsets[o]; k.pending && k.member == member {
+			first = o
+			break
+		}
+	}
+	last := first + int64(w.rng.IntN(5)) - 1
+	for w.rng.IntN(8) > 0 && last > first && (w.offsets[last] == nil || w.offsets[last].member != member) {
+		last--
+	}
+	ok := last >= first
+	for o := first; o <= last; o++ {
+		k := w.offsets[o]
+		ok = ok && k != nil && k.state == Acquired && k.member == member
+	}
+	err := w.p.Begin(w.now, member, first, last)
+	w.note("begin %s %d to %d: %v", member, first, last, err)
+	w.require(ok == (err == nil) && (ok || errors.Is(err, ErrInvalidState)), "%v", err)
+	for o := first; ok && o <= last; o++ {
+		k := w.offsets[o]
+		if k.pending {
+			k.count, k.pending = k.count+1, false
+		}
+		k.deadline = w.now.Add(w.cfg.LockDuration)
+	}
+}
+
 func (w *world) leave(member string) {
 	w.note("leave %s", member)
 	w.tick()
 	w.p.Leave(w.now, member)
 	for _, k := range w.offsets {
 		if k.state == Acquired && k.member == member {
-			*k = known{state: Available, count: k.count - 1}
+			*k = known{state: Available, count: k.ended()}
 		}
 	}
 	delete(w.doubts, member)
@@ -425,7 +469,7 @@ func (w *world) flush() {
 	for o, k := range w.offsets {
 		want := known{state: k.state, count: k.count}
 		if k.state == Acquired {
-			want = known{state: Available, count: k.count - 1}
+			want = known{state: Available, count: k.ended()}
 		}
 		if k.state.Terminal() {
 			complete++
@@ -481,7 +525,7 @@ func (w *world) compare() {
 		w.require(i == 0 || !w.p.runs[i-1].like(&w.p.runs[i]), "runs that are alike: %+v", w.p.All())
 		for ; at <= b.Last; at++ {
 			k := w.offsets[at]
-			w.require(k.state == b.State && k.count == b.Count && k.member == w.p.runs[i].member, "offset %d is %+v, not %+v", at, b, k)
+			w.require(k.state == b.State && k.count == b.Count && k.member == w.p.runs[i].member && k.pending == w.p.runs[i].pending, "offset %d is %+v, not %+v", at, b, k)
 			if k.state == Available {
 				n++
 			}
@@ -547,7 +591,9 @@ func (w *world) step() {
 	case n < 20:
 		w.append()
 	case n < 50:
-		w.fetch(member, Limit{Records: 1 + w.rng.IntN(12), Exact: w.rng.IntN(2) == 0})
+		w.fetch(member, Limit{Records: 1 + w.rng.IntN(12), Exact: w.rng.IntN(2) == 0, BeginLater: w.rng.IntN(3) == 0})
+	case n < 57:
+		w.begin(member)
 	case n < 75:
 		w.acknowledge(member, w.randomAcks(member))
 	case n < 80:

@@ -1,33 +1,34 @@
 package inflight
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
 
 // A Partition is the state of a share-partition. It is not safe for concurrent use.
 //
-// Every method that takes the time first lets locks pass whose deadline is not after it.
+// Every method with a time argument first expires the locks whose deadline has come.
 type Partition struct {
 	cfg *Config
 
 	start, end int64 // in flight is [start, end)
 	runs       []run // exactly [start, end), by offset; the first is not terminal
-	available  int64 // offsets in Available
-	earliest   int64 // no deadline is before it; 0: there is none
-	startDirty bool  // start differs from what was stored last
-	lost       []run // below start: what members have that is not in the log any more, by offset
+	available  int64 // number of offsets that are Available
+	earliest   int64 // no deadline is earlier; 0 if there is none
+	startDirty bool  // start differs from the stored one
+	lost       []run // acquired runs below start that the log has lost, by offset
 	doubts     []doubt
 }
 
-// New returns the share-partition as it is stored. cfg is kept.
+// New returns a share-partition with the stored state. It keeps cfg.
 func New(cfg *Config, s Snapshot) *Partition {
 	p := &Partition{cfg: cfg, start: s.Start, end: s.Start}
 	for _, b := range s.Batches {
 		if b.Last < p.end {
 			continue
 		}
-		if b.First > p.end { // a gap: what was acquired there was never given back
+		if b.First > p.end { // a gap: records acquired there were never stored
 			p.extend(run{first: p.end, last: b.First - 1})
 		}
 		r := run{first: p.end, last: b.Last, state: b.State, count: b.Count}
@@ -50,14 +51,14 @@ func (p *Partition) extend(r run) {
 	p.join(len(p.runs)-1, len(p.runs)-1)
 }
 
-// Start returns the offset below which all is done with.
+// Start returns the start offset: all records below are finished.
 func (p *Partition) Start() int64 { return p.start }
 
-// End returns the offset from which on nothing was handed out yet.
+// End returns the end offset: no record from there on was acquired yet.
 func (p *Partition) End() int64 { return p.end }
 
-// Next returns the offset from which records are to be read for the next member that asks. ok is
-// false while there are none: all in flight is acquired, and the end is as far as it may go.
+// Next returns the offset to read from for the next Acquire. ok is false if no record can be
+// acquired: all in flight are acquired or finished, and the in-flight limit is reached.
 func (p *Partition) Next() (offset int64, ok bool) {
 	if p.available > 0 {
 		i := slices.IndexFunc(p.runs, func(r run) bool { return r.state == Available })
@@ -66,8 +67,7 @@ func (p *Partition) Next() (offset int64, ok bool) {
 	return p.end, p.end-p.start < p.cfg.MaxInFlight
 }
 
-// Deadline returns when Tick has something to do at the earliest; zero: not before a record is
-// acquired.
+// Deadline returns the earliest time at which a lock may expire; zero if no record is acquired.
 func (p *Partition) Deadline() time.Time {
 	if p.earliest == 0 {
 		return time.Time{}
@@ -75,8 +75,8 @@ func (p *Partition) Deadline() time.Time {
 	return time.Unix(0, p.earliest)
 }
 
-// Tick lets locks pass whose time is over: their records are available again, or archived after
-// their last delivery.
+// Tick expires locks: their records become available again, or are archived after their last
+// delivery.
 func (p *Partition) Tick(now time.Time) {
 	at := now.UnixNano()
 	if len(p.lost) > 0 {
@@ -103,15 +103,15 @@ func (p *Partition) Tick(now time.Time) {
 	p.advance()
 }
 
-// armed notes a deadline.
+// armed lowers earliest to at.
 func (p *Partition) armed(at int64) {
 	if p.earliest == 0 || at < p.earliest {
 		p.earliest = at
 	}
 }
 
-// LogStart says that the partition's log begins at offset: what was in flight below it is over. Who
-// has some of it may still say what has become of it.
+// LogStart advances the start to the start of the partition's log. Members may still acknowledge
+// the records below that they have acquired.
 func (p *Partition) LogStart(offset int64) {
 	if offset <= p.start {
 		return
@@ -131,20 +131,54 @@ func (p *Partition) LogStart(offset int64) {
 	p.advance()
 }
 
-// maxLost is how many runs that are lost are kept: those of more are over for who has them, too.
+// maxLost bounds the lost runs kept. Acknowledgements of older ones are rejected.
 const maxLost = 1000
 
-// Leave gives back what a member has that goes in good order. These deliveries do not count: the
-// records that it had worked on it would have acknowledged.
+// Begin starts the delivery of the records from first to last, which a member has acquired with
+// Limit.BeginLater. It counts from now on, and the lock lasts a whole Config.LockDuration. Records
+// whose delivery has started before only get a new lock. Begin returns ErrInvalidState, and changes
+// nothing, if the member holds one of them no longer.
+func (p *Partition) Begin(now time.Time, member string, first, last int64) error {
+	p.Tick(now)
+	if first < p.start || last < first || last >= p.end {
+		return fmt.Errorf("%w: offsets %d to %d of %d to %d", ErrInvalidState, first, last, p.start, p.end)
+	}
+	for o := first; o <= last; {
+		upTo, ok := p.has(member, o)
+		if !ok {
+			return fmt.Errorf("%w: offset %d", ErrInvalidState, o)
+		}
+		o = upTo + 1
+	}
+	i, j := p.between(first, last)
+	for k := i; k < j; k++ {
+		r := &p.runs[k]
+		if r.pending {
+			r.pending = false
+			r.count++
+		}
+		r.deadline = now.Add(p.cfg.LockDuration).UnixNano()
+		p.armed(r.deadline)
+	}
+	p.join(i, j)
+	return nil
+}
+
+// Leave releases the records of a member that leaves in good order. Their deliveries do not count:
+// the member has acknowledged the records that it processed.
 func (p *Partition) Leave(now time.Time, member string) {
 	p.leave(now, member, func(r *run) {
+		if r.pending {
+			p.unlock(r)
+			return
+		}
 		r.count--
 		p.become(r, Available)
 	})
 }
 
-// Expire gives back what a member has as if its locks had passed: the deliveries count, since one
-// of the records may be why it is gone.
+// Expire releases the records of a member as if its locks had expired. The deliveries count: one of
+// the records may have made the member fail.
 func (p *Partition) Expire(now time.Time, member string) {
 	p.leave(now, member, p.giveBack)
 }
@@ -162,8 +196,8 @@ func (p *Partition) leave(now time.Time, member string, back func(r *run)) {
 	p.doubts = slices.DeleteFunc(p.doubts, func(d doubt) bool { return d.member == member })
 }
 
-// Delta returns what is to be stored since the last Delta; ok is false if nothing is. A record that
-// is acquired is stored as it was when it was available last.
+// Delta returns the changes to store since the last Delta; ok is false if there are none. Acquired
+// records are stored with the state from before they were acquired.
 func (p *Partition) Delta() (d Delta, ok bool) {
 	d.Start, ok = p.start, p.startDirty
 	for i := range p.runs {
@@ -177,7 +211,7 @@ func (p *Partition) Delta() (d Delta, ok bool) {
 		r.dirty, ok = false, true
 		b := Batch{First: r.first, Last: r.last, State: r.state, Count: r.count}
 		if r.state == Acquired {
-			b.State, b.Count = Available, r.count-1
+			b.State, b.Count = Available, r.ended()
 		}
 		if n := len(d.Batches); n > 0 && d.Batches[n-1].Last == b.First-1 && d.Batches[n-1].State == b.State && d.Batches[n-1].Count == b.Count {
 			d.Batches[n-1].Last = b.Last
@@ -190,8 +224,15 @@ func (p *Partition) Delta() (d Delta, ok bool) {
 	return d, ok
 }
 
-// NotStored says that a Delta may not be stored: the next one says all of it that still counts.
-// Nobody loses what it has.
+// Stored reports whether all of the state is stored: no member holds a record, or may repeat an
+// acknowledgement, and Delta has no changes.
+func (p *Partition) Stored() bool {
+	return !p.startDirty && len(p.lost)+len(p.doubts) == 0 &&
+		!slices.ContainsFunc(p.runs, func(r run) bool { return r.dirty || r.state == Acquired })
+}
+
+// NotStored records that d may not have been stored. The next Delta includes all of it that is
+// still current. The state stays.
 func (p *Partition) NotStored(d Delta) {
 	p.startDirty = true
 	for _, b := range d.Batches {
@@ -205,7 +246,7 @@ func (p *Partition) NotStored(d Delta) {
 	p.join(0, len(p.runs))
 }
 
-// All returns what is in flight, by offset, as it is at the moment.
+// All returns the present state of the records in flight, by offset.
 func (p *Partition) All() []Batch {
 	all := make([]Batch, 0, len(p.runs))
 	for _, r := range p.runs {

@@ -5,29 +5,30 @@ import (
 	"slices"
 )
 
-// A run is a range of offsets that have everything in common.
+// A run is a range of offsets with the same state.
 type run struct {
 	first, last int64
 	deadline    int64  // of the lock, Unix nanoseconds; 0 unless Acquired
 	member      string // "" unless Acquired
-	count       int16  // deliveries, the present one included
+	count       int16  // of deliveries, including the present one if it has started
 	state       State
-	dirty       bool // differs from what was stored last
+	dirty       bool // differs from the stored state
+	pending     bool // acquired, with the delivery not started; count is without it
 }
 
-// like reports whether the neighbours a and b are one run.
+// like reports whether the neighbours a and b can be joined.
 func (a *run) like(b *run) bool {
-	return a.state == b.state && a.count == b.count && a.deadline == b.deadline && a.dirty == b.dirty && a.member == b.member
+	return a.state == b.state && a.count == b.count && a.deadline == b.deadline && a.dirty == b.dirty && a.pending == b.pending && a.member == b.member
 }
 
-// find returns the index of the run that has offset, len(p.runs) for one from the end on. Runs
-// follow each other without gaps from start to end.
+// find returns the index of the run with offset, or len(p.runs) if offset is at or beyond the end.
+// Runs are contiguous from start to end.
 func (p *Partition) find(offset int64) int {
 	i, _ := slices.BinarySearchFunc(p.runs, offset, func(r run, offset int64) int { return cmp.Compare(r.last, offset) })
 	return i
 }
 
-// split has a run begin at offset, which is in [start, end], and returns its index.
+// split makes a run begin at offset, which is in [start, end], and returns its index.
 func (p *Partition) split(offset int64) int {
 	i := p.find(offset)
 	if i == len(p.runs) || p.runs[i].first == offset {
@@ -38,14 +39,14 @@ func (p *Partition) split(offset int64) int {
 	return i + 1
 }
 
-// between returns the indices [i, j) of the runs that make up exactly [first, last], which is in
-// flight.
+// between splits runs at first and last, which are in flight, and returns the indices [i, j) of the
+// runs that make up [first, last].
 func (p *Partition) between(first, last int64) (i, j int) {
 	i = p.split(first)
 	return i, p.split(last + 1)
 }
 
-// join makes one of neighbours that are alike, from the run before i to the one at j.
+// join merges equal neighbours, from the run before i to the one at j.
 func (p *Partition) join(i, j int) {
 	i, j = max(i, 1), min(j, len(p.runs)-1)
 	to := i - 1
@@ -62,7 +63,7 @@ func (p *Partition) join(i, j int) {
 	}
 }
 
-// become brings a run into another state, which is to be stored.
+// become moves a run to another state, to be stored.
 func (p *Partition) become(r *run, s State) {
 	n := r.last - r.first + 1
 	if r.state == Available {
@@ -71,19 +72,36 @@ func (p *Partition) become(r *run, s State) {
 	if s == Available {
 		p.available += n
 	}
-	r.state, r.member, r.deadline, r.dirty = s, "", 0, true
+	r.state, r.member, r.deadline, r.pending, r.dirty = s, "", 0, false, true
 }
 
-// giveBack makes a record that was delivered available again, unless that was the last time.
+// ended returns the number of finished deliveries of r: without a present or a pending one.
+func (r *run) ended() int16 {
+	if r.state == Acquired && !r.pending {
+		return r.count - 1
+	}
+	return r.count
+}
+
+// giveBack makes an acquired run available again, or archives it after its last delivery.
 func (p *Partition) giveBack(r *run) {
-	if int(r.count) >= p.cfg.MaxDeliveryCount {
+	switch {
+	case r.pending:
+		p.unlock(r)
+	case int(r.count) >= p.cfg.MaxDeliveryCount:
 		p.become(r, Archived)
-	} else {
+	default:
 		p.become(r, Available)
 	}
 }
 
-// advance moves the start over what is done with.
+// unlock makes a run with a pending delivery available again. Its stored state stays the same.
+func (p *Partition) unlock(r *run) {
+	p.available += r.last - r.first + 1
+	r.state, r.member, r.deadline, r.pending = Available, "", 0, false
+}
+
+// advance moves the start past finished records.
 func (p *Partition) advance() {
 	n := 0
 	for n < len(p.runs) && p.runs[n].state.Terminal() {

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// State is what is the matter with a record in flight. The numbers are those of Kafka's
-// RecordState, as they are stored.
+// State is the state of a record in flight. The numbers are those stored, of Kafka's RecordState.
 type State int8
 
 // The states.
@@ -22,35 +21,34 @@ var stateNames = map[State]string{Available: "Available", Acquired: "Acquired", 
 // String returns Kafka's name.
 func (s State) String() string { return stateNames[s] }
 
-// Terminal reports whether a record in this state is done with.
+// Terminal reports whether records in this state are finished.
 func (s State) Terminal() bool { return s == Acknowledged || s == Archived }
 
-// AckType is what a member has to say of a record that it was handed. The numbers are those of the
-// wire (AcknowledgeType).
+// AckType is a type of acknowledgement. The numbers are those on the wire (AcknowledgeType).
 type AckType int8
 
 // The types of acknowledgement.
 const (
 	Gap     AckType = 0 // there is no record with this offset
 	Accept  AckType = 1
-	Release AckType = 2 // hand it out again, to anybody
-	Reject  AckType = 3 // do not hand it out again
-	Renew   AckType = 4 // the member goes on with it: another lock from now
+	Release AckType = 2 // deliver it again, to any member
+	Reject  AckType = 3 // do not deliver it again
+	Renew   AckType = 4 // the member continues to process it, with a new lock
 )
 
-// Config is what a Partition needs to know of its group's configuration. It may change between two
-// steps; what was acquired keeps its deadline.
+// Config is the part of a group's configuration that a Partition uses. It may change between two
+// steps; records acquired before keep their deadline.
 type Config struct {
 	LockDuration     time.Duration // share.record.lock.duration.ms
-	MaxDeliveryCount int           // share.delivery.count.limit, at least 1: the last delivery of a record
+	MaxDeliveryCount int           // share.delivery.count.limit, at least 1
 	MaxInFlight      int64         // share.partition.max.record.locks, at least 1: from start to end
 }
 
-// throttleFrom is from how many deliveries on records are handed out in smaller parts, so that one
-// that its members do not survive does not take its neighbours to the limit.
+// throttleFrom returns the delivery count from which records are acquired in smaller parts. A
+// record that makes its members fail then takes fewer others to the limit.
 func (c *Config) throttleFrom() int { return max(2, (c.MaxDeliveryCount+1)/2) }
 
-// What a member is told. The names in brackets are Kafka's error codes.
+// Errors for members. The names in the comments are Kafka's error codes.
 var (
 	ErrInvalidRequest = errors.New("share: invalid acknowledgement")                        // INVALID_REQUEST
 	ErrInvalidState   = errors.New("share: record is not acquired by this member any more") // INVALID_RECORD_STATE
@@ -63,14 +61,14 @@ type Batch struct {
 	Count       int16 // deliveries so far
 }
 
-// A Snapshot is what is stored of a share-partition.
+// A Snapshot is the stored state of a share-partition.
 type Snapshot struct {
 	Start   int64   // the start offset
-	Batches []Batch // by offset, without overlaps; a gap between them was not delivered
+	Batches []Batch // by offset, without overlaps; gaps between them are available
 }
 
-// A Delta is a change of what is stored. It stands for itself: Start and the Batches prevail over
-// what was stored before for the same offsets.
+// A Delta is a change of the stored state. It is complete in itself: Start and Batches replace
+// older values of the same offsets.
 type Delta struct {
 	Start    int64
 	Batches  []Batch

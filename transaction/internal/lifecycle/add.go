@@ -6,23 +6,24 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/txnlog"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/transaction/txnlog"
 )
 
-// EventAdd adds partitions to the transaction, which begins with the first: an AddPartitionsToTxn
-// or AddOffsetsToTxn request, or a write of a client of version 2. The reply carries only an error;
-// nothing may be written to the partitions before it.
+// EventAdd adds partitions to the transaction, which begins with the first. It is an
+// AddPartitionsToTxn or AddOffsetsToTxn request, or a write of a client of version 2. The reply has
+// only an error; before it no record may be written to the partitions.
 type EventAdd struct {
 	ProducerID int64
 	Epoch      int16
 	Partitions []record.TopicPartition
 	Version    int16 // transaction.version of the client: 0 or 2
 
-	// Until is how long it may wait for the markers of the transaction before. The record that
-	// begins this one follows the one that completes that one then, in the same batch. Zero: the
-	// answer is ErrConcurrent at once, as it is afterwards.
+	// Until is how long it may wait for the markers of the previous transaction. The record that
+	// begins this one then follows the completing record in the same batch. Afterwards, or at once
+	// if it is zero, the reply is ErrConcurrent.
 	Until time.Time
+	Bound machine.Bound
 	To    machine.Ticket
 }
 
@@ -48,6 +49,10 @@ func (e EventAdd) step(m *Machine, now time.Time) {
 	slices.SortFunc(v.Partitions, compare)
 	v.Partitions = slices.Compact(v.Partitions)
 	v.ClientVersion = e.Version
+	if !m.fits(e.Bound, v) {
+		m.reply(e.To, nil, ErrFull)
+		return
+	}
 	m.become(v)
 	m.reply(e.To, nil, nil)
 }
@@ -58,9 +63,9 @@ func (m *Machine) lacks(tp record.TopicPartition) bool {
 	return !there
 }
 
-// EventVerify asks whether partitions are in the transaction, before a client that adds them by
-// itself writes there: else what it writes could come behind the markers and stay open for ever
-// (KIP-890). The reply is a []error, one for each partition: nil or ErrAbortable.
+// EventVerify checks that partitions are in the transaction before a client that adds them itself
+// writes there. Otherwise its records could come after the markers and stay open for ever
+// (KIP-890). The reply is a []error, for each partition nil or ErrAbortable.
 type EventVerify struct {
 	ProducerID int64
 	Epoch      int16

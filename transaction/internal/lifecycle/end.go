@@ -5,19 +5,19 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/txnlog"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/transaction/txnlog"
 )
 
-// EventEnd is an EndTxn request. The reply is a Producer: to a client of version 2 under which it
-// goes on, with its sequences from 0, else both are -1. The outcome is decided when the reply is
+// EventEnd is an EndTxn request. The reply is a Producer: for a client of version 2 its next
+// identity, with sequences from 0, otherwise -1 in both. The outcome is decided when the reply is
 // sent; the markers come later.
 type EventEnd struct {
 	ProducerID int64
 	Epoch      int16
 	Commit     bool
 	Version    int16  // transaction.version of the client: 0 or 2
-	NewID      *int64 // nobody ever had it; nil: none at hand, see ErrNoProducerID
+	NewID      *int64 // a new id; nil if none is at hand, see ErrNoProducerID
 	To         machine.Ticket
 }
 
@@ -46,9 +46,9 @@ func (e EventEnd) step(m *Machine, now time.Time) {
 	}
 }
 
-// checkWithoutBump decides about a client before version 2: again says that it has been done
-// already. The epoch does not tell transactions of one producer apart: a request that comes late
-// ends the next one (see docs/findings.md).
+// checkWithoutBump validates a request before version 2. again is set if it is already done. The
+// epoch does not distinguish transactions of one producer: a late request ends the next one (see
+// docs/explanation/transactions.md).
 func (e EventEnd) checkWithoutBump(m *Machine) (again bool, err error) {
 	err = m.check(e.ProducerID, e.Epoch)
 	switch {
@@ -64,9 +64,9 @@ func (e EventEnd) checkWithoutBump(m *Machine) (again bool, err error) {
 	return false, ErrInvalidState
 }
 
-// check decides about a client of version 2, which shows the epoch of the transaction that it
-// means: one below the present epoch if that transaction's outcome is decided; again says that it
-// is what e asks for, and that all of it is done.
+// check validates a request of version 2, which has the epoch of its transaction: one below the
+// present epoch if the outcome is decided. again is set if that is the requested outcome and all of
+// it is done.
 func (e EventEnd) check(m *Machine) (again bool, err error) {
 	v := m.value
 	switch {
@@ -100,13 +100,13 @@ func (e EventEnd) check(m *Machine) (again bool, err error) {
 	return false, nil // an abort needs no partitions: the producer may not know whether it has any
 }
 
-// beforeNewID reports whether the client shows its last epoch, after whose transaction it has got
-// another id.
+// beforeNewID reports whether the request has the last epoch of a producer that got another id
+// after this transaction.
 func (e EventEnd) beforeNewID(v *txnlog.Value) bool {
 	return v.State.Complete() && v.ProducerID != e.ProducerID && v.PreviousID == e.ProducerID && e.Epoch == lastEpoch && v.Epoch == 0
 }
 
-// complete returns the state that e leads to.
+// complete returns the final state for the request's outcome.
 func (e EventEnd) complete() txnlog.State {
 	if e.Commit {
 		return txnlog.CompleteCommit
@@ -114,8 +114,8 @@ func (e EventEnd) complete() txnlog.State {
 	return txnlog.CompleteAbort
 }
 
-// end decides the outcome of the transaction, or aborts an empty one. It returns what the producer
-// goes on with; ok is false, and nothing has happened, if it needs an id.
+// end decides the outcome of the transaction, or aborts an empty one. It returns the producer's
+// next identity; ok is false, and nothing has changed, if that needs a new id.
 func (m *Machine) end(now time.Time, commit bool, version int16, newID *int64) (p Producer, ok bool) {
 	v := m.next(now)
 	if version < epochBump {
@@ -137,8 +137,8 @@ func (m *Machine) end(now time.Time, commit bool, version int16, newID *int64) (
 	return p, true
 }
 
-// fence aborts the transaction under way so that its producer cannot go on with it. It reports
-// whether it could: a producer in its last epoch needs another id.
+// fence aborts the transaction so that its producer cannot continue it. It returns false if that
+// needs a new id: the producer is in its last epoch.
 func (m *Machine) fence(now time.Time, newID *int64) bool {
 	if m.cfg.Version >= epochBump {
 		_, ok := m.end(now, false, m.cfg.Version, newID)
@@ -150,8 +150,8 @@ func (m *Machine) fence(now time.Time, newID *int64) bool {
 	return true
 }
 
-// decide emits the record that decides the outcome. The markers are written when it is committed:
-// before that, another coordinator could decide otherwise.
+// decide emits the record with the outcome. The markers are written once it is committed: before
+// that, another coordinator could decide otherwise.
 func (m *Machine) decide(v *txnlog.Value, commit bool, version int16) {
 	v.State, v.ClientVersion = txnlog.PrepareAbort, version
 	if commit {
@@ -168,8 +168,8 @@ func (m *Machine) decide(v *txnlog.Value, commit bool, version int16) {
 	m.become(v)
 }
 
-// mark begins to write the markers of v, which is prepared, and returns what is to be done when
-// that is committed.
+// mark starts the markers of v, whose outcome is decided. It returns them for the time when v is
+// committed.
 func (m *Machine) mark(v *txnlog.Value) *Markers {
 	k := &Markers{ID: m.id, ProducerID: v.ProducerID, Epoch: v.Epoch, Commit: v.State == txnlog.PrepareCommit,
 		Version: v.ClientVersion, Partitions: v.Partitions}
@@ -181,11 +181,10 @@ func (m *Machine) mark(v *txnlog.Value) *Markers {
 	return k
 }
 
-// EventAwaitEnd asks when no transaction is being ended any more: the reply, which carries no
-// error, comes once the record is committed that completes the one whose outcome is decided, if
-// there is one. Markers are written everywhere then.
+// EventAwaitEnd waits until no transaction is ending. The reply, without an error, comes once the
+// record is committed that completes a decided transaction. All markers are written then.
 type EventAwaitEnd struct {
-	Until time.Time // from then on the answer is ErrConcurrent, if it has to wait
+	Until time.Time // from then on the reply is ErrConcurrent
 	To    machine.Ticket
 }
 
@@ -200,10 +199,10 @@ func (e EventAwaitEnd) step(m *Machine, now time.Time) {
 	}
 }
 
-// EventMarked says that markers are written, and replicated, in some of their partitions, or that
-// these do not exist any more. With the last one the transaction is complete. Markers that the
-// machine does not wait for, since it was loaded again or has gone on, change nothing: they are
-// told by identity. The reply carries no error.
+// EventMarked reports that markers are written and replicated in some of their partitions, or that
+// these no longer exist. With the last one the transaction is complete. Other Markers than the
+// machine's present ones, compared by identity, are ignored: the machine was loaded again or has
+// continued. The reply has no error.
 type EventMarked struct {
 	Markers    *Markers
 	Partitions []record.TopicPartition
@@ -216,22 +215,21 @@ func (e EventMarked) step(m *Machine, now time.Time) {
 		return
 	}
 	for _, tp := range e.Partitions {
-		delete(m.live.left, tp) // no part of the draft: it stays true
+		delete(m.live.left, tp) // takes effect even if the step is discarded
 	}
 	if len(m.live.left) > 0 {
 		return
 	}
 	v := m.next(now)
 	complete(v)
-	m.become(v) // is not larger than the record before it: the log does not refuse it
-	// Nobody waits for it but the producer's next transaction, whose record it can share a batch
-	// with.
+	m.become(v) // not larger than the record before it, so the log accepts it
+	// Only the producer's next transaction waits for it, and their records can share a batch.
 	m.eff.Lingers = true
 	m.draft = live{}
 }
 
-// complete ends a transaction that is marked everywhere. A producer whose epochs are used up has
-// its next id from here on.
+// complete completes a transaction whose markers are all written. A producer whose epochs are used
+// up gets its next id here.
 func complete(v *txnlog.Value) {
 	if v.State == txnlog.PrepareCommit {
 		v.State = txnlog.CompleteCommit
@@ -244,8 +242,8 @@ func complete(v *txnlog.Value) {
 	v.Partitions = nil
 }
 
-// EventLoaded says that recovery is through: markers of a transaction whose outcome is decided are
-// written again, in whatever partitions they are already.
+// EventLoaded ends a recovery: all markers of a decided transaction are written again, including
+// any that were written before.
 type EventLoaded struct{}
 
 func (EventLoaded) step(m *Machine, now time.Time) {

@@ -4,21 +4,22 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/internal/machine"
-	"github.com/stratalog/strata/transaction/txnlog"
+	"github.com/stratalog/strata/internal/txnlog"
 )
 
-// EventInit is an InitProducerId request: a producer begins, or goes on after an error, and fences
-// whoever had the id before. The reply is a Producer. While a transaction is under way, or not yet
-// marked everywhere, it is aborted and the reply is ErrConcurrent: the producer asks again.
+// EventInit is an InitProducerId request: a producer starts, or recovers from an error, and fences
+// other producers with the transactional id. The reply is a Producer. A transaction that is ongoing
+// or not marked everywhere is aborted, and the reply is ErrConcurrent: the producer retries.
 type EventInit struct {
-	Timeout    time.Duration // of the transactions to come, at least 1 ms
-	ProducerID int64         // what the producer had before, with its epoch; -1: it begins
+	Timeout    time.Duration // of later transactions, at least 1 ms
+	ProducerID int64         // the producer's former id; -1 at its start
 	Epoch      int16
-	NewID      *int64 // nobody ever had it; nil: none at hand, see ErrNoProducerID
+	NewID      *int64 // a new id; nil if none is at hand, see ErrNoProducerID
+	Bound      machine.Bound
 	To         machine.Ticket
 }
 
-// A Producer is the identity under which a producer writes; both are -1 if it is not told.
+// A Producer is the identity of a producer; both are -1 if it stays the same.
 type Producer struct {
 	ID    int64
 	Epoch int16
@@ -48,9 +49,13 @@ func (e EventInit) step(m *Machine, now time.Time) {
 	}
 }
 
-// create makes the id, also for a producer that had it until it expired.
+// create creates the transactional id, also if an earlier one has expired.
 func (e EventInit) create(m *Machine, now time.Time) {
-	if e.NewID == nil {
+	switch {
+	case !m.fits(e.Bound, &txnlog.Value{}): // first: a refused request must not use up a producer id
+		m.reply(e.To, nil, ErrFull)
+		return
+	case e.NewID == nil:
 		m.reply(e.To, nil, ErrNoProducerID)
 		return
 	}
@@ -59,8 +64,8 @@ func (e EventInit) create(m *Machine, now time.Time) {
 	m.reply(e.To, Producer{ID: *e.NewID}, nil)
 }
 
-// mayGoOn reports whether the producer id is the present one, or the one before whose epochs were
-// used up: the producer may not have heard of its new id.
+// mayGoOn reports whether the producer id is the present one, or the previous one whose epochs were
+// used up: the producer may have missed its new id.
 func (e EventInit) mayGoOn(m *Machine) bool {
 	v := m.value
 	if e.Epoch < 0 || e.Epoch > lastEpoch {
@@ -69,9 +74,8 @@ func (e EventInit) mayGoOn(m *Machine) bool {
 	return e.ProducerID == v.ProducerID || e.ProducerID == v.PreviousID && e.Epoch == lastEpoch || m.ahead(e.ProducerID)
 }
 
-// renew gives the producer its next epoch, or an id with epochs left. One that shows the epoch
-// before is answered with the present one: it asks again, since the reply was lost, and nobody
-// else has asked meanwhile.
+// renew gives the producer its next epoch, or a new id. A request with the previous epoch gets the
+// present one: it is a retry after a lost reply, and no other producer has initialized since.
 func (e EventInit) renew(m *Machine, now time.Time) {
 	v := m.next(now)
 	begins := e.ProducerID < 0
@@ -85,7 +89,7 @@ func (e EventInit) renew(m *Machine, now time.Time) {
 	case begins || e.Epoch == v.Epoch:
 		v.Epoch, v.LastEpoch = v.Epoch+1, v.Epoch
 	case e.Epoch == v.LastEpoch && v.Epoch <= lastEpoch:
-		v.PreviousID = m.value.PreviousID // it may ask once more
+		v.PreviousID = m.value.PreviousID // for another retry
 	default:
 		m.reply(e.To, nil, ErrProducerFenced)
 		return

@@ -7,72 +7,75 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/txnlog"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/transaction/txnlog"
 )
 
-// Config is what a Machine needs to know of its coordinator's configuration. It may change between
-// two steps.
+// Config is the configuration of a Machine. It may change between two steps.
 type Config struct {
 	Version    int16         // level of the feature transaction.version: 0 to 2
 	MaxTimeout time.Duration // transaction.max.timeout.ms, at most 2^31-1 ms
 	Expiration time.Duration // transactional.id.expiration.ms; 0: never
 }
 
-// epochBump is the level of transaction.version from which on each end of a transaction gives the
-// producer another epoch (KIP-890), so that nothing late can reach the next one.
+// epochBump is the level of transaction.version from which each end of a transaction raises the
+// producer's epoch (KIP-890), so that a late request cannot affect the next one.
 const epochBump = 2
 
-// lastEpoch is the last epoch that a producer gets. The one above it is left for the markers that
-// end its last transaction, and for fencing it.
+// lastEpoch is the last epoch of a producer id. The one above it is for the markers of its last
+// transaction, and for fencing.
 const lastEpoch = math.MaxInt16 - 1
 
-// A Machine is one transactional id as a machine.Machine. It has no lock of its own: it is
-// called under the mutex of the shard that has it.
+// A Machine is one transactional id as a machine.Machine. It is not safe for concurrent use: the
+// mutex of its shard guards it.
 type Machine struct {
 	id  string
 	cfg *Config
 
-	value *txnlog.Value // durable: replaced by Apply only, and never written to; nil: no such id
+	value *txnlog.Value // durable: replaced by Apply, never written to; nil if the id does not exist
 	live  live
-	draft live    // what live becomes when the step under way is accepted
-	eff   Effects // of the Step under way
+	draft live    // replaces live when the step is accepted
+	eff   Effects // of the present step
+
+	charge machine.Charge
+	kept   int // bytes of the state, see bytesOf
 }
 
-// live is what a machine knows beyond its record: which markers of a decided transaction are not
-// known to be written. When the shard is loaded, here again or at another broker, EventLoaded makes
-// it from the record, and has all markers written once more.
+// live is a machine's state beyond its record: the unwritten markers of a decided transaction.
+// After a load, by this or another broker, EventLoaded makes it from the record, and all markers
+// are written again.
 type live struct {
-	markers *Markers                           // that are being written; nil: none
-	left    map[record.TopicPartition]struct{} // those of markers that are not known to be written
+	markers *Markers                           // being written; nil if none
+	left    map[record.TopicPartition]struct{} // partitions without a confirmed marker
 }
 
-// Markers are to be written to each of the partitions, and each that is written, or that does not
-// exist any more, is to be reported with an EventMarked. They are what a step wants done when its
-// record is committed (machine.Effects.Committed), and are the same again after a recovery.
+// Markers are to be written to each of the partitions. An EventMarked reports each that is written,
+// or whose partition no longer exists. A step returns them as Effects.Committed, for the time when
+// its record is committed; a recovery returns equal ones.
 type Markers struct {
 	ID         string
 	ProducerID int64
 	Epoch      int16
 	Commit     bool
-	Version    int16                   // transaction.version by which partitions are to check the epoch
-	Partitions []record.TopicPartition // by topic and number; not to be written to
+	Version    int16                   // transaction.version for the epoch check in the partitions
+	Partitions []record.TopicPartition // by topic and number; read-only
 }
 
-// NeedsProducerID is a Notice: the owner is to feed an EventTick with a NewID.
+// NeedsProducerID is a Notice: the owner is to step an EventTick with a NewID.
 type NeedsProducerID struct{ ID string }
 
-// Effects are what a Step of a Machine wants done.
+// Effects are the results of a Step.
 type Effects = machine.Effects[txnlog.Record]
 
 var _ machine.Machine[Event, txnlog.Record] = (*Machine)(nil)
 
-// New returns the machine of an id that does not exist yet: Apply what the log holds of it, or Step
-// an EventInit. cfg is kept.
-func New(id string, cfg *Config) *Machine { return &Machine{id: id, cfg: cfg} }
+// New returns the machine of an id that does not exist yet: Apply its records from the log, or Step
+// an EventInit. It keeps cfg.
+func New(id string, cfg *Config) *Machine {
+	return &Machine{id: id, cfg: cfg, charge: machine.Uncharged{}}
+}
 
-// Value returns what is remembered of the id, which must not be written to; nil: there is no such
-// id.
+// Value returns the state of the id, which is read-only; nil if the id does not exist.
 func (m *Machine) Value() *txnlog.Value { return m.value }
 
 // State returns the state of the id.
@@ -83,7 +86,7 @@ func (m *Machine) State() txnlog.State {
 	return m.value.State
 }
 
-// An Event is something that happens to a transactional id: EventInit, EventTick and so on.
+// An Event is an input of a Machine: EventInit, EventTick and so on.
 type Event interface {
 	step(m *Machine, now time.Time)
 }
@@ -105,11 +108,11 @@ func (m *Machine) Accept() {
 	m.eff = Effects{}
 }
 
-// Discard implements machine.Machine. That a marker is written stays known.
+// Discard implements machine.Machine. Written markers stay recorded.
 func (m *Machine) Discard() { m.eff = Effects{} }
 
-// Apply is the only function that changes durable state. It runs live, for the record that a Step
-// emitted, and at recovery alike. Records of other ids change nothing.
+// Apply is the only function that changes durable state. It runs for the record of a Step and at
+// recovery. Records of other ids are ignored.
 func (m *Machine) Apply(r txnlog.Record) {
 	if r.ID != m.id {
 		return
@@ -125,6 +128,7 @@ func (m *Machine) Apply(r txnlog.Record) {
 		slices.SortFunc(sorted.Partitions, compare)
 		m.value = &sorted
 	}
+	m.keep()
 }
 
 // Forgotten implements machine.Machine.
@@ -147,7 +151,7 @@ func (m *Machine) later(to machine.Ticket, at time.Time) {
 	}
 }
 
-// next returns what the id is now, to be changed and handed to become.
+// next returns a copy of the state to change and pass to become.
 func (m *Machine) next(now time.Time) *txnlog.Value {
 	v := *m.value
 	v.PreviousID = v.ProducerID
@@ -155,13 +159,13 @@ func (m *Machine) next(now time.Time) *txnlog.Value {
 	return &v
 }
 
-// become emits the record by which the id becomes v. A step calls it once at most.
+// become emits v as the next state. A step calls it at most once.
 func (m *Machine) become(v *txnlog.Value) {
 	m.eff.Records = []txnlog.Record{{ID: m.id, Value: v}}
 	m.eff.WakeAt = deadline(v)
 }
 
-// deadline returns when a transaction under way has to be aborted; zero: never.
+// deadline returns the time to abort an ongoing transaction; zero if there is none.
 func deadline(v *txnlog.Value) time.Time {
 	if v == nil || v.State != txnlog.Ongoing {
 		return time.Time{}
@@ -169,8 +173,8 @@ func deadline(v *txnlog.Value) time.Time {
 	return time.UnixMilli(v.StartMs + int64(v.TimeoutMs))
 }
 
-// check decides whether a request about the transaction under way, or about the next one, is its
-// producer's.
+// check returns an error if a request about the present or the next transaction is not from its
+// producer.
 func (m *Machine) check(producerID int64, epoch int16) error {
 	v := m.value
 	switch {
@@ -188,8 +192,8 @@ func (m *Machine) check(producerID int64, epoch int16) error {
 	return nil
 }
 
-// ahead reports whether a producer has its next id already, from the reply to EndTxn, while the
-// transaction that has used up the epochs of the last one is being marked.
+// ahead reports whether a producer uses its next id already, from the reply to EndTxn, while the
+// last transaction of its old id is being marked.
 func (m *Machine) ahead(producerID int64) bool {
 	return m.value.State.Prepared() && m.value.NextID >= 0 && producerID == m.value.NextID
 }

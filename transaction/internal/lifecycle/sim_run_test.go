@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/sample"
-	"github.com/stratalog/strata/transaction/txnlog"
+	"github.com/stratalog/strata/internal/txnlog"
 )
 
 // run is one history: 600 things that happen, and then what is left comes to rest. The coordinator

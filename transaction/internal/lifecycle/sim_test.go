@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/txnlog"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/transaction/txnlog"
 )
 
 // A sim is one transactional id and all who have to do with it: producers that come one after the

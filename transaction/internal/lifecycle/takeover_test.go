@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata/internal/machine"
+	"github.com/stratalog/strata/internal/txnlog"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/transaction/txnlog"
 )
 
 // kafkas returns the records of each id in a __transaction_state that a real Kafka wrote.
 func kafkas(t *testing.T) map[string][]txnlog.Record {
 	t.Helper()
-	files, err := filepath.Glob("../../txnlog/testdata/*.log")
+	files, err := filepath.Glob("../../../internal/txnlog/testdata/*.log")
 	require.NoError(t, err)
 	require.Len(t, files, 3)
 	logs := map[string][]txnlog.Record{}

@@ -4,15 +4,15 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/internal/machine"
-	"github.com/stratalog/strata/transaction/txnlog"
+	"github.com/stratalog/strata/internal/txnlog"
 )
 
-// retryProducerID is when NeedsProducerID is said again.
+// retryProducerID is the interval at which NeedsProducerID is repeated.
 const retryProducerID = time.Second
 
-// EventTick says that time has passed. It aborts a transaction that has taken too long.
+// EventTick passes the time. It aborts a transaction after its timeout.
 type EventTick struct {
-	NewID *int64 // nobody ever had it; nil: none at hand, see NeedsProducerID
+	NewID *int64 // a new id; nil if none is at hand, see NeedsProducerID
 }
 
 func (e EventTick) step(m *Machine, now time.Time) {
@@ -24,7 +24,7 @@ func (e EventTick) step(m *Machine, now time.Time) {
 	m.eff.WakeAt = now.Add(retryProducerID)
 }
 
-// EventExpire forgets an id that nobody has used for long. Its producer is told
+// EventExpire removes an id that was unused for Config.Expiration. Its producer gets
 // ErrInvalidProducerMapping then.
 type EventExpire struct{}
 
@@ -37,8 +37,8 @@ func (EventExpire) step(m *Machine, now time.Time) {
 	m.become(nil)
 }
 
-// EventCancel says that nobody waits for a request any more. All are answered at once, so there is
-// nothing to take back.
+// EventCancel reports that a request's caller has stopped waiting. It has no effect: all requests
+// are answered at once.
 type EventCancel struct{ Ticket machine.Ticket }
 
 func (EventCancel) step(*Machine, time.Time) {}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stratalog/strata/internal/machine"
 	"github.com/stratalog/strata/internal/transcript"
+	"github.com/stratalog/strata/internal/txnlog"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/transaction/txnlog"
 )
 
 // TestTranscripts runs the scripts in testdata/*.txt: lines that begin with "> " are events, what

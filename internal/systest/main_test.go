@@ -1,0 +1,9 @@
+package systest
+
+import (
+	"testing"
+
+	"github.com/stratalog/strata/internal/leaktest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
