@@ -103,6 +103,7 @@ func epochsOf(list []*segment.Segment) (entries []epochEntry, err error) {
 
 // agrees reports whether all batches at start and behind it have the epochs of the file, which may
 // have others that have no batch. A leader that was killed before its first append leaves one.
+// Batches before the first epoch of the file were appended without one, and have 0.
 func (c *EpochCache) agrees(list []*segment.Segment, start int64) (yes bool, err error) {
 	yes = true
 	for _, s := range list {
@@ -110,7 +111,8 @@ func (c *EpochCache) agrees(list []*segment.Segment, start int64) (yes bool, err
 			continue
 		}
 		err := s.Headers(0, func(b *record.Batch, _ int64) bool {
-			yes = b.NextOffset() <= start || b.LeaderEpoch == c.At(max(b.BaseOffset, start))
+			epoch := c.At(max(b.BaseOffset, start))
+			yes = b.NextOffset() <= start || b.LeaderEpoch == epoch || epoch < 0 && b.LeaderEpoch == 0
 			return yes
 		})
 		if err != nil {

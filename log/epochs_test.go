@@ -186,6 +186,24 @@ func TestLeaderEpochsThatAgreeWithTheBatchesStay(t *testing.T) {
 	}
 }
 
+func TestLeaderEpochBehindRecordsWithoutOneStays(t *testing.T) {
+	t.Parallel()
+	disk := vfs.Mem()
+	for epoch := int32(0); epoch < 5; epoch++ {
+		l, err := Open("log", Config{FS: disk})
+		require.NoError(t, err)
+		if epoch == 0 {
+			fill(t, l, 1)
+			require.NoError(t, l.SetLeaderEpoch(1))
+			fill(t, l, 1)
+		} else {
+			require.NoError(t, l.SetLeaderEpoch(epoch+1))
+			require.Equal(t, []epochEntry{{1, 1}, {epoch + 1, 2}}, l.Epochs().list())
+		}
+		require.NoError(t, l.Close())
+	}
+}
+
 // Records that were deleted have taken their epochs with them.
 func TestLeaderEpochsOfAClosedLogAreMendedBehindItsStart(t *testing.T) {
 	t.Parallel()
