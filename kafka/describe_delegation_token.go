@@ -26,20 +26,22 @@ func (c *call) describeDelegationToken(req *kmsg.DescribeDelegationTokenRequest)
 		resp.ErrorCode = int16(DelegationTokenAuthDisabled)
 		return resp
 	}
+	owners := map[string]bool{}
+	for _, o := range req.Owners {
+		owners[Principal{Type: o.PrincipalType, Name: o.PrincipalName}.String()] = true
+	}
 	now := time.Now()
 	for t := range c.s.cluster.DelegationTokens().All() {
-		if t.Live(now) && asksForToken(req, t) && c.maySeeToken(t) {
+		if t.Live(now) && (req.Owners == nil || concernsAny(t, owners)) && c.maySeeToken(t) {
 			resp.TokenDetails = append(resp.TokenDetails, describedToken(t, settings))
 		}
 	}
 	return resp
 }
 
-// asksForToken reports whether the request is about the token: its owners have to do with it.
-func asksForToken(req *kmsg.DescribeDelegationTokenRequest, t replication.DelegationToken) bool {
-	return req.Owners == nil || slices.ContainsFunc(req.Owners, func(o kmsg.DescribeDelegationTokenRequestOwner) bool {
-		return concerns(t, Principal{Type: o.PrincipalType, Name: o.PrincipalName}.String())
-	})
+// concernsAny reports whether a token concerns one of the principals.
+func concernsAny(t replication.DelegationToken, principals map[string]bool) bool {
+	return principals[t.Requester] || principals[t.Owner] || slices.ContainsFunc(t.Renewers, func(r string) bool { return principals[r] })
 }
 
 // concerns reports whether a principal owns a token, asked for it or may renew it. Kafka:

@@ -100,10 +100,12 @@ func (c *call) electable(ctx context.Context, topics []kmsg.ElectLeadersRequestT
 		}
 		return wanted, err
 	}
-	for _, t := range topics {
-		partitions := append(wanted[t.Topic], t.Partitions...)
+	for _, t := range topics { // which may name a topic many times
+		wanted[t.Topic] = append(wanted[t.Topic], t.Partitions...)
+	}
+	for name, partitions := range wanted {
 		slices.Sort(partitions)
-		wanted[t.Topic] = slices.Compact(partitions)
+		wanted[name] = slices.Compact(partitions)
 	}
 	return wanted, nil
 }

@@ -1,8 +1,6 @@
 package kafka
 
 import (
-	"slices"
-
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/group"
@@ -23,10 +21,14 @@ func (c *call) leaveGroup(req *kmsg.LeaveGroupRequest) kmsg.Response {
 		}
 		r.Members = append(r.Members, group.LeaveMember{MemberID: m.MemberID, InstanceID: orEmpty(m.InstanceID)})
 	}
-	errs, err := c.groups.Leave(c.ctx, r)
+	left, err := c.groups.Leave(c.ctx, r)
+	errs := make([]error, len(members))
 	for i, m := range members {
-		if err == nil && nameless(m.InstanceID) {
-			errs = slices.Insert(errs, i, error(group.ErrUnknownMember))
+		switch {
+		case nameless(m.InstanceID):
+			errs[i] = group.ErrUnknownMember
+		case err == nil:
+			errs[i], left = left[0], left[1:]
 		}
 	}
 	switch {

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -19,8 +18,9 @@ func (c *call) listGroups(req *kmsg.ListGroupsRequest) kmsg.Response {
 		resp.ErrorCode = c.errorCode(err)
 		return resp
 	}
+	states, types := lowered(req.StatesFilter), lowered(req.TypesFilter)
 	for _, info := range infos {
-		if !named(req.StatesFilter, stateFilter(info.State)) || !named(req.TypesFilter, string(info.Type)) {
+		if !passes(states, stateFilter(info.State)) || !passes(types, string(info.Type)) {
 			continue
 		}
 		rg := kmsg.NewListGroupsResponseGroup()
@@ -39,7 +39,17 @@ func stateFilter(s group.State) string {
 	return s.String()
 }
 
-// named reports whether filter lets name through; an empty one lets everything through.
-func named(filter []string, name string) bool {
-	return len(filter) == 0 || slices.ContainsFunc(filter, func(f string) bool { return strings.EqualFold(f, name) })
+// lowered returns the names of a filter in lower case. A request has room for 200,000 of them, and
+// there can be as many groups.
+func lowered(filter []string) map[string]bool {
+	names := map[string]bool{}
+	for _, name := range filter {
+		names[strings.ToLower(name)] = true
+	}
+	return names
+}
+
+// passes reports whether filter lets name through; an empty one lets everything through.
+func passes(filter map[string]bool, name string) bool {
+	return len(filter) == 0 || filter[strings.ToLower(name)]
 }

@@ -1,11 +1,9 @@
 package kafka
 
 import (
-	"slices"
-
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/record"
 )
 
 // listPartitionReassignments lists the partitions that are on their way to other replicas: of the
@@ -17,8 +15,14 @@ func (c *call) listPartitionReassignments(req *kmsg.ListPartitionReassignmentsRe
 		resp.ErrorCode, resp.ErrorMessage = c.errorCode(err), errorMessage(err)
 		return resp
 	}
+	listed := map[record.TopicPartition]bool{}
+	for _, t := range req.Topics {
+		for _, p := range t.Partitions {
+			listed[record.TopicPartition{Topic: t.Topic, Partition: p}] = true
+		}
+	}
 	for _, o := range under {
-		if !isListed(req, o) {
+		if req.Topics != nil && !listed[o.Partition] {
 			continue
 		}
 		if n := len(resp.Topics); n == 0 || resp.Topics[n-1].Topic != o.Partition.Topic {
@@ -32,11 +36,4 @@ func (c *call) listPartitionReassignments(req *kmsg.ListPartitionReassignmentsRe
 		t.Partitions = append(t.Partitions, p)
 	}
 	return resp
-}
-
-// isListed reports whether a request asks for a partition.
-func isListed(req *kmsg.ListPartitionReassignmentsRequest, o replication.OngoingReassignment) bool {
-	return req.Topics == nil || slices.ContainsFunc(req.Topics, func(t kmsg.ListPartitionReassignmentsRequestTopic) bool {
-		return t.Topic == o.Partition.Topic && slices.Contains(t.Partitions, o.Partition.Partition)
-	})
 }
