@@ -6,7 +6,8 @@ import (
 	"github.com/stratalog/strata/acl"
 )
 
-// Error message of requests about access control entries without authorization. Kafka: AclApis.
+// Error messages of requests about access control entries if authorization is disabled. Kafka:
+// AclApis.
 const (
 	noAuthorizer         = "No Authorizer is configured."
 	noAuthorizerOnBroker = "No Authorizer is configured on the broker"

@@ -19,7 +19,8 @@ func (c *call) addOffsetsToTxn(req *kmsg.AddOffsetsToTxnRequest) kmsg.Response {
 	}, req.Group)
 	resp.ErrorCode = c.fencedCode(err, 2)
 	if errors.Is(err, transaction.ErrFull) && c.version >= 4 {
-		resp.ErrorCode = int16(TransactionAbortable) // without it, the producer has to be closed
+		// After any other code the client has to close the producer.
+		resp.ErrorCode = int16(TransactionAbortable)
 	}
 	return resp
 }

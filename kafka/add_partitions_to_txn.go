@@ -48,14 +48,14 @@ func (c *call) addPartitionsToTxn(req *kmsg.AddPartitionsToTxnRequest) kmsg.Resp
 	return resp
 }
 
-// A partitionCode is the error code of a partition in the response.
+// A partitionCode is the error code of one partition in the response.
 type partitionCode struct {
 	partition int32
 	code      int16
 }
 
 // addToTransaction adds the partitions of one transaction, all or none, or verifies them. It
-// returns the results by topic.
+// passes the codes of each topic to the callback, in the order of the request.
 func (c *call) addToTransaction(t *kmsg.AddPartitionsToTxnRequestTransaction, tell func(name string, codes []partitionCode)) {
 	r := transaction.AddRequest{ID: t.TransactionalID, Producer: transaction.Producer{ID: t.ProducerID, Epoch: t.ProducerEpoch}}
 	if c.version >= 5 {
@@ -106,8 +106,8 @@ var (
 	errNotWritable  = refuse(TopicAuthorizationFailed, "kafka: internal topics are not written to by clients")
 )
 
-// mayBeAdded returns an error if a partition cannot be part of a transaction. Internal topics are
-// for brokers.
+// mayBeAdded returns an error if a partition cannot be part of a transaction. Clients, which send
+// versions below 4, cannot add internal topics.
 func (c *call) mayBeAdded(name string, p int32) error {
 	if c.version < 4 && topic.IsInternal(name) {
 		return errNotWritable

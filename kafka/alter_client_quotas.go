@@ -10,16 +10,16 @@ import (
 )
 
 // alterClientQuotas sets and removes quotas (KIP-546) of users, client ids and both, or of
-// addresses. Version 1 is flexible, with the same fields as version 0. The response has each entity
-// once, in the order of the request; Kafka has no order. An entity that comes twice gets an error,
-// and its first change is applied, as in Kafka. Key 49, versions 0 and 1.
+// addresses. Version 1 is flexible, with the same fields as version 0. The response has each
+// entity once, in the order of the request; Kafka has no order. An entity that occurs twice gets
+// an error, and its first change is applied, as in Kafka. Key 49, versions 0 and 1.
 //
 // Deviations: an address is not looked up, so a host name is not an entity. NaN is an error; Kafka
 // stores it.
 func (c *call) alterClientQuotas(req *kmsg.AlterClientQuotasRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.AlterClientQuotasResponse)
 	var changes []replication.QuotaChange
-	malformed := map[int]error{} // by the number of the entry
+	malformed := map[int]error{} // by index in req.Entries
 	asked := make([]replication.QuotaEntity, len(req.Entries))
 	for i, e := range req.Entries {
 		if asked[i], malformed[i] = quotaEntity(e.Entity); malformed[i] != nil {
@@ -56,7 +56,7 @@ func (c *call) alterClientQuotas(req *kmsg.AlterClientQuotasRequest) kmsg.Respon
 	return resp
 }
 
-// quotaEntity returns the entity of a request. If a type comes twice the last name is used.
+// quotaEntity returns the entity of a request. If a type occurs twice, its last name is used.
 func quotaEntity(parts []kmsg.AlterClientQuotasRequestEntryEntity) (e replication.QuotaEntity, err error) {
 	for _, p := range lastOfEachType(parts) {
 		n := e.Part(clientquota.Part(p.Type))
@@ -74,7 +74,7 @@ func quotaEntity(parts []kmsg.AlterClientQuotasRequestEntryEntity) (e replicatio
 	return e, nil
 }
 
-// lastOfEachType returns each type of an entity once, where it comes first, with its last name.
+// lastOfEachType returns each type of an entity once, at its first position, with its last name.
 func lastOfEachType(parts []kmsg.AlterClientQuotasRequestEntryEntity) (once []kmsg.AlterClientQuotasResponseEntryEntity) {
 	at := map[string]int{}
 	for _, p := range parts {
@@ -88,14 +88,14 @@ func lastOfEachType(parts []kmsg.AlterClientQuotasRequestEntryEntity) (once []km
 	return once
 }
 
-// answeredQuota returns the answer's entry for one of the request, without an error.
+// answeredQuota returns the response entry for an entry of the request, without an error.
 func answeredQuota(e kmsg.AlterClientQuotasRequestEntry) kmsg.AlterClientQuotasResponseEntry {
 	re := kmsg.NewAlterClientQuotasResponseEntry()
 	re.Entity = lastOfEachType(e.Entity)
 	return re
 }
 
-// refusedQuotas answers each entry of an AlterClientQuotas with an error.
+// refusedQuotas returns an error for each entry of an AlterClientQuotas request.
 func refusedQuotas(req *kmsg.AlterClientQuotasRequest, code Code, text *string) (entries []kmsg.AlterClientQuotasResponseEntry) {
 	for _, e := range req.Entries {
 		re := answeredQuota(e)

@@ -10,8 +10,8 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// alterConfigs replaces whole configurations: keys that are not named are reset to their defaults.
-// Old clients use it; newer ones use IncrementalAlterConfigs. Key 33, versions 0 to 2.
+// alterConfigs replaces whole configurations: keys that are not in the request are reset to their
+// defaults. Old clients use it; newer ones use IncrementalAlterConfigs. Key 33, versions 0 to 2.
 func (c *call) alterConfigs(req *kmsg.AlterConfigsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.AlterConfigsResponse)
 	eachOnce(c, req.Resources, toReplace, func(r *kmsg.AlterConfigsRequestResource, err error) {
@@ -30,8 +30,8 @@ func toReplace(r *kmsg.AlterConfigsRequestResource) configResource {
 	return configResource{int8(r.ResourceType), r.ResourceName}
 }
 
-// eachOnce calls alter for every resource of a request, in order, with an error for each that is
-// named more than once.
+// eachOnce calls alter for every resource of a request, in order. It passes an error for each
+// resource that occurs more than once.
 func eachOnce[R any](c *call, resources []R, id func(*R) configResource, alter func(*R, error)) {
 	times := timesOf(resources, id)
 	for i := range each(c, resources) {
@@ -45,7 +45,7 @@ func eachOnce[R any](c *call, resources []R, id func(*R) configResource, alter f
 	}
 }
 
-// timesOf returns how often each resource is named.
+// timesOf returns how often each resource occurs.
 func timesOf[R any](resources []R, id func(*R) configResource) map[configResource]int {
 	times := map[configResource]int{}
 	for i := range resources {
@@ -83,7 +83,8 @@ func (c *call) replaceResource(r kmsg.AlterConfigsRequestResource, validateOnly 
 	case resourceClientMetrics:
 		return c.alterClientMetrics(r.ResourceName, changes, true, validateOnly)
 	}
-	if int8(r.ResourceType) == resourceBrokerLogger { // as in Kafka: only the newer request supports them
+	// As in Kafka, only IncrementalAlterConfigs supports loggers.
+	if int8(r.ResourceType) == resourceBrokerLogger {
 		return refuse(InvalidRequest, fmt.Sprintf("Unknown resource type %d", r.ResourceType))
 	}
 	if err := c.alterable(int8(r.ResourceType), r.ResourceName, len(props)); err != nil || int8(r.ResourceType) != resourceTopic {

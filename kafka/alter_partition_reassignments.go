@@ -10,13 +10,13 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// alterPartitionReassignments moves partitions to other replicas, or cancels the move if no
-// replicas are given. Version 1 can forbid a change of the replication factor (KIP-860). The
-// response is sent when a reassignment has begun. Key 45, versions 0 and 1.
+// alterPartitionReassignments moves partitions to other replicas. A null list of replicas cancels
+// the move. Version 1 can forbid a change of the replication factor (KIP-860). The response is
+// sent when a reassignment has begun. Key 45, versions 0 and 1.
 func (c *call) alterPartitionReassignments(req *kmsg.AlterPartitionAssignmentsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.AlterPartitionAssignmentsResponse)
 	resp.AllowReplicationFactorChange = req.AllowReplicationFactorChange
-	if len(req.Topics) == 0 { // as in Kafka, whose response is empty then
+	if len(req.Topics) == 0 { // as in Kafka, whose response is then empty
 		resp.AllowReplicationFactorChange, resp.ErrorMessage = true, kmsg.StringPtr("")
 		return resp
 	}
@@ -59,7 +59,7 @@ func (c *call) alterPartitionReassignments(req *kmsg.AlterPartitionAssignmentsRe
 	return resp
 }
 
-// hasTopic reports whether there is a topic.
+// hasTopic reports whether a topic exists.
 func (c *call) hasTopic(name string) bool {
 	_, ok := c.s.cluster.TopicID(name)
 	return ok

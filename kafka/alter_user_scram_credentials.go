@@ -22,7 +22,7 @@ func (c *call) alterUserScramCredentials(req *kmsg.AlterUserSCRAMCredentialsRequ
 		m := replication.ScramMechanism(u.Mechanism)
 		ch := replication.ScramChange{User: u.Name}
 		ch.Credential = replication.ScramCredential{Mechanism: m, Iterations: int(u.Iterations), Salt: u.Salt}
-		if m.Valid() && len(u.SaltedPassword) > 0 { // without, there are no keys
+		if m.Valid() && len(u.SaltedPassword) > 0 { // without keys it is rejected
 			ch.Credential = m.FromSalted(u.SaltedPassword, u.Salt, int(u.Iterations))
 		}
 		changes = append(changes, ch)

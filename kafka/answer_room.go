@@ -19,13 +19,13 @@ const (
 	smallAnswer = 4 << 10
 	// mostAnswerRoom bounds the bytes that are taken before a response is built.
 	mostAnswerRoom = 4 << 20
-	// smallWork is the largest work of a request, in bytes, that awaitWork leaves alone.
+	// smallWork is the largest work of a request, in bytes, for which awaitWork takes nothing.
 	smallWork = 64 << 10
-	// workWeight is how many times their bytes awaitWork takes for requests, at most a processor's
-	// share of the budget.
+	// workWeight is the factor by which awaitWork multiplies the work of a request. The product is
+	// at most a processor's share of the budget.
 	workWeight = 16
-	// answerMemory is the shortest time for which the size of a response is considered; the longest
-	// is twice that.
+	// answerMemory is the shortest time for which the size of a response is considered; the
+	// longest is twice that.
 	answerMemory = time.Minute
 )
 
@@ -33,13 +33,13 @@ const (
 // server's budget before the next response is built. The zero answerSizes has no sizes. It is safe
 // for concurrent use.
 type answerSizes struct {
-	now, before atomic.Int64 // bytes, in this period and in the one before
-	began       atomic.Int64 // the period, in ns since the Unix epoch
+	now, before atomic.Int64 // largest in bytes, in this period and in the one before; 0: none
+	began       atomic.Int64 // start of this period, in ns since the Unix epoch
 }
 
 // note records a response of size bytes.
 func (a *answerSizes) note(size int) {
-	if int64(size) > a.now.Load() { // one that is lost to another goroutine comes again
+	if int64(size) > a.now.Load() { // another goroutine may overwrite it; large sizes recur
 		a.now.Store(int64(size))
 	}
 }
@@ -56,10 +56,10 @@ func (a *answerSizes) largest(now time.Time) int {
 // ownMemory reports whether the handler of an API takes the memory of its responses itself.
 func ownMemory(k Key) bool { return k == Produce || k == Fetch || k == ShareFetch }
 
-// awaitAnswerRoom waits until there is memory for the response: its size is known for Metadata, and
-// estimated from earlier responses for other APIs. So responses to clients that read nothing are
-// not built until memory is released. The memory belongs to the response. An error means that the
-// connection has ended or drains.
+// awaitAnswerRoom waits until there is memory for the response. Its size is known for Metadata,
+// and estimated from earlier responses for other APIs. So responses to clients that read nothing
+// are not built until memory is released. The memory belongs to the response. An error means that
+// the connection has ended or drains.
 func (e *execution) awaitAnswerRoom() error {
 	key := int(e.api.key)
 	if ownMemory(e.api.key) || key >= len(e.s.answers) {
@@ -86,17 +86,18 @@ func (e *execution) awaitAnswerRoom() error {
 	return nil
 }
 
-// awaitWork waits until n bytes, which a small request takes beside its own while it is served, are
-// free. More are taken, so that about as many such requests are served at once as there are
-// processors: a hundred would all be slow, and other clients would wait for a processor.
+// awaitWork waits for n bytes of Server.decoding if a small request needs that much memory for its
+// response. It takes more than n, so that about as many such requests are served at once as there
+// are processors. A hundred at once would all be slow, and other clients would wait for a
+// processor.
 func (e *execution) awaitWork(n int) error {
 	if n <= smallWork || e.work > smallWork {
 		return nil
 	}
 	budget := e.s.decoding
-	share := budget.Size() * 7 / 8 / runtime.GOMAXPROCS(0) // an eighth is left to small requests
+	share := budget.Size() * 7 / 8 / runtime.GOMAXPROCS(0) // an eighth is left for small requests
 	n = min(e.work+max(n, min(n*workWeight, share)), budget.Size())
-	e.giveWork() // requests that hold some of it must not wait for each other
+	e.giveWork() // requests that hold bytes must not wait for each other
 	if err := e.conn.transport.TakeWork(budget, n, e.workBy); err != nil {
 		return err
 	}

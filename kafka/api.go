@@ -17,23 +17,25 @@ import (
 	"github.com/stratalog/strata/transaction"
 )
 
-// api is one Kafka API as this server serves it; the table in apis.go has a row for each.
+// api is one Kafka API as this server serves it. The table in apis.go has a row for each.
 type api struct {
 	key      Key
 	min, max int16
 
-	inflation int // see the function of that name; set by served
-	work      int // see workFactor; likewise
+	inflation int // see func inflation; set by served
+	work      int // see workFactor; set by served
 
-	// serve answers a request. It may block, and ends when c.ctx does. nil: there is no answer.
+	// serve returns the response to a request. It may block, and ends when c.ctx does. A nil
+	// response closes the connection.
 	serve func(c *call, req kmsg.Request) kmsg.Response
-	// waits says that serve may take long for other reasons than work: it is
-	// called in a goroutine of its own.
+	// waits is set if serve may block for reasons other than its own work. Then serve does not run
+	// on the goroutine that reads the connection.
 	waits bool
-	// try, if set, answers what can be answered without waiting; false: call serve.
+	// try, if not nil, serves a request that needs no wait. If it returns false, serve is called.
 	try func(c *call, req kmsg.Request) (kmsg.Response, bool)
-	// start is in serve's place for requests that are pipelined: it does not block, and
-	// calls done exactly once. Only on the goroutine that called start may the caller write.
+	// start replaces serve for requests that are pipelined; nil for other APIs. It does not block,
+	// and calls done exactly once. by may be transport.Caller only on the goroutine that called
+	// start.
 	start func(c *call, req kmsg.Request, done func(resp kmsg.Response, by transport.Writer))
 }
 
@@ -42,30 +44,31 @@ type call struct {
 	ctx          context.Context // ends with the connection or the server
 	s            *Server
 	conn         *conn
-	broker       int32                    // whose listener it came in by
+	broker       int32                    // of the connection's listener
 	view         replication.View         // of that broker
 	groups       *group.Coordinator       // likewise
 	transactions *transaction.Coordinator // likewise
 	version      int16
 	clientID     string
-	principal    *Principal               // who asks; immutable, never nil
-	may          *acl.Authorizer          // nil: everybody may do everything
+	principal    *Principal               // of the client; immutable, never nil
+	may          *acl.Authorizer          // nil: clients have all permissions
 	who          acl.Client               // principal and host for may; zero if may is nil
-	after        func(resp kmsg.Response) // set by the guard: completes the answer by what was refused
-	clientHost   string                   // as Kafka shows it: "/127.0.0.1"
+	after        func(resp kmsg.Response) // set by the guard, completes the response; nil: none
+	clientHost   string                   // in Kafka's form: "/127.0.0.1"
 	discards     bool                     // see Action.DiscardRecords
-	verdict      sasl.Verdict             // on this request, where there is SASL; those that it does not concern are served
-	fetching     *fetching                // what tryFetch leaves to fetch
-	metered                               // by the client's quotas
-	outcome                               // besides the response
+	verdict      sasl.Verdict             // sasl.Serve without SASL
+	fetching     *fetching                // plan that tryFetch passes to fetch; nil: none
+	metered                               // use of the client's quotas
+	outcome                               // result besides the response
 }
 
-// handle makes a handler of a typed request one of any request.
+// handle adapts the handler of one type of request to all requests.
 func handle[Q kmsg.Request](fn func(*call, Q) kmsg.Response) func(*call, kmsg.Request) kmsg.Response {
 	return func(c *call, r kmsg.Request) kmsg.Response { return fn(c, r.(Q)) }
 }
 
-// checkVersionCaps returns why there cannot be such caps; it matches ErrInvalidVersionCaps.
+// checkVersionCaps returns an error that matches ErrInvalidVersionCaps if caps has an API that is
+// not served, or a version below NotServed.
 func checkVersionCaps(caps map[int16]int16) error {
 	for _, key := range slices.Sorted(maps.Keys(caps)) {
 		if _, _, served := ServedVersions(Key(key)); !served {
@@ -78,9 +81,9 @@ func checkVersionCaps(caps map[int16]int16) error {
 	return nil
 }
 
-// offers returns the table of what a server of this Config serves and what clients are told of it.
-// Neither must be changed: those of a Config that says nothing of it are made once for all servers,
-// as a test starts many.
+// offers returns the APIs that a server of this Config serves, and the list of them for
+// ApiVersions. The caller must not change either: all servers without version caps and telemetry
+// share one copy, because tests start many servers.
 func (c *Config) offers() (map[int16]*api, []kmsg.ApiVersionsResponseApiKey) {
 	if len(c.VersionCaps) == 0 && c.Telemetry.Receive == nil {
 		return usualOffers()

@@ -13,11 +13,11 @@ import (
 
 var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
 
-// software is the name and version of a client's software, cut to maxSoftware, because the client
-// may not be authenticated yet.
+// software is the name and version of a client's software. Each is cut to maxSoftware bytes,
+// because the client may not be authenticated yet.
 type software struct{ name, version string }
 
-// maxSoftware is the number of bytes kept of each. Kafka keeps all.
+// maxSoftware is the longest name or version that is kept, in bytes. Kafka keeps all bytes.
 const maxSoftware = 256
 
 func newSoftware(name, version string) *software {
@@ -55,9 +55,9 @@ func (c *call) apiVersions(req *kmsg.ApiVersionsRequest) kmsg.Response {
 }
 
 // tellFeatures adds group.version, share.version, streams.version and transaction.version
-// (KIP-584): the level of each if it is above 0, and the levels that there are from version 4 on,
-// since older clients cannot read a lowest level of 0. A level has the epoch of the metadata that
-// it was read with.
+// (KIP-584). The finalized level of each is listed if it is above 0. From version 4 on the
+// response also has the supported levels; older clients cannot read a minimum level of 0. The
+// finalized levels have the epoch of the metadata that they were read with.
 func (c *call) tellFeatures(resp *kmsg.ApiVersionsResponse) {
 	if c.version < 3 {
 		return
@@ -81,8 +81,8 @@ func (c *call) tellFeatures(resp *kmsg.ApiVersionsResponse) {
 	finalized(transactionVersion, c.s.featureLevel(c.s.cluster.TransactionCoordinator().Version()))
 }
 
-// groupLevel returns the level of group.version: 1 if the requests of the newer protocol of groups
-// are among the versions served.
+// groupLevel returns the level of group.version: 1 if the server serves the requests of the
+// consumer group protocol (KIP-848), else 0.
 func (s *Server) groupLevel() int16 {
 	if s.apis[int16(ConsumerGroupHeartbeat)] == nil {
 		return 0
@@ -90,8 +90,8 @@ func (s *Server) groupLevel() int16 {
 	return groupVersionMost
 }
 
-// shareLevel returns the level of share.version: 1 if the requests of share groups are among the
-// versions served.
+// shareLevel returns the level of share.version: 1 if the server serves the requests of share
+// groups, else 0.
 func (s *Server) shareLevel() int16 {
 	if s.apis[int16(ShareFetch)] == nil {
 		return 0
@@ -99,8 +99,8 @@ func (s *Server) shareLevel() int16 {
 	return shareVersionMost
 }
 
-// streamsLevel returns the level of streams.version: 1 if the requests of streams groups are among
-// the versions served.
+// streamsLevel returns the level of streams.version: 1 if the server serves the requests of
+// streams groups, else 0.
 func (s *Server) streamsLevel() int16 {
 	if s.apis[int16(StreamsGroupHeartbeat)] == nil {
 		return 0
@@ -108,8 +108,8 @@ func (s *Server) streamsLevel() int16 {
 	return streamsVersionMost
 }
 
-// featureLevel returns a level of transaction.version as a broker of the versions served has it:
-// level 2 is that of brokers with the requests of its clients.
+// featureLevel returns a level of transaction.version, lowered to 1 if VersionCaps removes a
+// version that clients of level 2 need.
 func (s *Server) featureLevel(level int16) int16 {
 	for key, version := range map[Key]int16{Produce: 12, EndTxn: 5, TxnOffsetCommit: 5} {
 		if a := s.apis[int16(key)]; a == nil || a.max < version {

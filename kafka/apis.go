@@ -1,6 +1,6 @@
 package kafka
 
-// apis is what is served, in the version ranges of Kafka 4.3.
+// apis lists the served APIs, in the version ranges of Kafka 4.3.
 var apis = []api{
 	{key: Produce, min: 3, max: 13, start: produce},
 	{key: Fetch, min: 4, max: 18, try: tryFetch, serve: handle((*call).fetch), waits: true},

@@ -54,12 +54,14 @@ func (s *Server) authorizer() *acl.Authorizer {
 }
 
 // A guard authorizes one request before it is served, as Kafka's KafkaApis and ControllerApis do.
-// It refuses the request as a whole by an answer; or takes out of it what the client may not ask
-// for, and has c.after put that into the answer, as refused. It leaves the request alone that may
-// be served, and does not block.
+// It does not block.
+//
+// To deny the whole request, it returns the response, or sets c.closing if the request has none.
+// To deny parts, it removes them from the request and sets c.after, which adds their errors to the
+// response. A request with all permissions stays unchanged.
 type guard func(c *call, req kmsg.Request) kmsg.Response
 
-// guarded makes a guard of typed requests one of any request.
+// guarded adapts the guard of one type of request to all requests.
 func guarded[Q kmsg.Request](fn func(*call, Q) kmsg.Response) guard {
 	return func(c *call, r kmsg.Request) kmsg.Response { return fn(c, r.(Q)) }
 }
@@ -77,12 +79,12 @@ func cluster(o acl.Operation) guard {
 	}
 }
 
-// guards has one for each API that is served; a test keeps it so.
+// guards has the guard of each served API. A test checks that none is missing.
 var guards = map[Key]guard{
 	Produce:                      guarded(guardProduce),
-	Fetch:                        free, // planFetch: a session knows of partitions that the request does not name
+	Fetch:                        free, // planFetch authorizes, also partitions of the session
 	ListOffsets:                  guarded(guardListOffsets),
-	Metadata:                     free, // metadata asks itself: a topic that is missing is created only for who may Create it
+	Metadata:                     free, // metadata authorizes, and needs Create to create topics
 	OffsetCommit:                 guarded(guardOffsetCommit),
 	OffsetFetch:                  guarded(guardOffsetFetch),
 	FindCoordinator:              guarded(guardFindCoordinator),
@@ -112,10 +114,10 @@ var guards = map[Key]guard{
 	DescribeLogDirs:              guarded(guardDescribeLogDirs),
 	SaslAuthenticate:             free,
 	CreatePartitions:             guarded(guardCreatePartitions),
-	CreateDelegationToken:        free, // of who asks; createDelegationToken: on behalf of somebody else
-	RenewDelegationToken:         free, // changeToken: of whoever the token says
-	ExpireDelegationToken:        free, // changeToken: likewise
-	DescribeDelegationToken:      free, // describeDelegationToken: it answers those that may be seen
+	CreateDelegationToken:        free, // createDelegationToken authorizes tokens for other users
+	RenewDelegationToken:         free, // changeToken authorizes the owner and the renewers
+	ExpireDelegationToken:        free, // likewise
+	DescribeDelegationToken:      free, // describeDelegationToken leaves out hidden tokens
 	DeleteGroups:                 guarded(guardDeleteGroups),
 	ElectLeaders:                 cluster(acl.Alter),
 	IncrementalAlterConfigs:      guarded(guardIncrementalAlterConfigs),
@@ -128,7 +130,7 @@ var guards = map[Key]guard{
 	AlterUserScramCredentials:    cluster(acl.Alter),
 	DescribeQuorum:               cluster(acl.Describe),
 	UpdateFeatures:               cluster(acl.Alter),
-	DescribeCluster:              free, // it tells what the client may do
+	DescribeCluster:              free, // describeCluster authorizes the list of operations only
 	DescribeProducers:            guarded(guardDescribeProducers),
 	DescribeTransactions:         guarded(guardDescribeTransactions),
 	ListTransactions:             guarded(guardListTransactions),
@@ -137,11 +139,11 @@ var guards = map[Key]guard{
 	GetTelemetrySubscriptions:    free,
 	PushTelemetry:                free,
 	ListConfigResources:          cluster(acl.DescribeConfigs),
-	DescribeTopicPartitions:      free, // describeTopicPartitions: it answers a page of what may be seen
+	DescribeTopicPartitions:      free, // describeTopicPartitions authorizes before it pages
 	ShareGroupHeartbeat:          guarded(guardShareGroupHeartbeat),
 	ShareGroupDescribe:           guarded(guardShareGroupDescribe),
-	ShareFetch:                   free, // shareFetch: a session knows of partitions that the request does not name
-	ShareAcknowledge:             free, // shareAcknowledge: likewise
+	ShareFetch:                   free, // shareFetch authorizes, also partitions of the session
+	ShareAcknowledge:             free, // shareAcknowledge authorizes
 	InitializeShareGroupState:    guardShareGroupState,
 	ReadShareGroupState:          guardShareGroupState,
 	WriteShareGroupState:         guardShareGroupState,
@@ -154,7 +156,8 @@ var guards = map[Key]guard{
 	DeleteShareGroupOffsets:      guarded(guardDeleteShareGroupOffsets),
 }
 
-// authorize reports whether the request is to be served. If not, it has answered the request.
+// authorize reports whether the request is to be served. If not, it has sent the response or
+// closed the connection.
 func (e *execution) authorize() bool {
 	if e.may = e.s.authorizer(); e.may == nil {
 		return true
@@ -180,7 +183,8 @@ func (c *call) allows(o acl.Operation, t acl.ResourceType, name string) bool {
 
 func (c *call) mayCluster(o acl.Operation) bool { return c.allows(o, acl.Cluster, acl.ClusterName) }
 
-// operations returns what the client may do to a resource (KIP-430), of an answer that tells.
+// operations returns the client's permitted operations on a resource as a bit field (KIP-430), for
+// a response that lists them.
 func (c *call) operations(t acl.ResourceType, name string) int32 {
 	if c.may == nil {
 		return int32(acl.Supported(t))
@@ -188,7 +192,7 @@ func (c *call) operations(t acl.ResourceType, name string) int32 {
 	return int32(c.may.Operations(c.who, acl.Resource{Type: t, Name: name}))
 }
 
-// onCluster returns the client's operations on the cluster, none unless it may describe it.
+// onCluster returns the client's operations on the cluster, none without Describe.
 func (c *call) onCluster() int32 {
 	if !c.mayCluster(acl.Describe) {
 		return 0
@@ -196,7 +200,8 @@ func (c *call) onCluster() int32 {
 	return c.operations(acl.Cluster, acl.ClusterName)
 }
 
-// topicByID returns the name of a topic that a request names by id from some version on.
+// topicByID returns the name of a topic. From version since on the request has its id instead;
+// false if no topic has that id.
 func (c *call) topicByID(name string, id [16]byte, since int16) (string, bool) {
 	if c.version < since {
 		return name, true
@@ -204,7 +209,8 @@ func (c *call) topicByID(name string, id [16]byte, since int16) (string, bool) {
 	return c.s.cluster.TopicName(id)
 }
 
-// split returns those elements of a list that keep wants, and the others. The list is not changed.
+// split returns the elements of a list for which keep returns true, and the others. The list is
+// not changed; kept is the list itself if it keeps all.
 func split[T any](list []T, keep func(*T) bool) (kept, others []T) {
 	for i := range list {
 		if !keep(&list[i]) {
@@ -222,7 +228,8 @@ func split[T any](list []T, keep func(*T) bool) (kept, others []T) {
 	return kept, others
 }
 
-// then has something done with the answer of what is served.
+// then makes c.after call fn with the response of the handler, before it is sent. It returns nil,
+// the result of a guard that lets a request be served.
 func then[R kmsg.Response](c *call, fn func(resp R)) kmsg.Response {
 	c.after = func(resp kmsg.Response) { fn(resp.(R)) }
 	return nil
@@ -241,8 +248,8 @@ func authorizationText(code Code) *string {
 	return &text
 }
 
-// refusedWhole answers a request with an error at the top, and in the places for one of Kafka's
-// getErrorResponse of that request.
+// refusedWhole returns a response with an error code wherever Kafka's getErrorResponse of that
+// request has it: at the top level, in the parts, or both.
 func refusedWhole(req kmsg.Request, code Code) kmsg.Response {
 	resp := req.ResponseKind()
 	if d, ok := resp.(interface{ Default() }); ok {
@@ -306,7 +313,7 @@ func refusedAssignments(req *kmsg.AlterPartitionAssignmentsRequest, resp *kmsg.A
 	}
 }
 
-// refusedUsers answers each user of the request once.
+// refusedUsers adds one result for each user of the request.
 func refusedUsers(req *kmsg.AlterUserSCRAMCredentialsRequest, resp *kmsg.AlterUserSCRAMCredentialsResponse, code Code) {
 	answered := map[string]bool{}
 	add := func(name string) {

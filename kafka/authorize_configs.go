@@ -6,8 +6,8 @@ import (
 	"github.com/stratalog/strata/acl"
 )
 
-// mayConfigure is the code of an operation on the configuration of a resource. A kind of resource
-// that is not known is for the handler to refuse. Kafka:
+// mayConfigure returns the error code of an operation on the configuration of a resource, 0 if it
+// is permitted. It returns 0 for an unknown type of resource, which the handler rejects. Kafka:
 // ControllerApis.authorizeAlterResource, ConfigHelper, ConfigAdminManager of loggers.
 func (c *call) mayConfigure(o acl.Operation, kind kmsg.ConfigResourceType, name string) Code {
 	switch kind {
@@ -51,7 +51,7 @@ func guardAlterConfigs(c *call, req *kmsg.AlterConfigsRequest) kmsg.Response {
 	req.Resources, _ = split(req.Resources, func(r *kmsg.AlterConfigsRequestResource) bool {
 		code := c.mayConfigure(acl.AlterConfigs, r.ResourceType, r.ResourceName)
 		if times[configResource{int8(r.ResourceType), r.ResourceName}] > 1 {
-			code = 0 // it is told so, whoever asks
+			code = 0 // the handler rejects duplicates, whatever the permissions
 		}
 		if code != 0 {
 			rr := kmsg.NewAlterConfigsResponseResource()
@@ -77,7 +77,7 @@ func guardIncrementalAlterConfigs(c *call, req *kmsg.IncrementalAlterConfigsRequ
 	req.Resources, _ = split(req.Resources, func(r *kmsg.IncrementalAlterConfigsRequestResource) bool {
 		code := c.mayConfigure(acl.AlterConfigs, r.ResourceType, r.ResourceName)
 		if times[configResource{int8(r.ResourceType), r.ResourceName}] > 1 {
-			code = 0 // it is told so, whoever asks
+			code = 0 // the handler rejects duplicates, whatever the permissions
 		}
 		if code != 0 {
 			rr := kmsg.NewIncrementalAlterConfigsResponseResource()
@@ -96,8 +96,8 @@ func guardIncrementalAlterConfigs(c *call, req *kmsg.IncrementalAlterConfigsRequ
 	})
 }
 
-// asAsked returns results, one for each resource that was asked about, in the order of asked. Those
-// of one id are alike.
+// asAsked returns results, one for each resource of the request, in the order of asked. Results of
+// the same resource are equal.
 func asAsked[R, Q any](results []R, of func(*R) configResource, asked []Q, id func(*Q) configResource) []R {
 	byID := map[configResource][]R{}
 	for i := range results {
@@ -112,8 +112,8 @@ func asAsked[R, Q any](results []R, of func(*R) configResource, asked []Q, id fu
 	return ordered
 }
 
-// guardDescribeLogDirs: Describe of the cluster. Before version 3 there is no place for the error:
-// nothing is told.
+// guardDescribeLogDirs requires Describe on the cluster. Before version 3 the response has no
+// field for the error, and is empty.
 func guardDescribeLogDirs(c *call, req *kmsg.DescribeLogDirsRequest) kmsg.Response {
 	if c.mayCluster(acl.Describe) {
 		return nil

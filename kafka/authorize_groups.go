@@ -8,7 +8,7 @@ import (
 	"github.com/stratalog/strata/acl"
 )
 
-// groupOf is the guard of a member's requests: Read of its group.
+// groupOf returns the guard of a member's requests, which require Read on its group.
 func groupOf[Q kmsg.Request](id func(Q) string) guard {
 	return guarded(func(c *call, req Q) kmsg.Response {
 		if c.allows(acl.Read, acl.Group, id(req)) {
@@ -18,7 +18,7 @@ func groupOf[Q kmsg.Request](id func(Q) string) guard {
 	})
 }
 
-// guardOffsetCommit: Read of the group, and of each topic.
+// guardOffsetCommit requires Read on the group and on each topic.
 func guardOffsetCommit(c *call, req *kmsg.OffsetCommitRequest) kmsg.Response {
 	code, denied := GroupAuthorizationFailed, req.Topics
 	if c.allows(acl.Read, acl.Group, req.Group) {
@@ -49,8 +49,8 @@ func guardOffsetCommit(c *call, req *kmsg.OffsetCommitRequest) kmsg.Response {
 	return resp
 }
 
-// guardOffsetFetch: Describe of each group, and of each topic; offsets of other topics are not
-// among all that a group has.
+// guardOffsetFetch requires Describe on each group and on each topic. If the request is for all
+// topics of a group, the response leaves out topics that the client may not describe.
 func guardOffsetFetch(c *call, req *kmsg.OffsetFetchRequest) kmsg.Response {
 	if c.version < 8 {
 		return guardOffsetFetchOne(c, req)
@@ -69,7 +69,7 @@ func guardOffsetFetch(c *call, req *kmsg.OffsetFetchRequest) kmsg.Response {
 	}
 	req.Groups = groups
 	return then(c, func(resp *kmsg.OffsetFetchResponse) {
-		for i := range resp.Groups { // one for each, in the order of the request
+		for i := range resp.Groups { // one for each of req.Groups, in their order
 			g := &resp.Groups[i]
 			g.Topics, _ = split(g.Topics, func(t *kmsg.OffsetFetchResponseGroupTopic) bool {
 				name, known := c.topicByID(t.Topic, t.TopicID, 10)
@@ -124,8 +124,8 @@ func guardOffsetFetchOne(c *call, req *kmsg.OffsetFetchRequest) kmsg.Response {
 	return resp
 }
 
-// guardFindCoordinator: Describe of the group or of the transactional id, ClusterAction for share
-// groups.
+// guardFindCoordinator requires Describe on the group or on the transactional id, and
+// ClusterAction on the cluster for the coordinator of share group state.
 func guardFindCoordinator(c *call, req *kmsg.FindCoordinatorRequest) kmsg.Response {
 	if c.version < 4 {
 		code := c.mayFind(req.CoordinatorType, req.CoordinatorKey)
@@ -178,8 +178,8 @@ func guardDescribeGroups(c *call, req *kmsg.DescribeGroupsRequest) kmsg.Response
 	})
 }
 
-// guardListGroups: Describe of the cluster, else only groups that the client may describe are
-// listed.
+// guardListGroups requires Describe on the cluster. Without it the response has only groups that
+// the client may describe.
 func guardListGroups(c *call, _ *kmsg.ListGroupsRequest) kmsg.Response {
 	if c.mayCluster(acl.Describe) {
 		return nil
@@ -207,7 +207,7 @@ func guardDeleteGroups(c *call, req *kmsg.DeleteGroupsRequest) kmsg.Response {
 	})
 }
 
-// guardOffsetDelete: Delete of the group, Read of each topic.
+// guardOffsetDelete requires Delete on the group and Read on each topic.
 func guardOffsetDelete(c *call, req *kmsg.OffsetDeleteRequest) kmsg.Response {
 	if !c.allows(acl.Delete, acl.Group, req.Group) {
 		return refusedWhole(req, GroupAuthorizationFailed)
@@ -231,8 +231,8 @@ func guardOffsetDelete(c *call, req *kmsg.OffsetDeleteRequest) kmsg.Response {
 	})
 }
 
-// guardConsumerGroupHeartbeat: Read of the group, Describe of each topic that is subscribed to by
-// name.
+// guardConsumerGroupHeartbeat requires Read on the group, and Describe on each topic in the
+// subscription. Regular expressions need no permission, see describes.
 func guardConsumerGroupHeartbeat(c *call, req *kmsg.ConsumerGroupHeartbeatRequest) kmsg.Response {
 	if !c.allows(acl.Read, acl.Group, req.Group) {
 		return refusedWhole(req, GroupAuthorizationFailed)
@@ -245,8 +245,9 @@ func guardConsumerGroupHeartbeat(c *call, req *kmsg.ConsumerGroupHeartbeatReques
 	return nil
 }
 
-// describes returns what tells the topics that the client may describe, without the call; nil: all
-// of them. Regular expressions match no others, and nothing is said of these.
+// describes returns a function that reports whether the client may describe a topic; nil if it may
+// describe all. The function does not refer to the call. Regular expressions match only these
+// topics, without an error for others.
 func (c *call) describes() func(name string) bool {
 	may, who := c.may, c.who
 	if may == nil {
@@ -257,16 +258,18 @@ func (c *call) describes() func(name string) bool {
 	}
 }
 
-// hiddenTopics is said of a group whose members have topics that the client may not describe.
+// hiddenTopics is Kafka's message for a group whose members have topics that the client may not
+// describe.
 const hiddenTopics = "The group has described topic(s) that the client is not authorized to describe."
 
-// guardConsumerGroupDescribe: Describe of each group, and of all topics that its members have.
+// guardConsumerGroupDescribe requires Describe on each group, and on all topics of its members.
 func guardConsumerGroupDescribe(c *call, req *kmsg.ConsumerGroupDescribeRequest) kmsg.Response {
 	var denied []string
 	req.Groups, denied = split(req.Groups, func(id *string) bool { return c.allows(acl.Describe, acl.Group, *id) })
 	return then(c, func(resp *kmsg.ConsumerGroupDescribeResponse) {
 		for i := range resp.Groups {
-			if g := &resp.Groups[i]; !c.mayDescribeMembers(g.Members) { // of the rest nothing is told, either
+			// A group with a hidden topic has only this error, and no other field.
+			if g := &resp.Groups[i]; !c.mayDescribeMembers(g.Members) {
 				hidden := kmsg.NewConsumerGroupDescribeResponseGroup()
 				hidden.Group, hidden.ErrorCode, hidden.ErrorMessage = g.Group, int16(TopicAuthorizationFailed), kmsg.StringPtr(hiddenTopics)
 				*g = hidden

@@ -8,7 +8,8 @@ import (
 	"github.com/stratalog/strata/acl"
 )
 
-// guardShareGroupHeartbeat: Read of the group, Describe of each topic.
+// guardShareGroupHeartbeat requires Read on the group, and Describe on each topic in the
+// subscription.
 func guardShareGroupHeartbeat(c *call, req *kmsg.ShareGroupHeartbeatRequest) kmsg.Response {
 	if !c.allows(acl.Read, acl.Group, req.GroupID) {
 		return refusedWhole(req, GroupAuthorizationFailed)
@@ -21,13 +22,14 @@ func guardShareGroupHeartbeat(c *call, req *kmsg.ShareGroupHeartbeatRequest) kms
 	return nil
 }
 
-// guardShareGroupDescribe: Describe of each group, and of all topics that its members have.
+// guardShareGroupDescribe requires Describe on each group, and on all topics of its members.
 func guardShareGroupDescribe(c *call, req *kmsg.ShareGroupDescribeRequest) kmsg.Response {
 	var denied []string
 	req.GroupIDs, denied = split(req.GroupIDs, func(id *string) bool { return c.allows(acl.Describe, acl.Group, *id) })
 	return then(c, func(resp *kmsg.ShareGroupDescribeResponse) {
 		for i := range resp.Groups {
-			if g := &resp.Groups[i]; !c.mayDescribeSharers(g.Members) { // of the rest nothing is told, either
+			// A group with a hidden topic has only this error, and no other field.
+			if g := &resp.Groups[i]; !c.mayDescribeSharers(g.Members) {
 				hidden := kmsg.NewShareGroupDescribeResponseGroup()
 				hidden.GroupID, hidden.ErrorCode, hidden.ErrorMessage = g.GroupID, int16(TopicAuthorizationFailed), kmsg.StringPtr(hiddenTopics)
 				*g = hidden
@@ -41,7 +43,7 @@ func guardShareGroupDescribe(c *call, req *kmsg.ShareGroupDescribeRequest) kmsg.
 	})
 }
 
-// mayDescribeSharers is mayDescribeMembers for those of a share group.
+// mayDescribeSharers is mayDescribeMembers for members of a share group.
 func (c *call) mayDescribeSharers(members []kmsg.ShareGroupDescribeResponseGroupMember) bool {
 	for _, m := range members {
 		for _, name := range m.SubscribedTopicNames {
@@ -58,8 +60,8 @@ func (c *call) mayDescribeSharers(members []kmsg.ShareGroupDescribeResponseGroup
 	return true
 }
 
-// guardShareGroupState: ClusterAction. The answer has a place for an error with each partition
-// only.
+// guardShareGroupState requires ClusterAction on the cluster. The response has an error for each
+// partition, none at the top level.
 func guardShareGroupState(c *call, req kmsg.Request) kmsg.Response {
 	if c.mayCluster(acl.ClusterAction) {
 		return nil
@@ -86,8 +88,8 @@ func guardShareGroupState(c *call, req kmsg.Request) kmsg.Response {
 	return resp
 }
 
-// guardDescribeShareGroupOffsets: Describe of each group, and of each topic; others are not among
-// all that a group has.
+// guardDescribeShareGroupOffsets requires Describe on each group and on each topic. If the request
+// is for all topics of a group, the response leaves out topics that the client may not describe.
 func guardDescribeShareGroupOffsets(c *call, req *kmsg.DescribeShareGroupOffsetsRequest) kmsg.Response {
 	var denied []kmsg.DescribeShareGroupOffsetsRequestGroup
 	req.Groups, denied = split(req.Groups, func(g *kmsg.DescribeShareGroupOffsetsRequestGroup) bool {
@@ -104,7 +106,7 @@ func guardDescribeShareGroupOffsets(c *call, req *kmsg.DescribeShareGroupOffsets
 	}
 	req.Groups = groups
 	return then(c, func(resp *kmsg.DescribeShareGroupOffsetsResponse) {
-		for i := range resp.Groups { // one for each, in the order of the request
+		for i := range resp.Groups { // one for each of req.Groups, in their order
 			g := &resp.Groups[i]
 			g.Topics, _ = split(g.Topics, func(t *kmsg.DescribeShareGroupOffsetsResponseGroupTopic) bool {
 				return c.allows(acl.Describe, acl.Topic, t.Topic)
@@ -129,8 +131,9 @@ func guardDescribeShareGroupOffsets(c *call, req *kmsg.DescribeShareGroupOffsets
 	})
 }
 
-// guardAlterShareGroupOffsets: Read of the group, and of each topic. What is wrong with the group
-// is told before topics are. Who may describe a topic is told its id, as everybody is by Kafka.
+// guardAlterShareGroupOffsets requires Read on the group and on each topic. If the group has an
+// error, the response has no topics. Topic ids are returned only to clients with Describe; Kafka
+// returns them to all clients.
 func guardAlterShareGroupOffsets(c *call, req *kmsg.AlterShareGroupOffsetsRequest) kmsg.Response {
 	if !c.allows(acl.Read, acl.Group, req.GroupID) {
 		return refusedWhole(req, GroupAuthorizationFailed)
@@ -141,7 +144,7 @@ func guardAlterShareGroupOffsets(c *call, req *kmsg.AlterShareGroupOffsetsReques
 	}
 	return then(c, func(resp *kmsg.AlterShareGroupOffsetsResponse) {
 		if resp.ErrorCode != 0 {
-			return // it is about the group, and topics are not told of
+			return // an error of the group, without topics
 		}
 		for _, t := range denied {
 			rt := kmsg.NewAlterShareGroupOffsetsResponseTopic()
@@ -159,7 +162,7 @@ func guardAlterShareGroupOffsets(c *call, req *kmsg.AlterShareGroupOffsetsReques
 	})
 }
 
-// guardDeleteShareGroupOffsets: Delete of the group, Read of each topic.
+// guardDeleteShareGroupOffsets requires Delete on the group and Read on each topic.
 func guardDeleteShareGroupOffsets(c *call, req *kmsg.DeleteShareGroupOffsetsRequest) kmsg.Response {
 	if !c.allows(acl.Delete, acl.Group, req.GroupID) {
 		return refusedWhole(req, GroupAuthorizationFailed)
@@ -170,7 +173,7 @@ func guardDeleteShareGroupOffsets(c *call, req *kmsg.DeleteShareGroupOffsetsRequ
 	}
 	return then(c, func(resp *kmsg.DeleteShareGroupOffsetsResponse) {
 		if resp.ErrorCode != 0 {
-			return // it is about the group, and topics are not told of
+			return // an error of the group, without topics
 		}
 		for _, t := range denied {
 			rt := kmsg.NewDeleteShareGroupOffsetsResponseTopic()

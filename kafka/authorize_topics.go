@@ -9,9 +9,10 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// guardProduce: Write of the transactional id, if there is a transaction, and of each topic. What
-// has no batch where one is looked for is refused as a whole before that. Without an answer (acks
-// 0) the connection is closed, as for any error of a partition.
+// guardProduce requires Write on the transactional id, if the request has a batch of a
+// transaction, and on each topic. If hasTransaction finds malformed records, the handler rejects
+// the whole request. A request without a response (acks 0) gets its connection closed, as for any
+// error of a partition.
 func guardProduce(c *call, req *kmsg.ProduceRequest) kmsg.Response {
 	transaction, err := hasTransaction(req)
 	if err != nil {
@@ -58,8 +59,8 @@ func guardProduce(c *call, req *kmsg.ProduceRequest) kmsg.Response {
 	return resp
 }
 
-// mayRead is the code of a fetch of a topic: that of a client which says to be a follower needs
-// ClusterAction.
+// mayRead returns the error code of a fetch of a topic, 0 if it is permitted. A fetch with the
+// replica id of a follower (0 or above) needs ClusterAction on the cluster.
 func (c *call) mayRead(name string, replica int32) Code {
 	switch {
 	case c.may == nil:
@@ -111,8 +112,9 @@ func guardOffsetForLeaderEpoch(c *call, req *kmsg.OffsetForLeaderEpochRequest) k
 	})
 }
 
-// guardCreateTopics: Create of the cluster, or of each topic. What was configured is told of topics
-// whose configuration the client may describe. The metadata topic is refused by itself.
+// guardCreateTopics requires Create on the cluster or on each topic. The shape and configuration
+// of a new topic are returned only to clients with DescribeConfigs on it. The handler rejects the
+// metadata topic and duplicates, whatever the permissions.
 func guardCreateTopics(c *call, req *kmsg.CreateTopicsRequest) kmsg.Response {
 	all := c.mayCluster(acl.Create)
 	times := map[string]int{}
@@ -136,8 +138,8 @@ func guardCreateTopics(c *call, req *kmsg.CreateTopicsRequest) kmsg.Response {
 	})
 }
 
-// guardDeleteTopics: Delete of the cluster, or of each topic. Who may not describe a topic does not
-// learn whether it is there, nor the name that belongs to an id.
+// guardDeleteTopics requires Delete on the cluster or on each topic. Without Describe on a topic,
+// the response reveals neither its existence nor the name for an id.
 func guardDeleteTopics(c *call, req *kmsg.DeleteTopicsRequest) kmsg.Response {
 	if c.mayCluster(acl.Delete) {
 		return nil
@@ -172,7 +174,7 @@ func guardDeleteTopics(c *call, req *kmsg.DeleteTopicsRequest) kmsg.Response {
 			}
 			rt.Topic = t.Topic
 		default:
-			return true // malformed: it is told so, and nothing else
+			return true // malformed or a duplicate: the handler rejects it
 		}
 		refused = append(refused, rt)
 		return false
@@ -181,7 +183,8 @@ func guardDeleteTopics(c *call, req *kmsg.DeleteTopicsRequest) kmsg.Response {
 	return c.addDeletions(refused)
 }
 
-// mayDeleteName: who may describe a topic that is not there is told that.
+// mayDeleteName reports whether the handler gets a name. It does if the client may delete the
+// topic. A missing topic needs Describe only, for an error that it does not exist.
 func (c *call) mayDeleteName(name string) bool {
 	if c.allows(acl.Delete, acl.Topic, name) {
 		return true
@@ -257,7 +260,8 @@ func guardCreatePartitions(c *call, req *kmsg.CreatePartitionsRequest) kmsg.Resp
 	})
 }
 
-// guardDescribeProducers looks at names first, as Kafka does.
+// guardDescribeProducers requires Read on each topic. Invalid names are left to the handler,
+// because Kafka validates names first.
 func guardDescribeProducers(c *call, req *kmsg.DescribeProducersRequest) kmsg.Response {
 	var denied []kmsg.DescribeProducersRequestTopic
 	if req.Topics, denied = split(req.Topics, func(t *kmsg.DescribeProducersRequestTopic) bool {

@@ -7,8 +7,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// guardInitProducerID: Write of the transactional id; without one IdempotentWrite of the cluster,
-// or Write of any topic (KIP-679).
+// guardInitProducerID requires Write on the transactional id. Without an id it requires
+// IdempotentWrite on the cluster, or Write on any topic (KIP-679).
 func guardInitProducerID(c *call, req *kmsg.InitProducerIDRequest) kmsg.Response {
 	code := Code(0)
 	switch {
@@ -24,8 +24,9 @@ func guardInitProducerID(c *call, req *kmsg.InitProducerIDRequest) kmsg.Response
 	return resp
 }
 
-// guardAddPartitionsToTxn: from version 4 on ClusterAction, since brokers ask. Before that Write of
-// the transactional id and of each topic: of which one is denied, none is added.
+// guardAddPartitionsToTxn requires ClusterAction on the cluster from version 4 on, which brokers
+// send. Earlier versions require Write on the transactional id and on each topic. If one topic is
+// denied, no partition is added.
 func guardAddPartitionsToTxn(c *call, req *kmsg.AddPartitionsToTxnRequest) kmsg.Response {
 	if c.version >= 4 {
 		return cluster(acl.ClusterAction)(c, req)
@@ -57,7 +58,8 @@ func guardAddPartitionsToTxn(c *call, req *kmsg.AddPartitionsToTxnRequest) kmsg.
 	return resp
 }
 
-// unwritten is the code of a partition that the client may write to, beside one that it may not.
+// unwritten returns the code of a partition with permission in a request that is denied for
+// another topic.
 func (c *call) unwritten(name string, p int32) Code {
 	if err := c.mayBeAdded(name, p); err != nil {
 		return codeOf(err)
@@ -105,7 +107,8 @@ func guardWriteTxnMarkers(c *call, req *kmsg.WriteTxnMarkersRequest) kmsg.Respon
 	return resp
 }
 
-// guardTxnOffsetCommit: Write of the transactional id, Read of the group and of each topic.
+// guardTxnOffsetCommit requires Write on the transactional id, and Read on the group and on each
+// topic.
 func guardTxnOffsetCommit(c *call, req *kmsg.TxnOffsetCommitRequest) kmsg.Response {
 	code, denied := Code(0), req.Topics
 	switch {
@@ -141,8 +144,8 @@ func guardTxnOffsetCommit(c *call, req *kmsg.TxnOffsetCommitRequest) kmsg.Respon
 	return resp
 }
 
-// guardDescribeTransactions: Describe of the transactional id; of its partitions those are told
-// whose topic the client may describe.
+// guardDescribeTransactions requires Describe on each transactional id. The response leaves out
+// partitions of topics that the client may not describe.
 func guardDescribeTransactions(c *call, req *kmsg.DescribeTransactionsRequest) kmsg.Response {
 	var denied []string
 	req.TransactionalIDs, denied = split(req.TransactionalIDs, func(id *string) bool { return c.allows(acl.Describe, acl.TransactionalID, *id) })

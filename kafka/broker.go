@@ -24,21 +24,23 @@ type broker struct {
 	transactions *transaction.Coordinator // of the transactional ids that it coordinates
 	fetches      *sessionCache
 	shares       shareSessions
-	throttles    throttles // of clients' quotas
+	throttles    throttles // use of clients' quotas
 	telemetry    clientmetrics.Manager
 
-	// Guarded by Server.mu. A broker that was closed has another one in its place there.
-	listeners []*listener        // that are accepting, in the order in which they came
-	addresses map[string]address // by listener's name: of the first of them, or of the last there was
+	// Guarded by Server.mu. CloseBroker replaces the broker in Server.brokers, with the same
+	// addresses.
+	listeners []*listener        // that accept connections, in the order of listen
+	addresses map[string]address // by listener name; stays when its last listener ends
 }
 
-// listener is one listener of a broker, from listen to forget.
+// listener is one listener of a broker. listen registers it, and Serve removes it when it has
+// ended.
 type listener struct {
 	net.Listener
 	broker   *broker
 	name     string // see Listener.Name, never empty
 	security Security
-	address  address // that clients are told
+	address  address // in responses
 }
 
 // address is the address of a broker for clients.
@@ -105,7 +107,7 @@ func (s *Server) listen(lns map[int32]net.Listener) ([]*listener, error) {
 	return listening, nil
 }
 
-// describe returns what is known of a listener before it is that of a broker.
+// describe returns the listener for ln, without its broker and address.
 func (s *Server) describe(ln net.Listener) *listener {
 	l := &listener{Listener: ln, security: s.cfg.Security}
 	if own, ok := ln.(*Listener); ok {
@@ -121,7 +123,8 @@ func (s *Server) describe(ln net.Listener) *listener {
 	return l
 }
 
-// findAddress notes where clients of listeners of a name find the broker. Server.mu is held.
+// findAddress sets the address for a listener name to the address of the first such listener. If
+// none is left, the address stays. Server.mu is held.
 func (b *broker) findAddress(name string) {
 	for _, l := range b.listeners {
 		if l.name == name {
@@ -147,7 +150,7 @@ func (s *Server) CloseBroker(id int32) {
 		return
 	}
 	s.brokers[id] = s.newBroker(id)
-	s.brokers[id].addresses = maps.Clone(b.addresses) // brokers that are down are described, too
+	s.brokers[id].addresses = maps.Clone(b.addresses) // responses list brokers that are down, too
 	for _, ln := range b.listeners {
 		ln.Close()
 	}
@@ -167,7 +170,7 @@ func (s *Server) newBroker(id int32) *broker {
 	return &broker{id: id, view: s.cluster.View(id), groups: s.cluster.On(id), transactions: s.cluster.TransactionCoordinator().On(id), fetches: newSessionCache(maxFetchSessions)}
 }
 
-// isServed reports whether b was not closed.
+// isServed reports whether b has not been closed by CloseBroker.
 func (s *Server) isServed(b *broker) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,13 +199,13 @@ func (s *Server) address(id int32, listener string) (host string, port int32, ok
 	return at.host, at.port, ok
 }
 
-// address is Server.address for the listener that the call came in by.
+// address is Server.address for the name of the listener of the call's connection.
 func (c *call) address(id int32) (host string, port int32, ok bool) {
 	return c.s.address(id, c.conn.listener)
 }
 
-// endpoints lists where a broker is found, with the names of its listeners before the addresses.
-// Kafka: advertised.listeners.
+// endpoints lists the addresses of a broker, each after the name of its listener. Kafka:
+// advertised.listeners.
 func (s *Server) endpoints(id int32) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,7 +225,8 @@ func isPublic(a net.Addr) bool {
 	return ok && !t.IP.IsLoopback()
 }
 
-// listenAddress is what clients are told if nothing else is configured.
+// listenAddress returns the address in responses unless Config.Advertise is set. For an
+// unspecified IP address the host is localhost.
 func listenAddress(a net.Addr) (string, int32) {
 	host, port, err := net.SplitHostPort(a.String())
 	if err != nil {

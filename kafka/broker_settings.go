@@ -14,8 +14,8 @@ import (
 
 const maxLong = "9223372036854775807"
 
-// setting is a broker setting that cannot be changed while it runs. def is what it is if nobody
-// says otherwise; empty: it has no default.
+// setting is a broker setting that cannot be changed while the broker runs, or a key of a
+// client-metrics resource. def is the default; empty means none. value is empty for a key.
 type setting struct {
 	name       string
 	kind       topic.ValueType
@@ -23,8 +23,8 @@ type setting struct {
 	doc        string
 }
 
-// staticEntries are the settings that the broker goes by and that are fixed when it starts, under
-// Kafka's names. What has no meaning here is not listed.
+// staticEntries returns the settings of the broker that are fixed when it starts, under Kafka's
+// names. Settings of Kafka that have no meaning here are left out.
 func (c *call) staticEntries() []configEntry {
 	id := strconv.Itoa(int(c.broker))
 	listener := c.s.endpoints(c.broker)
@@ -61,7 +61,8 @@ func (c *call) staticEntries() []configEntry {
 	return entries
 }
 
-// rack is that of the broker that serves the call; empty: none, or the broker does not serve.
+// rack returns the rack of the broker that serves the call, empty if it has none or does not
+// serve.
 func (c *call) rack() string {
 	known, _ := c.s.cluster.Metadata(c.ctx, noTopic) // without brokers if the cluster is closing
 	for _, b := range known.Brokers {
@@ -84,7 +85,7 @@ func (c *call) clusterSettings() []setting {
 	} else if cfg.LeaderBalanceInterval > 0 {
 		seconds = strconv.FormatInt(int64(cfg.LeaderBalanceInterval/time.Second), 10)
 	}
-	selector := "" // Kafka's default is none, which is LeaderSelector
+	selector := "" // Kafka's default is none, which means LeaderSelector
 	if cfg.ReplicaSelector != replication.LeaderSelector {
 		selector = cfg.ReplicaSelector.Class()
 	}
@@ -189,7 +190,8 @@ func transactionSettings(t transaction.Config) []setting {
 	}
 }
 
-// replicas is the text of a replication factor. 0 means 3, or as many as there are brokers.
+// replicas returns the text of a replication factor. 0 means 3, or the number of brokers if that
+// is lower.
 func replicas(n int) string {
 	if n == 0 {
 		n = 3

@@ -18,8 +18,8 @@ var clientMetricsKeys = []setting{
 	{name: clientmetrics.KeyMetrics, kind: topic.TypeList, doc: "Prefixes of the names of the metrics that clients push, or * for all of them."},
 }
 
-// clientMetricsEntries are the settings of a client-metrics resource, whether there is such a
-// resource or not.
+// clientMetricsEntries returns the settings of a client-metrics resource, whether or not it
+// exists.
 func (c *call) clientMetricsEntries(name string) []configEntry {
 	resources, _ := c.s.cluster.ClientMetricsProperties()
 	entries := make([]configEntry, len(clientMetricsKeys))
@@ -34,11 +34,12 @@ func (c *call) clientMetricsEntries(name string) []configEntry {
 	return entries
 }
 
-// alterClientMetrics changes the settings of a client-metrics resource. With replace, keys that are
-// not in changes are unset. A resource without settings does not exist.
+// alterClientMetrics changes the settings of a client-metrics resource. With replace, keys that
+// are not in changes are unset. A resource without settings does not exist.
 func (c *call) alterClientMetrics(name string, changes []replication.ConfigChange, replace, validateOnly bool) error {
 	for _, ch := range changes {
-		if word, list := listOperations[ch.Op]; list { // as in Kafka, though two of the keys are lists
+		// As in Kafka, although two of the keys are lists.
+		if word, list := listOperations[ch.Op]; list {
 			return refuse(InvalidConfig, fmt.Sprintf("Can't %s to key %s because its type is not LIST.", word, ch.Key))
 		}
 	}

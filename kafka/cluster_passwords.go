@@ -14,11 +14,13 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// ClusterPasswords returns a check of passwords against the SCRAM credentials of a cluster, so that
-// PLAIN and SCRAM share one list of users. A check takes a few milliseconds of work. At most as
-// many checks run at a time as there are processors; others wait. A user that has logged in is
-// accepted again without that work until its credentials change, so wrong guesses for other names
-// do not delay it. For that a keyed hash of its password is kept in memory.
+// ClusterPasswords returns a check of passwords against the SCRAM credentials of a cluster, so
+// that PLAIN and SCRAM share one list of users. A check takes a few milliseconds of work. At most
+// as many checks run at a time as there are processors; others wait.
+//
+// After a successful login, the password of that user is accepted without that work until its
+// credentials change. So wrong guesses for other names do not delay it. For that a keyed hash of
+// the password is kept in memory.
 func ClusterPasswords(cluster *strata.Cluster) PasswordCheck {
 	return newClusterPasswords(cluster.Backend()).check
 }
@@ -27,7 +29,7 @@ func ClusterPasswords(cluster *strata.Cluster) PasswordCheck {
 type clusterPasswords struct {
 	cluster strata.Backend
 	secret  []byte
-	slots   chan struct{} // of checks under way
+	slots   chan struct{} // one element for each running check
 
 	mu       sync.Mutex // guards verified; a leaf
 	verified map[string]verifiedPassword
@@ -85,7 +87,7 @@ func (p *clusterPasswords) sum(password string) (sum passwordSum) {
 	return sum
 }
 
-// remembers reports whether the password with a sum has matched the user's present credential.
+// remembers reports whether the password with this sum has matched the user's present credential.
 func (p *clusterPasswords) remembers(user string, cred replication.ScramCredential, sum passwordSum) bool {
 	p.mu.Lock()
 	v := p.verified[user]
@@ -94,8 +96,8 @@ func (p *clusterPasswords) remembers(user string, cred replication.ScramCredenti
 	return same && v.credential.Mechanism == cred.Mechanism && subtle.ConstantTimeCompare(v.credential.StoredKey, cred.StoredKey) == 1
 }
 
-// remember records a verified password, which is accepted without a check from now on. If there are
-// too many, another one is dropped and checked again.
+// remember records a verified password, which remembers accepts from then on. At maxVerified users
+// it drops another user, whose next login runs the full check.
 func (p *clusterPasswords) remember(user string, v verifiedPassword) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

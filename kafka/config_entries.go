@@ -30,18 +30,19 @@ type configLayer struct {
 	source      configSource
 }
 
-// configEntry is one configuration as the tools show it.
+// configEntry is one entry of a configuration, as DescribeConfigs returns it.
 type configEntry struct {
 	configLayer               // the effective one
-	null        bool          // it has no value
-	layers      []configLayer // of every source that has a value, the effective one first
+	null        bool          // no source has a value
+	layers      []configLayer // of every source with a value, the effective one first
 	readOnly    bool
 	kind        topic.ValueType
 	doc         string
 }
 
-// brokerLayers are the values that brokers give to the settings of topics, by the topic's keys
-// and in the order in which they count.
+// brokerLayers are the settings of brokers, in order of precedence: of one broker, of all brokers,
+// and those given when the cluster was opened. broker and all are by the broker's keys, static is
+// by the topic's keys.
 type brokerLayers struct{ broker, all, static map[string]string }
 
 func (c *call) brokerLayers(broker int32) brokerLayers {
@@ -52,10 +53,12 @@ func (c *call) brokerLayers(broker int32) brokerLayers {
 	}
 }
 
-// appendTo appends the layers of a key below the topic itself. Keys that brokers have no name for
-// have only what was given at the opening. Of keys with several names among brokers the default is
-// the last name's, in its unit, and is told beside what is set by the first one only, as in Kafka:
-// nothing is set, and log.retention.ms is null, though log.retention.hours is not.
+// appendTo appends the layers of a key below the topic's own. A key without a name among broker
+// settings has only the value given when the cluster was opened.
+//
+// A key with several broker names has its default under the last name, in the unit of that name.
+// As in Kafka, the default is appended only if a value is set. Otherwise there is no layer:
+// log.retention.ms is null, although log.retention.hours has a value.
 func (b brokerLayers) appendTo(layers []configLayer, k *topic.Key, fallback string) []configLayer {
 	name := k.Name
 	if len(k.Synonyms) > 0 {
@@ -79,8 +82,7 @@ func (b brokerLayers) appendTo(layers []configLayer, k *topic.Key, fallback stri
 	return layers
 }
 
-// inUnitOf returns milliseconds as a number in the unit that a broker's name of a setting ends
-// with.
+// inUnitOf converts milliseconds to the unit at the end of a broker setting's name.
 func inUnitOf(name, millis string) string {
 	if n, err := strconv.ParseInt(millis, 10, 64); err == nil && strings.HasSuffix(name, ".hours") {
 		return strconv.FormatInt(n/time.Hour.Milliseconds(), 10)
@@ -88,7 +90,7 @@ func inUnitOf(name, millis string) string {
 	return millis
 }
 
-// topicEntries are the settings of a topic as a broker sees them.
+// topicEntries returns the settings of a topic on a broker.
 func (c *call) topicEntries(s topic.Settings, broker int32) []configEntry {
 	described, brokers, explicit := s.Describe(), c.brokerLayers(broker), s.Explicit()
 	entries := make([]configEntry, len(described))
@@ -107,9 +109,9 @@ func (c *call) topicEntries(s topic.Settings, broker int32) []configEntry {
 	return entries
 }
 
-// brokerEntries returns the settings of the broker that serves the call, by name: the defaults of
-// topics and the throttle rates that are set, which can be changed live, and the broker's own
-// settings, which cannot.
+// brokerEntries returns the settings of the broker that serves the call, by name. The defaults of
+// topics and the throttle rates that are set can be changed while it runs; its own settings
+// cannot.
 func (c *call) brokerEntries() []configEntry {
 	entries := c.staticEntries()
 	layers := c.brokerLayers(c.broker)
@@ -136,7 +138,8 @@ func (c *call) brokerEntries() []configEntry {
 	return entries
 }
 
-// rateEntries are what was set on the broker, or on all, that is no default of a topic.
+// rateEntries returns the settings of the broker, or of all brokers, that are not defaults of
+// topics: the throttle rates.
 func rateEntries(layers brokerLayers) []configEntry {
 	set := map[string]bool{}
 	for _, layer := range []map[string]string{layers.broker, layers.all} {
@@ -168,8 +171,8 @@ func (c *call) allBrokersEntries() []configEntry {
 	return entries
 }
 
-// groupEntries are the settings of a group, whether there is such a group or not: what is set on
-// it, and the broker's below that.
+// groupEntries returns the settings of a group, whether or not it exists. Each has the value set
+// on the group, if any, above the value of the broker.
 func (c *call) groupEntries(id string) []configEntry {
 	described := c.s.cluster.ConfigEntries(id)
 	entries := make([]configEntry, len(described))

@@ -20,32 +20,33 @@ var errMalformed = transport.ErrMalformed
 type conn struct {
 	s         *Server
 	id        uint64
-	broker    *broker // whose listener it came in by
+	broker    *broker // of the listener that accepted it
 	transport *transport.Conn
-	secure    *secureConn // below transport; nil: there is no TLS
+	secure    *secureConn // below transport; nil without TLS
 	host      string
 	port      string // empty: unknown
 
 	// Of the listener, and immutable once the connection runs.
-	listener string // its name
+	listener string // name of the listener
 	security Security
-	sasl     *authentication // nil: there is no SASL
+	sasl     *authentication // nil without SASL
 
-	// lastFetch has the bytes of the last fetch that did not wait. Only one fetch runs at a time.
+	// lastFetch is the number of bytes that tryFetch last read. It is the hint for the size of the
+	// next buffer. Only one fetch runs at a time.
 	lastFetch int
 
 	owner   atomic.Pointer[owner] // see own
-	ownedBy string                // its name; set before the first request that needs it is served
+	ownedBy string                // name of owner; set before a request uses it
 
 	handlers sync.WaitGroup
-	waits    chan *execution // to the goroutine of serveWaiting, nil before the first; for run
+	waits    chan *execution // to the goroutine of serveWaiting; nil before the first; used by run
 
-	// The connection is muted (KIP-219) until this time, in ns since the Unix epoch: the client was
-	// told to wait.
+	// Until this time the connection is muted (KIP-219), because a response had a throttle time.
+	// In ns since the Unix epoch; 0: never muted.
 	muted atomic.Int64
 
-	authenticated atomic.Pointer[Principal] // see principal; nil: nobody, as there was no authentication
-	software      atomic.Pointer[software]  // of the client; nil: it has not said
+	authenticated atomic.Pointer[Principal] // nil: not authenticated; see principal
+	software      atomic.Pointer[software]  // of the client; nil before its ApiVersions
 }
 
 // newConn returns the connection of a client that l has accepted. It sends and receives nothing
@@ -96,7 +97,8 @@ func remotePort(a net.Addr) string {
 	return port
 }
 
-// authenticate gets the client's identity as far as it is known before the first request.
+// authenticate runs the TLS handshake. A client certificate sets the principal if there is no
+// SASL. Without TLS it does nothing.
 func (c *conn) authenticate() error {
 	if c.secure == nil {
 		return nil
@@ -149,7 +151,7 @@ func (c *conn) run() {
 	c.endShareSessions()
 }
 
-// serveNext reads a request, and starts it. An error ends the connection.
+// serveNext reads a request and starts it. An error ends the connection.
 func (c *conn) serveNext() error {
 	if c.sasl != nil {
 		if err := c.serveTokens(); err != nil {
@@ -167,8 +169,8 @@ func (c *conn) serveNext() error {
 	return c.dispatch(r)
 }
 
-// leaveAlone closes the connection after a delay in which it is not served. Otherwise a client that
-// connects again at once, many times, would use more resources than a served one. Kafka:
+// leaveAlone closes the connection after a delay in which it serves no request. A client that
+// reconnects many times would otherwise use more resources than a client that is served. Kafka:
 // Acceptor.DelayedCloseSocket.
 func (c *conn) leaveAlone(d time.Duration) {
 	t := time.NewTimer(d)
@@ -180,7 +182,8 @@ func (c *conn) leaveAlone(d time.Duration) {
 	c.transport.Close()
 }
 
-// logPanic recovers from a panic in serving one connection, so that other connections continue.
+// logPanic logs a panic that was recovered while a request was served. Only the connection of that
+// request is closed.
 func (c *conn) logPanic(what any) {
 	c.s.log.Error("panic while serving a request: the connection is closed", "conn", c.id, "remote", c.host, "panic", what, "stack", string(debug.Stack()))
 }

@@ -16,10 +16,10 @@ const (
 	consumerMember = 1
 )
 
-// consumerGroupDescribe serves ConsumerGroupDescribe (key 69, KIP-848), versions 0 and 1, which
-// adds the type of each member. A group of another kind is not found. Partitions of a topic that
-// does not exist any more are left out, as they have no name. A member without a regular expression
-// has an empty one, as in Kafka.
+// consumerGroupDescribe serves ConsumerGroupDescribe (key 69, KIP-848), versions 0 and 1. Version
+// 1 adds the type of each member. A group of another type is not found. Partitions of a topic that
+// no longer exists are left out, because it has no name. A member without a regular expression has
+// an empty one, as in Kafka.
 func (c *call) consumerGroupDescribe(req *kmsg.ConsumerGroupDescribeRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ConsumerGroupDescribeResponse)
 	for _, id := range each(c, req.Groups) {
@@ -64,7 +64,7 @@ func (c *call) describeConsumerGroup(rg *kmsg.ConsumerGroupDescribeResponseGroup
 	}
 }
 
-// named returns partitions with the names of their topics.
+// named adds the names of topics to partitions. It leaves out topics that do not exist.
 func (c *call) named(ts []offsets.TopicIDPartitions) (a kmsg.Assignment) {
 	for _, t := range ts {
 		if name, ok := c.s.cluster.TopicName(t.TopicID); ok {

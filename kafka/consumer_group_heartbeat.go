@@ -10,14 +10,14 @@ import (
 	"github.com/stratalog/strata/internal/offsets"
 )
 
-// consumerGroupHeartbeat serves ConsumerGroupHeartbeat (key 68, KIP-848), versions 0 and 1: all
-// that a member of the newer protocol says. Version 1 adds the regular expression that it
-// subscribes by, and has members make up their ids themselves; before, a member that joins without
-// one is given it.
+// consumerGroupHeartbeat serves ConsumerGroupHeartbeat (key 68, KIP-848), versions 0 and 1. With
+// it a member of the consumer protocol joins, leaves, subscribes and reports its partitions.
+// Version 1 adds the regular expression of a subscription, and requires that members create their
+// own ids. In version 0 a member that joins without an id receives one.
 //
-// It differs from Kafka in two things. A regular expression that takes less than half a second is
-// resolved during the request, so a member that joins by it has its share in the first response.
-// Kafka resolves all in the background. A very large expression is rejected as invalid.
+// Deviations: a regular expression that takes less than half a second is resolved during the
+// request. So a member that joins by it has its partitions in the first response. Kafka resolves
+// all in the background. A very large expression is rejected as invalid.
 func (c *call) consumerGroupHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ConsumerGroupHeartbeatResponse)
 	r, err := c.consumerHeartbeatRequest(req)
@@ -51,15 +51,15 @@ func (c *call) consumerGroupHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest) k
 	return resp
 }
 
-// consumerHeartbeatRequest translates req. It refuses what a request that has no null for it cannot
-// say. Nothing in the result refers to the request's bytes but strings, which are copies.
+// consumerHeartbeatRequest translates req. The result has no null strings, so it rejects strings
+// that are empty but not null. The result does not alias the request's bytes.
 func (c *call) consumerHeartbeatRequest(req *kmsg.ConsumerGroupHeartbeatRequest) (group.ConsumerHeartbeatRequest, error) {
 	r := group.ConsumerHeartbeatRequest{
 		Group: req.Group, MemberID: req.MemberID, MemberEpoch: req.MemberEpoch, InstanceID: orEmpty(req.InstanceID), RackID: orEmpty(req.RackID),
 		ClientID: c.clientID, ClientHost: c.clientHost, SubscribedTopics: req.SubscribedTopicNames, SubscribedRegex: req.SubscribedTopicRegex, Assignor: orEmpty(req.ServerAssignor),
 		RebalanceTimeout: -1, Describes: c.describesToPresent(), Owner: c.conn.ownedBy,
 	}
-	if req.RebalanceTimeoutMillis != -1 { // other negative ones are over at once, as in Kafka
+	if req.RebalanceTimeoutMillis != -1 { // other negative timeouts expire at once, as in Kafka
 		r.RebalanceTimeout = max(0, time.Duration(req.RebalanceTimeoutMillis)*time.Millisecond)
 	}
 	if req.Topics != nil {
@@ -83,9 +83,9 @@ func (c *call) consumerHeartbeatRequest(req *kmsg.ConsumerGroupHeartbeatRequest)
 	return r, nil
 }
 
-// describesToPresent is describes for a request on its own goroutine. A call of the result ends the
-// context of the request if the client has closed its connection, or the server has been shutting
-// down for a second (see transport.Conn.Overdue).
+// describesToPresent is describes for a request on its own goroutine. If transport.Conn.Overdue
+// reports true, the function returns false, and the context of the request has ended. That is so
+// when the client has closed its connection, or the server has been shutting down for a second.
 func (c *call) describesToPresent() func(name string) bool {
 	describes, transport := c.describes(), c.conn.transport
 	return func(name string) bool {
@@ -93,8 +93,8 @@ func (c *call) describesToPresent() func(name string) bool {
 	}
 }
 
-// blank reports whether a name is none to Kafka, which trims it as Java does: of spaces and control
-// characters. Kafka: GroupCoordinatorService.throwIfEmptyString.
+// blank reports whether Kafka treats a name as empty. Kafka trims spaces and control characters,
+// as Java does. Kafka: GroupCoordinatorService.throwIfEmptyString.
 func blank(name string) bool {
 	return strings.TrimFunc(name, func(c rune) bool { return c <= ' ' }) == ""
 }

@@ -10,16 +10,17 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// errorTimestamp is in the answer to a request about tokens from who may not make it. Kafka:
-// DelegationTokenManager.ERROR_TIMESTAMP.
+// errorTimestamp is the value of timestamps in the response to a rejected request about a token.
+// Kafka: DelegationTokenManager.ERROR_TIMESTAMP.
 const errorTimestamp = -1
 
-// createDelegationToken makes a token that stands for the client, or since version 3 (KIP-373) for
-// another user on whose name it may CreateTokens. Version 2 is flexible. Key 38, versions 1 to 3.
+// createDelegationToken creates a token for the client. Since version 3 (KIP-373) the owner can be
+// another user, for whom the client needs CreateTokens. Version 2 is flexible. Key 38, versions 1
+// to 3.
 //
-// Deviations: an owner that is no User is refused with INVALID_PRINCIPAL_TYPE. Kafka takes any
-// type, and lets who comes with the token be the User of that name. Tokens are bounded, see
-// replication.Cluster.CreateDelegationToken: POLICY_VIOLATION.
+// Deviations: an owner whose type is not User is rejected with INVALID_PRINCIPAL_TYPE. Kafka
+// accepts any type, and a client with that token becomes the User of that name. The number and
+// size of tokens are bounded, see replication.Cluster.CreateDelegationToken: POLICY_VIOLATION.
 func (c *call) createDelegationToken(req *kmsg.CreateDelegationTokenRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.CreateDelegationTokenResponse)
 	requester, owner := *c.principal, *c.principal

@@ -7,8 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// createPartitions grows topics, or with validate_only tells whether it would. From version 3 on
-// what is beyond the client's quota of changes is refused (KIP-599). Key 37, versions 0 to 3.
+// createPartitions adds partitions to topics; with validate_only it only checks the request. From
+// version 3 on, changes beyond the client's quota are rejected (KIP-599). Key 37, versions 0 to 3.
 func (c *call) createPartitions(req *kmsg.CreatePartitionsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.CreatePartitionsResponse)
 	ctx, cancel := c.timeout(req.TimeoutMillis)
@@ -41,7 +41,7 @@ func (c *call) growTopic(ctx context.Context, t kmsg.CreatePartitionsRequestTopi
 		return err
 	}
 	have := md.Topics[t.Topic]
-	if have.Err != nil { // an impossible name too is just unknown
+	if have.Err != nil { // an invalid name is unknown, too
 		return noText(UnknownTopicOrPartition)
 	}
 	total := int(t.Count)

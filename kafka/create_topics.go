@@ -15,19 +15,19 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// maxCreatedPartitions bounds one request. Kafka: MAX_PARTITIONS_PER_BATCH.
+// maxCreatedPartitions bounds the partitions of one request. Kafka: MAX_PARTITIONS_PER_BATCH.
 const maxCreatedPartitions = 10_000
 
-// createTopics creates topics, each by itself, or with validate_only tells what would become of it.
-// A topic is there, on stable storage and known to every broker, when it is answered. Version 5
-// answers with the configuration (KIP-525), 7 with the id. Config.LenientReplication is not
-// Kafka's. Key 19, versions 2 to 7.
+// createTopics creates topics independently of each other; with validate_only it only checks them.
+// When the response is sent, a created topic is on stable storage and known to every broker.
+// Version 5 adds the configuration to the response (KIP-525), 7 the id. Config.LenientReplication
+// is not Kafka's. Key 19, versions 2 to 7.
 //
-// From version 6 on what is beyond the client's quota of changes is refused (KIP-599).
+// From version 6 on, changes beyond the client's quota are rejected (KIP-599).
 //
-// Of several things that are wrong Kafka tells one: the metadata topic or a name given twice
-// (ControllerApis), the size of the request, and of a topic first its name, then its configuration,
-// and then its partitions and replicas (ReplicationControlManager). The order here is the same.
+// A topic gets one error. The checks are in Kafka's order. First come the metadata topic and
+// duplicate names (ControllerApis), then the size of the request. For each topic its name follows,
+// then its configuration, then its partitions and replicas (ReplicationControlManager).
 func (c *call) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
 	ctx, cancel := c.timeout(req.TimeoutMillis)
@@ -43,7 +43,7 @@ func (c *call) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
 		}
 	}
 	var wanted []replication.TopicSpec
-	var places []int // of those in the answer
+	var places []int // indexes of wanted in resp.Topics
 	var alike configured
 	for _, t := range each(c, req.Topics) {
 		switch n := times[t.Topic]; {
@@ -66,7 +66,7 @@ func (c *call) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
 	if req.ValidateOnly || len(wanted) == 0 {
 		return resp
 	}
-	for i, err := range c.s.cluster.CreateTopics(ctx, wanted) { // one write of the metadata for all
+	for i, err := range c.s.cluster.CreateTopics(ctx, wanted) { // one write of metadata for all
 		rt := &resp.Topics[places[i]]
 		if err != nil {
 			*rt = c.notCreated(wanted[i].Name, err)
@@ -87,7 +87,7 @@ func (c *call) notCreated(name string, err error) kmsg.CreateTopicsResponseTopic
 	return rt
 }
 
-// valueRefused says in Kafka's words why a value is not accepted. Kafka: ConfigDef.
+// valueRefused returns Kafka's message for a rejected value of a configuration. Kafka: ConfigDef.
 func valueRefused(bad *topic.ConfigError) string {
 	k, _ := topic.LookupKey(bad.Key)
 	reason, numbers := bad.Reason, map[topic.ValueType]string{topic.TypeInt: "INT", topic.TypeLong: "LONG", topic.TypeDouble: "DOUBLE"}
@@ -111,7 +111,7 @@ func valueRefusedAs(bad *topic.ConfigError, reason string) string {
 	return fmt.Sprintf("Invalid value %s for configuration %s: %s", bad.Value, bad.Key, reason)
 }
 
-// topicRefused says in Kafka's words why a topic is not created.
+// topicRefused adds Kafka's message to the error of a topic that is not created.
 func topicRefused(name string, err error) error {
 	if bad := (*topic.ConfigError)(nil); errors.As(err, &bad) {
 		if _, known := topic.LookupKey(bad.Key); !known {
@@ -125,16 +125,18 @@ func topicRefused(name string, err error) error {
 	return says(err, replication.ErrTopicExists, fmt.Sprintf("Topic '%s' already exists.", name))
 }
 
-// configured is the configuration that was answered for a topic with the given properties. Most
-// requests create topics that are alike; describing each anew was a third of the time.
+// configured is the configuration in the response for a topic with these properties. Most requests
+// create topics with the same properties; a description for each of them took a third of the time.
 type configured struct {
 	properties map[string]string
-	configs    []kmsg.CreateTopicsResponseTopicConfig // nil: none was answered yet
+	configs    []kmsg.CreateTopicsResponseTopicConfig // nil before the first topic
 }
 
-// creatable returns the answer for a topic that would be created, and what is to be created; on
-// error the answer says why not. alike is of an earlier topic of the request, whose answer shares
-// its configuration if that is the same; this one takes its place.
+// creatable returns the response for a topic that can be created, and its spec. On error the
+// response has that error. It counts the partitions towards the client's quota.
+//
+// alike is the configuration of an earlier topic of the request. If the properties are equal, the
+// response shares it; otherwise creatable replaces it.
 func (c *call) creatable(ctx context.Context, t kmsg.CreateTopicsRequestTopic, alike *configured) (rt kmsg.CreateTopicsResponseTopic, spec replication.TopicSpec, err error) {
 	spec.Name = t.Topic
 	if spec.Config, err = c.requestedTopic(t); err != nil {
@@ -159,8 +161,8 @@ func (c *call) creatable(ctx context.Context, t kmsg.CreateTopicsRequestTopic, a
 	return rt, spec, nil
 }
 
-// tooManyReplicas says in Kafka's words that there are not as many brokers; 0 replicas are the
-// cluster's default. Kafka: StripedReplicaPlacer, ReplicationControlManager.
+// tooManyReplicas returns Kafka's error for a replication factor above the number of brokers. 0
+// means the cluster's default. Kafka: StripedReplicaPlacer, ReplicationControlManager.
 func (c *call) tooManyReplicas(factor int) error {
 	factor = cmp.Or(factor, c.s.cluster.ClusterConfig().Defaults.ReplicationFactor)
 	known, _ := c.s.cluster.Metadata(c.ctx, noTopic)
@@ -169,8 +171,8 @@ func (c *call) tooManyReplicas(factor int) error {
 		factor, len(known.Brokers)+len(known.Fenced)))
 }
 
-// collides says in Kafka's words which topic has a name that cannot be beside this one. Kafka:
-// ReplicationControlManager.validateNewTopicNames.
+// collides returns Kafka's error for a name that collides with the name of an existing topic.
+// Kafka: ReplicationControlManager.validateNewTopicNames.
 func (c *call) collides(name string) error {
 	text := fmt.Sprintf("Topic '%s' collides with existing topic: ", name)
 	known, _ := c.s.cluster.Metadata(c.ctx)
@@ -182,7 +184,7 @@ func (c *call) collides(name string) error {
 	return refuse(InvalidTopicException, text)
 }
 
-// configsOf returns the settings of a topic as CreateTopics answers them.
+// configsOf returns the settings of a topic for a CreateTopics response.
 func (c *call) configsOf(settings topic.Settings) []kmsg.CreateTopicsResponseTopicConfig {
 	entries := c.topicEntries(settings, c.s.cluster.Controller())
 	configs := make([]kmsg.CreateTopicsResponseTopicConfig, 0, len(entries))
@@ -193,8 +195,8 @@ func (c *call) configsOf(settings topic.Settings) []kmsg.CreateTopicsResponseTop
 	return configs
 }
 
-// requestedTopic is what a client wants of a topic. -1 partitions or replicas mean the cluster's
-// default, 0 is refused.
+// requestedTopic returns the configuration of a topic in the request. -1 partitions or replicas
+// mean the cluster's default; 0 is rejected.
 func (c *call) requestedTopic(t kmsg.CreateTopicsRequestTopic) (cfg topic.Config, err error) {
 	var nulls []string
 	cfg.Properties = map[string]string{}
@@ -233,7 +235,7 @@ func (c *call) requestedTopic(t kmsg.CreateTopicsRequestTopic) (cfg topic.Config
 	return cfg, nil
 }
 
-// assigned takes in an assignment of replicas by hand.
+// assigned adds a manual assignment of replicas to cfg.
 func (c *call) assigned(t kmsg.CreateTopicsRequestTopic, cfg *topic.Config) error {
 	for _, set := range []struct {
 		is   int32
@@ -244,7 +246,7 @@ func (c *call) assigned(t kmsg.CreateTopicsRequestTopic, cfg *topic.Config) erro
 		}
 	}
 	given := map[int32][]int32{}
-	factor := 0 // that of the partition before
+	factor := 0 // of the previous partition; 0 before the first
 	for _, a := range t.ReplicaAssignment {
 		if _, twice := given[a.Partition]; twice {
 			return refuse(InvalidReplicaAssignment, fmt.Sprintf("Found multiple manual partition assignments for partition %d", a.Partition))
@@ -265,9 +267,10 @@ func (c *call) assigned(t kmsg.CreateTopicsRequestTopic, cfg *topic.Config) erro
 	return nil
 }
 
-// assignable refuses replicas that one partition cannot have, or that are not as many as a factor
-// says; 0: as many as they are. Kafka: ReplicationControlManager.validateManualPartitionAssignment,
-// which looks at them in the order of their ids.
+// assignable rejects replicas that a partition cannot have, and a number of replicas other than
+// factor. Factor 0 accepts any number. Kafka:
+// ReplicationControlManager.validateManualPartitionAssignment, which checks replicas in the order
+// of their ids.
 func (c *call) assignable(replicas []int32, factor int) error {
 	if len(replicas) == 0 {
 		return refuse(InvalidReplicaAssignment, "The manual partition assignment includes an empty replica list.")

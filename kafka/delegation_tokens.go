@@ -12,9 +12,9 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// DelegationTokens configures delegation tokens (KIP-48). A client that has authenticated otherwise
-// than by a token can create a token, renew it, and pass its id and password on. They work as user
-// and password of SCRAM (tokenauth=true) until the token expires. The principal of a client with a
+// DelegationTokens configures delegation tokens (KIP-48). A client that has authenticated without
+// a token can create a token, renew it, and pass its id and password on. They work as user and
+// password of SCRAM (tokenauth=true) until the token expires. The principal of a client with a
 // token is the token's owner, but the client cannot create or renew tokens. Tokens belong to the
 // cluster, and are valid on every broker.
 type DelegationTokens struct {
@@ -68,7 +68,8 @@ func (d DelegationTokens) hmac(id string) []byte {
 // credential returns the SCRAM credential of a token. It takes some milliseconds.
 func (d DelegationTokens) credential(m scram.Mechanism, id string) (scram.Credential, error) {
 	password := base64.StdEncoding.EncodeToString(d.hmac(id))
-	salt := m.Decoy([]byte(d.Secret), id, scram.DefaultShape).Salt // the same for each call, and without information about the secret
+	// The salt is the same in each call, and reveals nothing about the secret.
+	salt := m.Decoy([]byte(d.Secret), id, scram.DefaultShape).Salt
 	salted, err := m.Salted(password, salt, scram.MinIterations)
 	if err != nil {
 		return scram.Credential{}, err
@@ -136,7 +137,7 @@ func (c *call) changeToken(hmac []byte, decide func(replication.DelegationToken,
 	return expires, err
 }
 
-// renews reports whether a principal may renew a token, or expire it.
+// renews reports whether a principal may renew or expire a token.
 func renews(t replication.DelegationToken, principal string) bool {
 	if t.Owner == principal {
 		return true
@@ -149,7 +150,8 @@ func renews(t replication.DelegationToken, principal string) bool {
 	return false
 }
 
-// principalParts returns type and name of a principal of a token, which were both checked.
+// principalParts returns the type and the name of a token's principal, which has the form
+// User:alice.
 func principalParts(principal string) (kind, name string) {
 	kind, name, _ = strings.Cut(principal, ":")
 	return kind, name

@@ -4,8 +4,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// deleteGroups serves DeleteGroups: groups without members and their offsets.
-// A group named twice is answered once. Key 42, versions 0 to 2.
+// deleteGroups deletes groups without members, and their offsets. The response has a group once,
+// even if the request has it twice. Key 42, versions 0 to 2.
 func (c *call) deleteGroups(req *kmsg.DeleteGroupsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DeleteGroupsResponse)
 	done := make(map[string]bool, len(req.Groups))

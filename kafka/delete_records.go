@@ -10,9 +10,9 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// deleteRecords moves the start of partitions forward. When it is answered the new start is on
-// stable storage at all live replicas, so it survives a kill (Kafka forgets it for up to a minute).
-// Key 21, versions 0 to 2.
+// deleteRecords moves the start of partitions forward. When the response is sent, the new start is
+// on stable storage at the leader and all followers whose brokers serve. So it survives a crash.
+// Kafka can lose it in a crash within a minute. Key 21, versions 0 to 2.
 func (c *call) deleteRecords(req *kmsg.DeleteRecordsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DeleteRecordsResponse)
 	ctx, cancel := c.timeout(req.TimeoutMillis)

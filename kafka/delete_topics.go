@@ -9,10 +9,10 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// deleteTopics deletes topics by name, from version 6 on also by id. A topic is permanently deleted
-// when the request is answered. Unlike Kafka it rejects the deletion of the coordinators' internal
-// topics. From version 5 on, changes beyond the client's quota are rejected (KIP-599). Key 20,
-// versions 1 to 6.
+// deleteTopics deletes topics by name, from version 6 on also by id. A topic is permanently
+// deleted when the response is sent. Unlike Kafka it rejects the deletion of the coordinators'
+// internal topics. From version 5 on, changes beyond the client's quota are rejected (KIP-599).
+// Key 20, versions 1 to 6.
 func (c *call) deleteTopics(req *kmsg.DeleteTopicsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DeleteTopicsResponse)
 	ctx, cancel := c.timeout(req.TimeoutMillis)
@@ -87,7 +87,8 @@ func (c *call) deleteTopicByID(ctx context.Context, id topic.ID) (*string, error
 	return &name, c.s.cluster.DeleteTopic(ctx, name)
 }
 
-// mutateTopic counts the partitions of a topic that is to be deleted, if it is there.
+// mutateTopic counts the partitions of a topic that is to be deleted towards the client's quota. A
+// missing topic counts nothing.
 func (c *call) mutateTopic(ctx context.Context, name string) error {
 	if c.quotas == nil || topic.IsInternal(name) {
 		return nil

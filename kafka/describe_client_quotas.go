@@ -9,7 +9,7 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// Match types of a filter's part.
+// Match types of a component of a filter.
 const (
 	matchExact   = 0
 	matchDefault = 1
@@ -28,7 +28,9 @@ func (c *call) describeClientQuotas(req *kmsg.DescribeClientQuotasRequest) kmsg.
 	}
 	none := ""
 	resp.ErrorMessage, resp.Entries = &none, []kmsg.DescribeClientQuotasResponseEntry{}
-	var last replication.QuotaEntity // whose entry is the last one; a quota's is never the zero entity
+	// last is the entity of the last entry. It is zero before the first: no quota has the zero
+	// entity.
+	var last replication.QuotaEntity
 	for q := range c.s.cluster.ClientQuotas().All() {
 		if !meansQuota(req, q.Entity) {
 			continue

@@ -54,7 +54,7 @@ func (c *call) describeCluster(req *kmsg.DescribeClusterRequest) kmsg.Response {
 	return resp
 }
 
-// describedBrokers describes the brokers that are, or were, served.
+// describedBrokers returns the brokers that have, or had, a listener of the name of the client's.
 func (c *call) describedBrokers(brokers []replication.Broker) (described []kmsg.DescribeClusterResponseBroker) {
 	for _, b := range brokers {
 		if host, port, ok := c.address(b.ID); ok {

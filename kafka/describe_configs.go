@@ -12,7 +12,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Kinds of resources that have a configuration. Kafka: ConfigResource.Type.
+// Types of resources that have a configuration. Kafka: ConfigResource.Type.
 const (
 	resourceTopic         = 2
 	resourceBroker        = 4
@@ -27,16 +27,16 @@ var configTypes = map[topic.ValueType]kmsg.ConfigType{
 	topic.TypeBoolean: 1, topic.TypeString: 2, topic.TypeInt: 3, typeShort: 4, topic.TypeLong: 5, topic.TypeDouble: 6, topic.TypeList: 7,
 }
 
-// typeShort is a type of broker settings that no setting of a topic has.
+// typeShort is a type that only broker settings have, not settings of topics.
 const typeShort topic.ValueType = "SHORT"
 
-// describeConfigs shows configurations with where they come from; from version 1 on with synonyms,
-// from 3 on with types and documentation. Key 32, versions 1 to 4.
+// describeConfigs returns configurations with the source of each value; from version 1 on with
+// synonyms, from 3 on with types and documentation. Key 32, versions 1 to 4.
 //
-// Loggers have no configuration here. Groups have the keys of Kafka's that they go by.
+// A broker logger has no entries. A group has those of Kafka's keys that have an effect here.
 func (c *call) describeConfigs(req *kmsg.DescribeConfigsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
-	// Kafka refuses the whole request for a type of resource that it does not know.
+	// Kafka rejects the whole request if it has an unknown type of resource.
 	unknown := slices.ContainsFunc(req.Resources, func(r kmsg.DescribeConfigsRequestResource) bool {
 		return !slices.Contains(describable, int8(r.ResourceType))
 	})
@@ -57,7 +57,7 @@ func (c *call) describeConfigs(req *kmsg.DescribeConfigsRequest) kmsg.Response {
 		rr := kmsg.NewDescribeConfigsResponseResource()
 		rr.ResourceType, rr.ResourceName = r.ResourceType, r.ResourceName
 		if rr.ErrorCode, rr.ErrorMessage = c.errorCode(err), errorMessage(err); err == nil || errors.Is(err, replication.ErrUnknownTopic) {
-			rr.ErrorMessage = kmsg.StringPtr("") // as in Kafka, where nobody sets it
+			rr.ErrorMessage = kmsg.StringPtr("") // as in Kafka, which does not set it
 		}
 		for _, e := range entries {
 			if len(r.ConfigNames) == 0 || slices.Contains(r.ConfigNames, e.name) {
@@ -69,7 +69,7 @@ func (c *call) describeConfigs(req *kmsg.DescribeConfigsRequest) kmsg.Response {
 	return resp
 }
 
-// describedSize returns about how many bytes the answer for a resource has.
+// describedSize returns the approximate size of the response for a resource, in bytes.
 func (c *call) describedSize(entries []configEntry, r *kmsg.DescribeConfigsRequestResource, req *kmsg.DescribeConfigsRequest) int {
 	size := len(r.ResourceName) + 16
 	for i := range entries {
@@ -93,7 +93,7 @@ func (c *call) describedSize(entries []configEntry, r *kmsg.DescribeConfigsReque
 // describable are the types of resources that have a configuration.
 var describable = []int8{resourceTopic, resourceBroker, resourceBrokerLogger, resourceGroup, resourceClientMetrics}
 
-// configResource names a resource.
+// configResource is the type and the name of a resource.
 type configResource struct {
 	kind int8
 	name string
@@ -158,8 +158,8 @@ func (c *call) configEntries(kind int8, name string) ([]configEntry, error) {
 	return nil, nil
 }
 
-// own refuses the name of another broker than the one that serves the call. what is what Kafka
-// calls it, other its words for another one.
+// own rejects a name that is not the id of the broker that serves the call. The messages name the
+// resource by what; other is the message for another id.
 func (c *call) own(name, what, other string) error {
 	id, err := strconv.ParseInt(name, 10, 32)
 	switch {

@@ -10,11 +10,11 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// describeDelegationToken returns tokens, with their passwords: all, or those of some owners. The
-// client gets tokens that it owns, requested or may renew, tokens that it may Describe, and tokens
-// of users for whom it may DescribeTokens. Version 2 is flexible, 3 adds the requester (KIP-373).
-// Tokens are sorted by id; Kafka has no order. Expired tokens are left out; Kafka returns them for
-// up to an hour more. Key 41, versions 1 to 3.
+// describeDelegationToken returns tokens, with their passwords: all, or those that concern one of
+// the given principals. The client gets tokens that it owns, requested or may renew, tokens that
+// it may Describe, and tokens of users for whom it may DescribeTokens. Version 2 is flexible, 3
+// adds the requester (KIP-373). Tokens are sorted by id; Kafka has no order. Expired tokens are
+// left out; Kafka returns them for up to an hour more. Key 41, versions 1 to 3.
 func (c *call) describeDelegationToken(req *kmsg.DescribeDelegationTokenRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeDelegationTokenResponse)
 	settings := c.s.cfg.DelegationTokens
@@ -44,7 +44,7 @@ func concernsAny(t replication.DelegationToken, principals map[string]bool) bool
 	return principals[t.Requester] || principals[t.Owner] || slices.ContainsFunc(t.Renewers, func(r string) bool { return principals[r] })
 }
 
-// concerns reports whether a principal owns a token, asked for it or may renew it. Kafka:
+// concerns reports whether a principal owns a token, requested it or may renew it. Kafka:
 // TokenInformation.ownerOrRenewer.
 func concerns(t replication.DelegationToken, principal string) bool {
 	return t.Requester == principal || renews(t, principal)

@@ -9,8 +9,9 @@ import (
 	"github.com/stratalog/strata/group"
 )
 
-// describeGroups serves DescribeGroups. A group that does not exist is Dead; version 6
-// adds that this is an error (KIP-1043). Key 15, versions 0 to 6.
+// describeGroups serves DescribeGroups. A group that does not exist, or is not a classic group,
+// has the state Dead. From version 6 on it also has the error GROUP_ID_NOT_FOUND (KIP-1043). Key
+// 15, versions 0 to 6.
 func (c *call) describeGroups(req *kmsg.DescribeGroupsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeGroupsResponse)
 	for _, id := range each(c, req.Groups) {

@@ -7,10 +7,13 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// describeLogDirs returns the sizes of the broker's replicas, and from version 4 on how much room
-// there is. A broker has one directory. Replicas that were never written have size 0; damaged ones
-// are left out. A disk that refuses writes, such as a full one, is a storage error, as
-// Kafka reports a directory that it has taken offline. Key 35, versions 1 to 5.
+// describeLogDirs returns the sizes of the broker's replicas. From version 4 on it also returns
+// the total and usable bytes of the disk. A broker has one directory. Replicas that were never
+// written have size 0; damaged ones are left out.
+//
+// If the disk rejects writes, for example because it is full, the directory has the error
+// KAFKA_STORAGE_ERROR. Kafka returns that for a directory that it has taken offline. Key 35,
+// versions 1 to 5.
 func (c *call) describeLogDirs(req *kmsg.DescribeLogDirsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeLogDirsResponse)
 	dir := kmsg.NewDescribeLogDirsResponseDir()

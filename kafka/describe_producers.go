@@ -26,7 +26,7 @@ func (c *call) describeProducers(req *kmsg.DescribeProducersRequest) kmsg.Respon
 				states, err = c.view.Producers(c.ctx, record.TopicPartition{Topic: t.Topic, Partition: p})
 				if text := textUnknownTopic; errors.Is(err, replication.ErrUnknownTopic) {
 					if c.hasTopic(t.Topic) {
-						text = "" // as in Kafka, whose broker looks for the topic first, and then for the partition
+						text = "" // as in Kafka, which looks up the topic before the partition
 					}
 					err = refuse(UnknownTopicOrPartition, text)
 				}

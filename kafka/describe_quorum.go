@@ -9,9 +9,9 @@ import (
 )
 
 // describeQuorum describes the replicas of the metadata: every serving broker is a voter, and the
-// controller is the leader. A change is committed when all have it, so all logs end at the
-// metadata's version. There are no observers: brokers read the same memory. Key 55, versions 0 to
-// 2.
+// controller is the leader. A change is committed when all voters have it, so all logs end at the
+// metadata's version. There are no observers, because all brokers read the same memory. Key 55,
+// versions 0 to 2.
 func (c *call) describeQuorum(req *kmsg.DescribeQuorumRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeQuorumResponse)
 	resp.ErrorMessage = kmsg.StringPtr("") // as in Kafka, which does not set it

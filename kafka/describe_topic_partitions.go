@@ -10,11 +10,11 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// maxDescribedPartitions bounds a page. Kafka: max.request.partition.size.limit.
+// maxDescribedPartitions bounds the partitions of a page. Kafka: max.request.partition.size.limit.
 const maxDescribedPartitions = 2000
 
 // describeTopicPartitions describes topics in pages of partitions, in the order of their names
-// (KIP-966). The answer names where the next page begins. Key 75, version 0.
+// (KIP-966). NextCursor in the response is the start of the next page. Key 75, version 0.
 func (c *call) describeTopicPartitions(req *kmsg.DescribeTopicPartitionsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeTopicPartitionsResponse)
 	names := map[string]bool{}
@@ -34,8 +34,8 @@ func (c *call) describeTopicPartitions(req *kmsg.DescribeTopicPartitionsRequest)
 	if at := req.Cursor; at != nil {
 		from, found := slices.BinarySearch(sorted, at.Topic)
 		if at.Partition < 0 || !found && !everything {
-			// The answer has no place for an error of the whole request, and names nothing that
-			// the request does not.
+			// The response has no error code at the top level. So each topic of the request has
+			// the error, and no other topic is in the response.
 			return partitionsRefused(resp, slices.Sorted(maps.Keys(names)), InvalidRequest)
 		}
 		sorted = sorted[from:]
@@ -88,17 +88,18 @@ func partitionsRefused(resp *kmsg.DescribeTopicPartitionsResponse, names []strin
 	return resp
 }
 
-// latestMetadata is the version of Metadata whose partitions
-// those of DescribeTopicPartitions are like.
+// latestMetadata is the version of Metadata whose partitions have the same errors as in
+// DescribeTopicPartitions.
 const latestMetadata = 13
 
-// pageOf is a part of a topic's partitions.
+// pageOf is a range of a topic's partitions.
 type pageOf struct {
 	first int32
 	limit int
 }
 
-// describedTopic is one page of the partitions of t, and where to go on; 0: that was the last.
+// describedTopic returns one page of the partitions of t, and the first partition of the next
+// page; 0 after the last page.
 func describedTopic(t replication.TopicMetadata, who brokersSeen, which pageOf) (page kmsg.DescribeTopicPartitionsResponseTopic, next int32) {
 	page = kmsg.NewDescribeTopicPartitionsResponseTopic()
 	page.Topic, page.TopicID, page.IsInternal = &t.Name, t.ID, t.Internal
@@ -109,7 +110,7 @@ func describedTopic(t replication.TopicMetadata, who brokersSeen, which pageOf) 
 		p := who.partition(int32(i), t.Partitions[i])
 		dp := kmsg.NewDescribeTopicPartitionsResponseTopicPartition()
 		dp.Partition, dp.LeaderID, dp.LeaderEpoch, dp.Replicas, dp.ISR = int32(i), p.Leader, p.LeaderEpoch, p.Replicas, p.ISR
-		// not null, which would be unknown
+		// empty, not null: null means unknown
 		dp.EligibleLeaderReplicas = append([]int32{}, t.Partitions[i].Eligible...)
 		dp.LastKnownELR = append([]int32{}, t.Partitions[i].LastKnown...)
 		dp.ErrorCode, dp.OfflineReplicas = p.ErrorCode, p.OfflineReplicas

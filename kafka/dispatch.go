@@ -11,7 +11,7 @@ import (
 	"github.com/stratalog/strata/kafka/internal/transport"
 )
 
-// maxPipelined bounds the requests of a connection in progress. Further ones stay in the socket.
+// maxPipelined bounds the requests of a connection in progress. Later ones stay in the socket.
 const maxPipelined = 1024
 
 // dispatch starts a request. An error ends the connection.
@@ -48,7 +48,8 @@ func (c *conn) prepare(r *transport.Request) (*execution, error) {
 		if Key(r.Key()) != ApiVersions || a == nil {
 			return nil, errMalformed
 		}
-		if _, _, err := r.Header(version > a.max); err != nil { // it must be whole, the body is not looked at
+		// The header must be complete; the body is not read.
+		if _, _, err := r.Header(version > a.max); err != nil {
 			return nil, err
 		}
 		return nil, c.transport.AwaitPending(0)
@@ -58,7 +59,8 @@ func (c *conn) prepare(r *transport.Request) (*execution, error) {
 		return nil, err
 	}
 	if a.start == nil && e.work > 0 && c.transport.Pending() > 0 {
-		// It was read for its errors only: a request that waits is not kept decoded.
+		// The request waits for earlier ones, and is not kept decoded meanwhile. The first
+		// decoding only detects malformed requests early.
 		e.giveWork()
 		if err := c.transport.AwaitPending(0); err != nil {
 			return nil, err
@@ -68,7 +70,7 @@ func (c *conn) prepare(r *transport.Request) (*execution, error) {
 		}
 	}
 	e.verdict = verdict
-	most := 0 // under way: a request that other parts answer does not wait for earlier ones
+	most := 0 // earlier requests in progress; only pipelined requests allow any
 	if a.start != nil {
 		most = maxPipelined - 1
 	}
@@ -79,7 +81,7 @@ func (c *conn) prepare(r *transport.Request) (*execution, error) {
 	return e, nil
 }
 
-// read decodes a request. The result may hold work.
+// read decodes a request. The result may hold bytes of Server.decoding, see decode.
 func (c *conn) read(r *transport.Request, a *api) (*execution, error) {
 	req := kmsg.RequestForKey(r.Key())
 	req.SetVersion(r.Version())
@@ -88,7 +90,7 @@ func (c *conn) read(r *transport.Request, a *api) (*execution, error) {
 	if err == nil {
 		work, err = c.decode(a, req, body)
 	}
-	if errors.Is(err, context.Canceled) { // it waited for work
+	if errors.Is(err, context.Canceled) { // while it waited for bytes of Server.decoding
 		return nil, err
 	}
 	if err != nil {
@@ -99,11 +101,14 @@ func (c *conn) read(r *transport.Request, a *api) (*execution, error) {
 	return e, nil
 }
 
-// decode parses a request's body. It takes as many bytes as the request can take in memory, decoded
-// and with its answer; of a budget of its own, since requests that wait here have their bytes
-// already. The result is how many of them the request holds until its answer is encoded. So few
-// large requests are served at a time: a hundred at once would all be slow, and take a hundred
-// times the memory.
+// decode parses a request's body. First it waits for as many bytes of Server.decoding as the
+// decoded request and its response can take. It returns how many of them the request holds until
+// its response is encoded. The result is 0 for Produce, which checkProduce bounds, and for
+// requests that may wait long (see parks).
+//
+// Server.decoding is separate from the budget of received bytes, because requests that wait here
+// already hold bytes of that. It lets few large requests be served at a time: a hundred at once
+// would all be slow, and take a hundred times the memory.
 func (c *conn) decode(a *api, req kmsg.Request, body []byte) (work int, err error) {
 	if a.key == Produce {
 		if err := checkProduce(body, req.GetVersion()); err != nil {
@@ -127,8 +132,8 @@ func (c *conn) decode(a *api, req kmsg.Request, body []byte) (work int, err erro
 	return work, err
 }
 
-// throttle mutes the connection for d: later requests wait (KIP-219). An earlier longer mute
-// remains.
+// throttle mutes the connection for d: later requests wait (KIP-219). A mute that ends later
+// stays.
 func (c *conn) throttle(d time.Duration) {
 	until := time.Now().Add(d).UnixNano()
 	for {

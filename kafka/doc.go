@@ -13,10 +13,10 @@
 //
 // # Brokers
 //
-// ServeAll serves a cluster of several brokers, with a listener for each. If a request for a
-// partition, a group or a transactional id reaches the wrong broker, the response has an error, and
-// in newer versions the id of the right broker. Any broker serves requests that read or change
-// metadata.
+// ServeAll serves a cluster of several brokers, with a listener for each. A request for a
+// partition, a group or a transactional id may reach the wrong broker. Then the response has an
+// error, and in newer versions the id of the right broker. Any broker serves requests that read or
+// change metadata.
 //
 // # Connections
 //
