@@ -9,7 +9,7 @@ import (
 
 // An Answer is the response to a request, with the memory to return once it is written.
 type Answer struct {
-	Pieces  [][]byte // with the size in front; the first one goes to KeepBuffer. nil if there is no response
+	Pieces  [][]byte // the size comes first; the first piece is returned to KeepBuffer. nil: no response
 	Charged int      // bytes taken for it by Conn.Take, TakeSome and Charge; the rest of Pieces is charged
 	Fetched []byte   // buffer of its records, returned to Memory.Fetched
 	Recycle bool     // the request's buffer may be reused afterwards
@@ -25,7 +25,7 @@ const (
 	EndBefore     // the connection is closed instead of the answer, after those before it
 )
 
-// maxWrite is the most bytes written at a time, each within Limits.SlowReader.
+// maxWrite is the most bytes written at a time. Each such write must end within Limits.SlowReader.
 const maxWrite = 1 << 20
 
 // A Writer selects the goroutine that writes ready answers, which can block.
@@ -107,8 +107,8 @@ func (c *Conn) write() {
 	}
 }
 
-// send writes answers: small ones together, the pieces of large ones without copying them, in steps
-// that each have their time.
+// send writes responses: small ones together, and the pieces of large ones without copying them.
+// Each step of at most maxWrite bytes has its own deadline.
 func (c *Conn) send(answered []*Request) error {
 	var pieces net.Buffers
 	size, begun := 0, false
@@ -189,13 +189,14 @@ func (c *Conn) takeDoneLocked() []*Request {
 	return done
 }
 
-// A MessageWriter is a connection that sends several pieces better by itself, as one with TLS does.
+// A MessageWriter is a connection with a better way to send several pieces, such as a connection
+// with TLS.
 type MessageWriter interface {
 	// WritePieces writes pieces one after the other.
 	WritePieces(net.Buffers) error
 }
 
-// writePieces writes an answer, or several: in one vectored write where there is nothing better.
+// writePieces writes one or more responses, in one vectored write unless c.nc is a MessageWriter.
 func (c *Conn) writePieces(pieces net.Buffers) error {
 	if w, ok := c.nc.(MessageWriter); ok {
 		return w.WritePieces(pieces)

@@ -60,17 +60,17 @@ func (o *Owner) add(n int) {
 
 // A take waits for bytes of a budget.
 type take struct {
-	n, has  int           // has: bytes that a large one has collected
+	n, has  int           // has: bytes that a large take has collected
 	ready   chan struct{} // closed when has is n
 	request bool          // bytes of a request that is being read
 	by      *Owner
-	of      *Conn // is ended if its client has gone; nil: of no connection
+	of      *Conn // closed if its client has gone; nil: of no connection
 }
 
 // NewBudget returns a budget of size bytes.
 func NewBudget(size int) *Budget { return &Budget{size: size, reserve: size / 8, free: size} }
 
-// Size returns how many bytes there are in all.
+// Size returns the size of the budget in bytes.
 func (b *Budget) Size() int { return b.size }
 
 // floor returns how many bytes a take leaves free.
@@ -85,7 +85,7 @@ func (b *Budget) floor(t *take) int {
 	}
 }
 
-// try takes t's bytes if they are free and no take that is served before waits for them.
+// try takes t's bytes if they are free, and if no take that is served before t is waiting.
 func (b *Budget) try(t *take) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,12 +99,13 @@ func (b *Budget) try(t *take) bool {
 	return true
 }
 
-// Take waits until n bytes are free, for an owner. It returns the error of ctx if that ends first.
+// Take waits until n bytes are free, and takes them for an owner. It returns the error of ctx if
+// ctx ends first.
 func (b *Budget) Take(ctx context.Context, n int, by *Owner) error {
 	return b.wait(ctx, &take{n: n, by: by})
 }
 
-// wait takes the bytes of t.
+// wait waits until the bytes of t are taken.
 func (b *Budget) wait(ctx context.Context, t *take) error {
 	if b.try(t) {
 		return nil
@@ -126,7 +127,7 @@ func (b *Budget) wait(ctx context.Context, t *take) error {
 			return ctx.Err()
 		case <-look.C:
 			if t.of != nil && t.of.Gone() {
-				break // the context has ended
+				break // its context has ended
 			}
 			if b.relieve != nil && b.isNext(t) {
 				b.relieve(t.n, t.by)
@@ -136,9 +137,9 @@ func (b *Budget) wait(ctx context.Context, t *take) error {
 	}
 }
 
-// isNext reports whether t is the first of its owner in its queue. Only then connections are ended
-// for it: a thousand takes that look at all connections every laterLook would keep the processors
-// busy.
+// isNext reports whether t is the first take of its owner in its queue. Connections are ended only
+// for such takes. A thousand takes that check all connections every laterLook would keep the
+// processors busy.
 func (b *Budget) isNext(t *take) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,7 +162,7 @@ func (b *Budget) queueOf(t *take) *[]*take {
 	}
 }
 
-// abandon takes t out of its queue, and gives back its bytes.
+// abandon removes t from its queue and returns its bytes.
 func (b *Budget) abandon(t *take) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -181,7 +182,7 @@ func without(queue []*take, t *take) []*take {
 	return queue
 }
 
-// grantLocked gives free bytes to the takes that wait.
+// grantLocked gives free bytes to waiting takes.
 func (b *Budget) grantLocked() {
 	for len(b.small) > 0 && b.small[0].n <= b.free {
 		b.giveLocked(b.small[0], b.small[0].n)
@@ -193,11 +194,11 @@ func (b *Budget) grantLocked() {
 }
 
 // collectLocked gives free bytes to the takes of a queue, one after the other. It reports whether
-// none is left.
+// the queue is empty.
 func (b *Budget) collectLocked(queue *[]*take) bool {
 	for len(*queue) > 0 {
 		q := *queue
-		if q[0].has == 0 { // a take that collects is served before another begins
+		if q[0].has == 0 { // a take that collects is served before others begin
 			for i, t := range q {
 				if t.by.holds() < q[0].by.holds() {
 					copy(q[1:i+1], q[:i])
@@ -215,7 +216,7 @@ func (b *Budget) collectLocked(queue *[]*take) bool {
 	return true
 }
 
-// giveLocked gives n bytes, if that is more than none, to a take that waits.
+// giveLocked gives n bytes, if n is positive, to a waiting take.
 func (b *Budget) giveLocked(t *take, n int) {
 	if n > 0 {
 		b.free, t.has = b.free-n, t.has+n
@@ -226,8 +227,8 @@ func (b *Budget) giveLocked(t *take, n int) {
 	}
 }
 
-// takeRequest is wait of bytes of a request that is being read, and gives up after d: its
-// connection holds bytes already, and such must not wait for each other.
+// takeRequest is wait for bytes of a request that is being read. It gives up after d: its
+// connection already holds bytes, and such connections must not wait for each other.
 func (b *Budget) takeRequest(ctx context.Context, t *take, d time.Duration) error {
 	t.request = true
 	if b.try(t) {
@@ -238,8 +239,8 @@ func (b *Budget) takeRequest(ctx context.Context, t *take, d time.Duration) erro
 	return b.wait(ctx, t)
 }
 
-// TryTake takes want bytes, or half, a quarter, ... of it, at
-// least least; 0 if not even that is free.
+// TryTake takes want bytes, or half, a quarter, ... of that, but at least least. It returns the
+// number of bytes taken; 0 if not even least are free.
 func (b *Budget) TryTake(want, least int, by *Owner) int {
 	for n := want; n >= least; n /= 2 {
 		if b.try(&take{n: n, by: by}) {
@@ -249,8 +250,8 @@ func (b *Budget) TryTake(want, least int, by *Owner) int {
 	return 0
 }
 
-// Charge takes n bytes that are in use already, without waiting: later takes wait until they have
-// been given back.
+// Charge takes n bytes that are already in use, without waiting: later takes wait until they have
+// been returned.
 func (b *Budget) Charge(n int, by *Owner) {
 	if n > 0 {
 		b.mu.Lock()
@@ -260,7 +261,7 @@ func (b *Budget) Charge(n int, by *Owner) {
 	}
 }
 
-// Give gives back n bytes of an owner's.
+// Give returns n bytes of an owner.
 func (b *Budget) Give(n int, by *Owner) {
 	if n <= 0 {
 		return

@@ -8,23 +8,23 @@ import (
 )
 
 const (
-	leastKept = 4 << 10 // smaller and larger buffers are not kept for later
+	leastKept = 4 << 10 // only buffers from leastKept to mostKept are kept for later
 	mostKept  = 4 << 20
 
-	// classBits is how finely buffers are sorted by size: into 1<<classBits classes between a power
-	// of two and the next one.
+	// classBits defines the number of size classes, 1<<classBits between a power of two and the
+	// next one.
 	classBits = 2
 	// searched is the number of classes that TakeBuffer searches: its result is less than twice as
 	// large as requested.
 	searched = 1 << classBits
 )
 
-// buffers are unused buffers of requests, answers and connections, by classOf their capacity. The
-// collector may free them.
+// buffers are unused buffers of requests, responses and connections, by the classOf of their
+// capacity. The collector may free them.
 var buffers [32 << classBits]sync.Pool
 
-// classOf returns the class of buffers with room for size bytes, none of them too small: classSize
-// is size or more, at most a quarter more.
+// classOf returns the class whose buffers all have room for size bytes: classSize is at least
+// size, and at most a quarter larger.
 func classOf(size int) int {
 	shift := max(bits.Len(uint(size-1))-classBits-1, 0)
 	return shift<<classBits + (size-1)>>shift + 1
@@ -36,8 +36,8 @@ func classSize(class int) int {
 	return (class - shift<<classBits) << shift
 }
 
-// TakeBuffer returns an empty buffer with room for size bytes and less than twice as much, of
-// capacity 0 if there is none at hand.
+// TakeBuffer returns an empty buffer with room for size bytes and less than twice as much. Its
+// capacity is 0 if no buffer is available.
 func TakeBuffer(size int) []byte {
 	if size < leastKept || size > mostKept {
 		return nil
@@ -67,7 +67,7 @@ func KeepBuffer(b []byte) {
 	}
 	class := classOf(cap(b))
 	if classSize(class) > cap(b) {
-		class-- // room for all that look for it there
+		class-- // so that it has room for all sizes of the class
 	}
 	kept := b // &b would be allocated on entry, even for a dropped buffer
 	buffers[class].Put(&kept)
@@ -79,8 +79,8 @@ const keptRequestBytes = 16 << 20
 // requestBuffers is memory for requests: large ones in a stock, small ones with all others.
 type requestBuffers struct{ stock }
 
-// take returns an empty buffer with room for size bytes and less than four times as much, of
-// capacity 0 if there is none at hand.
+// take returns an empty buffer with room for size bytes and less than four times as much. Its
+// capacity is 0 if no buffer is available.
 func (r *requestBuffers) take(size int) []byte {
 	if size < leastStocked {
 		return TakeBuffer(size)

@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// maxHeld bounds the bytes of a connection's requests and answers, until these are written: above
-// it the next request stays in the socket.
+// maxHeld bounds the bytes of a connection's requests, and of their responses until they are
+// written. Above it the next request stays in the socket.
 const maxHeld = 1 << 20
 
 // Limits bound the time of clients. None may be 0.
 type Limits struct {
-	FirstRequest time.Duration // until a new connection has sent a request, and is trusted
+	FirstRequest time.Duration // until a new connection has sent a request and is trusted
 	WholeRequest time.Duration // from a request's first byte to its last
 	Idle         time.Duration // between requests
-	SlowReader   time.Duration // a client takes nothing of an answer that waits for it
+	SlowReader   time.Duration // for a client that reads no byte of a pending response
 }
 
-// A Conn is the bytes of one client's connection.
+// A Conn handles the bytes of one client's connection.
 type Conn struct {
-	nc      net.Conn     // a MessageWriter if it is better not written to piece by piece
-	socket  syscall.Conn // below nc; nil: there is none
+	nc      net.Conn     // a MessageWriter if it has a better way to write several pieces
+	socket  syscall.Conn // the socket below nc; nil if there is none
 	memory  *Memory
 	limits  Limits
 	largest func(key int16) int
@@ -36,27 +36,27 @@ type Conn struct {
 
 	// Of the goroutine that reads.
 	in    input
-	first time.Time // when the first request must be there, and the client trusted; zero: it is
+	first time.Time // deadline for the first request and for Trust; zero once it is trusted
 
 	by       atomic.Pointer[Owner]
-	guest    atomic.Bool // until it is trusted
+	guest    atomic.Bool // uses Memory.Guests until it is trusted
 	trusted  atomic.Bool
-	drained  atomic.Int64   // when Drain was called, in ns since the Unix epoch; 0: it was not
-	progress chan struct{}  // has an element if a request was answered since the reader looked
+	drained  atomic.Int64   // time of Drain, in ns since the Unix epoch; 0 before
+	progress chan struct{}  // has an element if a request was answered since the last await
 	writers  sync.WaitGroup // goroutines that write
-	held     atomic.Int64   // bytes of the requests in queue and of their answers, until these are written
+	held     atomic.Int64   // bytes of queued requests, and of their responses until they are written
 	looked   atomic.Int64   // when Gone last checked for the client, in ns since the Unix epoch
 
 	// For Memory.relieve.
 	charged   atomic.Int64 // bytes of budgets that the connection holds
-	early     atomic.Int64 // bytes of Memory.Guests for the handshake of TLS
-	moved     atomic.Int64 // when the client was last in time with a request or an answer, in ns since the Unix epoch
-	receiving atomic.Bool  // a part of a request has come
-	since     atomic.Int64 // when it began to wait for bytes of a budget, in ns since the Unix epoch; 0: it does not
-	cut       atomic.Bool  // was ended by Memory.relieve
+	early     atomic.Int64 // bytes of Memory.Guests for the TLS handshake
+	moved     atomic.Int64 // time at which the client was last on schedule, in ns since the Unix epoch
+	receiving atomic.Bool  // a part of a request has been read
+	since     atomic.Int64 // start of its wait for a budget, in ns since the Unix epoch; 0: none
+	cut       atomic.Bool  // ended by Memory.relieve
 
 	mu       sync.Mutex // guards the fields below
-	queue    []*Request // in the order in which they came; the done ones at the front wait to be written
+	queue    []*Request // in order of arrival; done requests at the front wait to be written
 	pending  int        // requests that are not done
 	writing  bool       // a goroutine is writing
 	answered time.Time  // when the last answer was written
@@ -64,9 +64,9 @@ type Conn struct {
 	draining bool
 }
 
-// New returns the connection of a client. It reads nothing before Next does, and ends with ctx.
-// largest returns the most bytes that a request may have, by the key of its API; the goroutine that
-// reads calls it, before it has read more than six bytes of the request.
+// New returns the connection of a client, which ends with ctx. It reads nothing before Next does.
+// largest returns the maximum size of a request in bytes, by the key of its API. The goroutine
+// that reads calls it before it has read more than six bytes of the request.
 func New(ctx context.Context, nc net.Conn, m *Memory, l Limits, largest func(key int16) int) *Conn {
 	c := &Conn{nc: nc, memory: m, limits: l, largest: largest, first: time.Now().Add(l.FirstRequest), progress: make(chan struct{}, 1)}
 	c.socket, c.in.conn = socketOf(nc), c
@@ -77,7 +77,7 @@ func New(ctx context.Context, nc net.Conn, m *Memory, l Limits, largest func(key
 	return c
 }
 
-// AsGuest has the connection use Memory.Guests until Trust is called. It must be called before
+// AsGuest makes the connection use Memory.Guests until Trust is called. It must be called before
 // Next.
 func (c *Conn) AsGuest() { c.guest.Store(true) }
 
@@ -92,7 +92,7 @@ func (c *Conn) budget() *Budget {
 // owner returns the owner of the connection's bytes of Memory.Budget; nil before Own.
 func (c *Conn) owner() *Owner { return c.by.Load() }
 
-// ownerOf returns the owner of the connection's bytes of a budget: guests have none.
+// ownerOf returns the owner of the connection's bytes of a budget; nil for the guests' budget.
 func (c *Conn) ownerOf(b *Budget) *Owner {
 	if b == c.memory.Guests {
 		return nil
@@ -104,11 +104,11 @@ func (c *Conn) ownerOf(b *Budget) *Owner {
 // before the first take from it.
 func (c *Conn) Own(by *Owner) { c.by.Store(by) }
 
-// take returns a take of n bytes for an owner, which ends when the client has gone.
+// take returns a take of n bytes for an owner. The take ends when the client has gone.
 func (c *Conn) take(n int, by *Owner) *take { return &take{n: n, by: by, of: c} }
 
-// Take waits until n bytes of the server's budget are free, and holds them for the connection. It
-// returns an error when ctx, which is Waiting or ends with it, ends first.
+// Take waits until n bytes of the server's budget are free, and takes them for the connection. It
+// returns an error if ctx ends first; ctx must be Waiting or end with it.
 func (c *Conn) Take(ctx context.Context, n int) error {
 	c.waits(true)
 	defer c.waits(false)
@@ -125,8 +125,8 @@ func (c *Conn) TakeWork(b *Budget, n int, by *Owner) error {
 	return b.wait(c.waiting, c.take(n, by))
 }
 
-// TakeSome takes want bytes, or half, a quarter, ... of that. It waits until least bytes are free
-// if fewer are. It returns how many it has taken, 0 with an error, see Take.
+// TakeSome takes want bytes, or half, a quarter, ... of that. If fewer than least are free, it
+// waits for least. It returns the number of bytes taken, and 0 with an error of Take.
 func (c *Conn) TakeSome(ctx context.Context, want, least int) (int, error) {
 	if n := c.memory.Budget.TryTake(want, least, c.owner()); n > 0 {
 		c.charged.Add(int64(n))
@@ -138,7 +138,7 @@ func (c *Conn) TakeSome(ctx context.Context, want, least int) (int, error) {
 	return least, nil
 }
 
-// waits notes that the connection may wait for bytes from now on, or does not any more.
+// waits records that the connection begins or ends a wait for bytes.
 func (c *Conn) waits(begin bool) {
 	if begin {
 		c.since.Store(time.Now().UnixNano())
@@ -147,7 +147,7 @@ func (c *Conn) waits(begin bool) {
 	}
 }
 
-// Charge holds n bytes that are in use already, without waiting.
+// Charge takes n bytes that are already in use, without waiting.
 func (c *Conn) Charge(n int) {
 	if n > 0 {
 		c.charged.Add(int64(n))
@@ -155,7 +155,7 @@ func (c *Conn) Charge(n int) {
 	}
 }
 
-// Give gives back n bytes that the connection holds.
+// Give returns n bytes that the connection holds.
 func (c *Conn) Give(n int) { c.give(c.memory.Budget, n) }
 
 func (c *Conn) give(b *Budget, n int) {
@@ -165,9 +165,9 @@ func (c *Conn) give(b *Budget, n int) {
 	}
 }
 
-// TakeEarly waits, at most Limits.WholeRequest, until n bytes of the guests' budget are free, for a
-// handshake before the first request. The client is late after that as with a request. It is for
-// the goroutine that reads.
+// TakeEarly waits until n bytes of the guests' budget are free, at most Limits.WholeRequest. It is
+// for a handshake before the first request. From then on the client can be late as with a request.
+// Only the goroutine that reads may call it.
 func (c *Conn) TakeEarly(n int) error {
 	if err := c.memory.Guests.takeRequest(c.waiting, c.take(n, nil), c.limits.WholeRequest); err != nil {
 		return err
@@ -184,10 +184,11 @@ func (c *Conn) GiveEarly() {
 	c.memory.Guests.Give(int(c.early.Swap(0)), nil)
 }
 
-// begins notes that the client has to send or to take bytes from now on.
+// begins records that from now on the client must send or read bytes.
 func (c *Conn) begins(now time.Time) { c.moved.Store(now.UnixNano()) }
 
-// moves notes that the client has sent or taken n bytes: it may be the later for the next ones.
+// moves records that the client has sent or read n bytes, which extends its time for the next
+// ones.
 func (c *Conn) moves(n int) {
 	earned := int64(n) * int64(time.Second) / leastRate
 	c.moved.Store(min(time.Now().UnixNano(), c.moved.Load()+earned))
@@ -199,7 +200,7 @@ func (c *Conn) Context() context.Context { return c.ctx }
 // Waiting ends with the connection, or when it drains: all waits of its requests must end.
 func (c *Conn) Waiting() context.Context { return c.waiting }
 
-// FirstBy returns when the first request must be there, and the client trusted.
+// FirstBy returns the deadline for the first request and for Trust.
 func (c *Conn) FirstBy() time.Time { return c.first }
 
 // Trust ends the deadline of Limits.FirstRequest from the next request on. Any goroutine may call
@@ -209,21 +210,21 @@ func (c *Conn) Trust() { c.trusted.Store(true) }
 // Trusted reports whether Trust was called.
 func (c *Conn) Trusted() bool { return c.trusted.Load() }
 
-// Pending returns how many requests are under way. It is for the goroutine that reads.
+// Pending returns the number of requests in progress. Only the goroutine that reads may call it.
 func (c *Conn) Pending() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pending
 }
 
-// AwaitPending waits until at most n requests are pending: answers to others may still be
+// AwaitPending waits until at most n requests are in progress. Responses to others may still be
 // unwritten. It returns an error if the connection has ended.
 func (c *Conn) AwaitPending(n int) error {
 	return c.awaitUntil(func() bool { return c.pending <= n })
 }
 
-// Finish ends the waits of requests, and waits until all requests that were read are answered and
-// their answers written, or the connection has ended.
+// Finish ends the waits of requests. It waits until all requests that were read are answered and
+// their responses written, or until the connection has ended.
 func (c *Conn) Finish() {
 	c.endWaits()
 	_ = c.awaitUntil(func() bool { return len(c.queue) == 0 && !c.writing })
@@ -245,8 +246,8 @@ func (c *Conn) awaitUntil(done func() bool) error {
 	}
 }
 
-// awaitRoom waits until the requests and the answers that are not written are small enough for
-// another request to be read.
+// awaitRoom waits until the bytes of requests and unwritten responses are below the limit for
+// reading another request.
 func (c *Conn) awaitRoom() error {
 	most := int64(maxHeld)
 	if c.guest.Load() && !c.trusted.Load() {
@@ -260,8 +261,8 @@ func (c *Conn) awaitRoom() error {
 	return nil
 }
 
-// await waits until a request was answered, or an answer written. Meanwhile the connection is not
-// read from: that the client has closed it is found by Gone.
+// await waits until a request is answered or a response written. Meanwhile the connection is not
+// read: Gone detects that the client has closed it.
 func (c *Conn) await() error {
 	select {
 	case <-c.progress:
@@ -281,7 +282,7 @@ func (c *Conn) await() error {
 		case <-c.ctx.Done():
 			return c.ctx.Err()
 		case <-look:
-			c.Gone() // ends the context if it is so
+			c.Gone() // ends the context if the client has gone
 		}
 	}
 }
@@ -297,8 +298,8 @@ func (c *Conn) wake() {
 // StopReading returns the input buffer. Next and Token must not be called after it.
 func (c *Conn) StopReading() { c.in.close() }
 
-// Close ends the connection at once. The memory of done requests is returned now, that for others
-// when they are done.
+// Close ends the connection at once. The memory of done requests is returned now, and that for
+// others when they are done.
 func (c *Conn) Close() {
 	c.cancel()
 	c.nc.Close()
@@ -315,12 +316,12 @@ func (c *Conn) Close() {
 // Wait waits, after Close, until no goroutine writes.
 func (c *Conn) Wait() { c.writers.Wait() }
 
-// HangUp closes the connection below, for the goroutine that reads to notice. Any goroutine may
-// call it.
+// HangUp closes the network connection, and the goroutine that reads gets the error. Any goroutine
+// may call it.
 func (c *Conn) HangUp() { c.nc.Close() }
 
-// Drain ends the connection after the requests that have been read: Next fails then, with
-// ErrDraining or as if nothing came.
+// Drain ends the connection after the requests that have been read. Next then fails, with
+// ErrDraining or a timeout.
 func (c *Conn) Drain() {
 	c.mu.Lock()
 	c.draining = true
@@ -332,13 +333,14 @@ func (c *Conn) Drain() {
 }
 
 const (
-	// lastReader is how long clients have to take their last answers when the connection drains.
+	// lastReader is the time that clients have for their last responses when the connection
+	// drains.
 	lastReader = 5 * time.Second
-	// lastWork is how long requests with much work continue when the connection drains.
+	// lastWork is the time for which requests with much work continue when the connection drains.
 	lastWork = time.Second
 )
 
-// readerBy returns when a client is ended that takes nothing of an answer from now on.
+// readerBy returns the time at which a client that reads nothing from now on is closed.
 func (c *Conn) readerBy(now time.Time) time.Time {
 	by := now.Add(c.limits.SlowReader)
 	if at := c.drained.Load(); at != 0 {
@@ -349,8 +351,9 @@ func (c *Conn) readerBy(now time.Time) time.Time {
 	return by
 }
 
-// Overdue reports whether work for the client has to end: the connection has ended, see Gone, or
-// has drained for lastWork. Overdue ends it then. It is for loops over many things, as Gone is.
+// Overdue reports whether work for the client must end, because the connection has ended (see
+// Gone) or has drained for lastWork. In the second case it ends the connection. Like Gone it is
+// for loops over many elements.
 func (c *Conn) Overdue() bool {
 	at := c.drained.Load()
 	if at != 0 && time.Now().UnixNano()-at >= int64(lastWork) {
@@ -366,7 +369,7 @@ func (c *Conn) Draining() bool {
 	return c.draining
 }
 
-// ReadBy sets when reading ends for lack of bytes: at once if the connection is draining.
+// ReadBy sets the deadline for reading: at once if the connection is draining.
 func (c *Conn) ReadBy(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -383,8 +386,9 @@ func (c *Conn) Writing() bool {
 	return c.writing
 }
 
-// lastActive returns when the client was last served: now if a request is under way, since it waits
-// and is not idle. It is the zero time if the connection drains, or was not answered yet.
+// lastActive returns the time at which the client was last served. It is now if a request is in
+// progress, since then the client waits. It is zero if the connection drains, or was not answered
+// yet.
 func (c *Conn) lastActive() (t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

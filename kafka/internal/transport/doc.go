@@ -5,9 +5,9 @@
 //
 // [Conn.Next] reads a [Request], and charges its bytes to the [Budget] of the server as they
 // arrive. Its result is one [Answer]: the response, its memory, and whether the connection ends.
-// The memory of a request and its answer is returned once in any case: by [Request.Drop] before it
-// has a place in the order of answers ([Request.Enqueue]), else when its answer was written or
-// dropped.
+// The memory of a request and its answer is returned exactly once. [Request.Drop] returns it
+// before the request has a place in the order of answers ([Request.Enqueue]). After that it is
+// returned when the answer has been written or dropped.
 //
 // # Goroutines
 //

@@ -3,17 +3,17 @@ package transport
 import "math/bits"
 
 const (
-	leastFetchBuffer = leastStocked // readers that get less at a time get a fresh one
+	leastFetchBuffer = leastStocked // readers of smaller responses get a new buffer
 	mostFetchBuffer  = 16 << 20
 	keptFetchBytes   = 32 << 20 // of unused buffers
 )
 
-// FetchBuffers is memory for large fetch responses. At megabytes each they would be most of the
-// collector's work.
+// FetchBuffers is memory for large fetch responses. Allocating megabytes for each would be most of
+// the collector's work.
 type FetchBuffers struct{ stock }
 
-// Take returns an empty buffer of at most most bytes for a reader that got n bytes the last time;
-// nil if n is small.
+// Take returns an empty buffer with a capacity of at most most, for a reader whose last response
+// had n bytes. It returns nil if n is small.
 func (f *FetchBuffers) Take(n, most int) []byte {
 	if n < leastFetchBuffer {
 		return nil
@@ -28,7 +28,7 @@ func (f *FetchBuffers) Take(n, most int) []byte {
 	return f.replace(size)
 }
 
-// Keep takes a buffer of Take.
+// Keep takes an unused buffer that Take has returned.
 func (f *FetchBuffers) Keep(b []byte) {
 	if cap(b) > 0 {
 		f.stock.keep(b, keptFetchBytes)

@@ -10,11 +10,12 @@ import (
 const lookEvery = 100 * time.Millisecond
 
 // Gone reports whether the connection has ended. It ends the connection if the client has closed
-// its own end: while a request is served nothing may read from the connection, and a client's end
-// behind requests that are still unread cannot be read at all.
+// its end. While a request is served the connection may not be read, and the client's end may come
+// after requests that are still unread.
 //
-// Gone is for loops over many things: the system is called once in lookEvery. Where it does not
-// report the end of a client (see hungUp), Gone returns false until the connection is read from.
+// Gone is for loops over many elements: it makes at most one system call in lookEvery. On systems
+// that do not report a client's end (see hungUp), Gone returns false until the connection is read
+// again.
 func (c *Conn) Gone() bool {
 	if c.ctx.Err() != nil {
 		return true
@@ -27,7 +28,7 @@ func (c *Conn) Gone() bool {
 	return true
 }
 
-// socketOf returns the socket that carries nc, below TLS and the like; nil if there is none.
+// socketOf returns the socket below nc, for example below TLS; nil if there is none.
 func socketOf(nc net.Conn) syscall.Conn {
 	for {
 		over, ok := nc.(interface{ NetConn() net.Conn })

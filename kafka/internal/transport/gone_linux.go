@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hungUp reports whether the other end of a socket was closed, also if there is something to read
-// before that.
+// hungUp reports whether the other end of a socket was closed, even if there are unread bytes
+// before its end.
 func hungUp(socket syscall.Conn) (gone bool) {
 	raw, err := socket.SyscallConn()
 	if err != nil {

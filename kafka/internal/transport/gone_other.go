@@ -4,6 +4,6 @@ package transport
 
 import "syscall"
 
-// hungUp returns false: this system does not report that the other end of a socket was closed
-// before everything is read.
+// hungUp returns false: this system reports that the other end of a socket was closed only after
+// all bytes are read.
 func hungUp(syscall.Conn) bool { return false }

@@ -7,20 +7,20 @@ import (
 )
 
 const (
-	inputBytes = 16 << 10    // are read ahead of a connection
-	napTime    = time.Second // without a byte, and the connection gives its input buffer back
+	inputBytes = 16 << 10    // bytes that are read ahead of a connection
+	napTime    = time.Second // idle time after which the input buffer is returned
 )
 
-// input reads ahead of a connection, through a buffer that it gives back when
-// nothing comes: idle connections cost little.
+// input reads ahead of a connection. It returns its buffer when the connection is idle, so that
+// idle connections use little memory.
 type input struct {
 	conn  *Conn
-	buf   []byte // nil: given back
+	buf   []byte // nil if it was returned
 	small [8]byte
 	ahead []byte // bytes read and not yet used, in buf or in small
 }
 
-// wait waits until there is something to use, at most until the deadline.
+// wait waits until there are bytes to use, at most until the deadline.
 func (in *input) wait(deadline time.Time) error {
 	if len(in.ahead) > 0 {
 		return nil
@@ -42,14 +42,14 @@ func (in *input) wait(deadline time.Time) error {
 	return in.fill(in.small[:])
 }
 
-// fill reads once into b, of which nothing is in use.
+// fill reads once into b. No byte of b may be in use.
 func (in *input) fill(b []byte) error {
 	for {
 		n, err := in.conn.nc.Read(b)
 		in.ahead = b[:n]
 		if n > 0 || err != nil {
 			if n > 0 {
-				err = nil // if it is there to stay, the next read gets it too
+				err = nil // a permanent error is returned by the next read, too
 			}
 			return err
 		}
@@ -75,17 +75,17 @@ func (in *input) peek(n int) ([]byte, error) {
 	return in.ahead[:n], nil
 }
 
-// skip uses up n bytes that were peeked at.
+// skip uses up n peeked bytes.
 func (in *input) skip(n int) { in.ahead = in.ahead[n:] }
 
-// readFull fills b, at once from the connection where nothing was read ahead.
+// readFull fills b, directly from the connection after the bytes that were read ahead.
 func (in *input) readFull(b []byte) error {
 	n := copy(b, in.ahead)
 	in.ahead = in.ahead[n:]
 	b = b[n:]
 	for len(b) > 0 {
 		n := 0
-		if len(b) < inputBytes && in.buf != nil { // perhaps with some of the next bytes
+		if len(b) < inputBytes && in.buf != nil { // this may also read some of the next bytes
 			if err := in.fill(in.buf); err != nil {
 				return err
 			}
@@ -103,7 +103,7 @@ func (in *input) readFull(b []byte) error {
 	return nil
 }
 
-// close gives the buffer back.
+// close returns the buffer.
 func (in *input) close() {
 	KeepBuffer(in.buf)
 	in.buf, in.ahead = nil, nil

@@ -9,8 +9,8 @@ import (
 
 // Memory is the shared memory of a server's connections.
 type Memory struct {
-	Budget   *Budget // of requests and answers
-	Guests   *Budget // likewise of connections that are not trusted yet, see Conn.AsGuest
+	Budget   *Budget // of requests and responses
+	Guests   *Budget // likewise for connections that are not trusted yet, see Conn.AsGuest
 	Fetched  FetchBuffers
 	requests requestBuffers
 
@@ -19,22 +19,22 @@ type Memory struct {
 }
 
 const (
-	guestShare  = 16      // of the size of Memory.Budget are the guests'
-	leastGuests = 2 << 20 // or that many bytes, if they are more
-	ownBytes    = 4 << 10 // of a guest's requests and answers are counted by the number of connections only
+	guestShare  = 16      // the guests' budget is Memory.Budget's size divided by this
+	leastGuests = 2 << 20 // minimum of the guests' budget, in bytes
+	ownBytes    = 4 << 10 // a guest's bytes that only the number of connections bounds
 
-	// stalledSmall and stalledLarge are the times behind which a client has to be before it is
-	// ended for the sake of a small or a large take.
+	// stalledSmall and stalledLarge are the times by which a client must be late before it is
+	// ended for a small or a large take.
 	stalledSmall = 250 * time.Millisecond
 	stalledLarge = time.Second
-	// stalledWaiting is likewise the time for which a connection waits for bytes itself.
+	// stalledWaiting is the corresponding time for a connection that itself waits for bytes.
 	stalledWaiting = 5 * time.Second
-	// leastRate is the rate, in bytes a second, below which a client falls behind.
+	// leastRate is the rate, in bytes a second, below which a client becomes late.
 	leastRate = 256 << 10
 )
 
-// NewMemory returns memory of which size bytes may be held at a time, and a sixteenth of that by
-// clients that are not trusted yet, but at least leastGuests.
+// NewMemory returns memory with a budget of size bytes. Clients that are not trusted yet have a
+// sixteenth of that, but at least leastGuests.
 func NewMemory(size int) *Memory {
 	m := &Memory{Budget: NewBudget(size), Guests: NewBudget(max(size/guestShare, leastGuests)), conns: map[*Conn]struct{}{}}
 	m.Budget.relieve = func(n int, by *Owner) { m.relieve(m.Budget, n, by) }
@@ -54,10 +54,10 @@ func (m *Memory) remove(c *Conn) {
 	delete(m.conns, c)
 }
 
-// relieve ends connections whose clients are behind with a request or an answer, those that hold
-// most first, until n bytes of b will be given back. After them come requests that are on their way
-// in time, of an owner other than by that holds half of b. A connection that waits
-// for bytes itself is ended only if no other one can be: it is not the client that is late.
+// relieve ends connections until n bytes of b will be returned. First it ends connections whose
+// clients are late with a request or a response, those with most bytes first. Then it ends
+// connections whose requests are being received in time, if their owner is not by and holds half
+// of b. Last it ends connections that themselves wait for bytes, since their clients are not late.
 func (m *Memory) relieve(b *Budget, n int, by *Owner) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,7 +83,7 @@ func (m *Memory) relieve(b *Budget, n int, by *Owner) {
 		switch {
 		case bytes == 0:
 		case c.cut.Load():
-			n -= bytes // is about to be given back
+			n -= bytes // they are about to be returned
 		case c.since.Load() != 0:
 			if now.Sub(time.Unix(0, c.since.Load())) >= stalledWaiting {
 				waiting = append(waiting, holder{c, bytes})

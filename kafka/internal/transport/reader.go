@@ -14,9 +14,9 @@ var (
 	ErrDraining = errors.New("kafka: the connection is draining")
 )
 
-// Next reads the next request. Its memory is taken as bytes come, whatever size is announced. It
-// waits while the client has maxHeld bytes of unanswered requests, and then until nothing has come,
-// nor been answered, for Limits.Idle. An error ends the connection.
+// Next reads the next request. It takes memory as bytes arrive, whatever size is announced. While
+// the client has maxHeld bytes of unanswered requests, it waits. After that it waits for at most
+// Limits.Idle since the last byte or response. An error ends the connection.
 func (c *Conn) Next() (*Request, error) {
 	if err := c.awaitRoom(); err != nil {
 		return nil, err
@@ -61,8 +61,9 @@ func (c *Conn) Next() (*Request, error) {
 	return c.body(size)
 }
 
-// Token reads a size and that many bytes, at most limit: a SASL token without a request around it.
-// It must arrive by the deadline of the first request or, after that, within Limits.WholeRequest.
+// Token reads a size and that many bytes, at most limit. They are a SASL token without a request
+// around it. It must arrive by the deadline of the first request or, after that, within
+// Limits.WholeRequest.
 func (c *Conn) Token(limit int) (*Request, error) {
 	if err := c.awaitRoom(); err != nil {
 		return nil, err
@@ -90,7 +91,7 @@ func (c *Conn) Token(limit int) (*Request, error) {
 func (c *Conn) body(size int) (*Request, error) {
 	m := c.memory
 	r := &Request{conn: c, Bytes: m.requests.take(size), budget: c.budget()}
-	extra := overhead // is charged with the first step
+	extra := overhead // charged with the first step
 	if r.budget == m.Guests {
 		extra = 0
 	}

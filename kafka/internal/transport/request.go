@@ -7,19 +7,19 @@ import (
 
 const (
 	minFrame  = 10      // key, version, correlation id, length of the client id
-	leastStep = 1 << 10 // of a request is read before more memory is taken for it
-	overhead  = 1 << 10 // bytes that a request takes beside its own, with a small answer
+	leastStep = 1 << 10 // bytes read before more memory is taken
+	overhead  = 1 << 10 // bytes charged for a request besides its own, with a small response
 )
 
-// A Request is a request with its header, or a token without one.
+// A Request is a request with its header, or a SASL token without a header.
 type Request struct {
-	Bytes []byte // without the size; they are used until the answer is written
+	Bytes []byte // without the size; in use until the response is written
 
 	conn    *Conn
-	budget  *Budget // that charged is of
+	budget  *Budget // the budget of charged
 	charged int
-	held    int    // counts for Conn.held
-	answer  Answer // once it is done
+	held    int    // bytes counted in Conn.held
+	answer  Answer // zero until it is done
 	done    bool   // guarded by Conn.mu
 }
 
@@ -29,11 +29,11 @@ func (r *Request) Key() int16 { return int16(binary.BigEndian.Uint16(r.Bytes)) }
 // Version returns the version of the API.
 func (r *Request) Version() int16 { return int16(binary.BigEndian.Uint16(r.Bytes[2:])) }
 
-// Correlation returns the number that the answer has, too.
+// Correlation returns the correlation id, which the response repeats.
 func (r *Request) Correlation() int32 { return int32(binary.BigEndian.Uint32(r.Bytes[4:])) }
 
-// Header returns the client id and the body. Flexible versions
-// have tags in between, which are skipped.
+// Header returns the client id and the body. Flexible versions have tags in between, which are
+// skipped.
 func (r *Request) Header(flexible bool) (clientID string, body []byte, err error) {
 	n := int(int16(binary.BigEndian.Uint16(r.Bytes[8:])))
 	body = r.Bytes[minFrame:]
@@ -71,13 +71,13 @@ func skipTags(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// Drop returns the memory of a request without a place in the order of answers.
+// Drop returns the memory of a request that is not in the queue, see Enqueue.
 func (r *Request) Drop() {
 	r.conn.give(r.budget, r.charged)
 	r.charged = 0
 }
 
-// Enqueue gives a request its place in the order of the answers. It must be answered then.
+// Enqueue appends a request to the queue of responses. It must be answered then.
 func (r *Request) Enqueue() {
 	c := r.conn
 	r.held = len(r.Bytes) + overhead
@@ -88,8 +88,8 @@ func (r *Request) Enqueue() {
 	c.pending++
 }
 
-// Answer completes a request that has its place, once, and has ready answers written. It is safe
-// for concurrent use with those for other requests.
+// Answer completes a request of the queue, once, and writes responses that are ready, or has them
+// written. Calls for different requests may be concurrent.
 func (r *Request) Answer(a Answer, by Writer) {
 	r.answer = a
 	size := 0

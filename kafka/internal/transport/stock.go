@@ -7,20 +7,20 @@ import (
 	"github.com/stratalog/strata/internal/uncleared"
 )
 
-// leastStocked is from how many bytes on buffers are in a stock.
+// leastStocked is the size from which buffers are kept in a stock.
 const leastStocked = 64 << 10
 
 // A stock keeps large unused buffers, as many as were in use at once. A sync.Pool would keep some
-// for each processor and size, invisible to the others, and the collector would let garbage grow to
-// the size of the memory in use.
+// for each processor and size, which other processors could not use. The collector would also let
+// garbage grow to the size of the memory in use.
 type stock struct {
 	mu   sync.Mutex // guards the fields below; a leaf, held for a few instructions
 	free [][]byte   // empty; the most recently used last
-	held int        // their bytes
+	held int        // sum of their capacities
 }
 
-// take returns the smallest buffer with room for size bytes and not more than most, empty; nil if
-// there is none.
+// take returns the smallest buffer with room for size bytes and a capacity of at most most,
+// emptied; nil if there is none.
 func (s *stock) take(size, most int) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,8 +36,8 @@ func (s *stock) take(size, most int) []byte {
 	return s.removeLocked(best)
 }
 
-// replace returns a new empty buffer with room for size bytes, which hold anything. It takes the
-// place of smaller ones: one of each size would be kept for users whose needs vary.
+// replace returns a new empty buffer with room for size bytes, not cleared. It drops smaller
+// buffers: otherwise the stock would keep a buffer of each size for users whose needs vary.
 func (s *stock) replace(size int) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +58,7 @@ func (s *stock) removeLocked(i int) []byte {
 	return b
 }
 
-// keep takes an unused buffer. The oldest ones are dropped, to keep at most most bytes.
+// keep takes an unused buffer. It drops the least recently used ones, to keep at most most bytes.
 func (s *stock) keep(b []byte, most int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
