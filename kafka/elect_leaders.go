@@ -13,10 +13,9 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// electLeaders makes the preferred replica leader, or any replica of a partition without one. Key
-// 43, versions 0 to 2; version 0 knows no other than the preferred one. An answer about all
-// partitions names every topic, and leaves those partitions out that needed no election, as Kafka's
-// does.
+// electLeaders elects the preferred replica of a partition, or any replica of a partition without
+// a leader. Key 43, versions 0 to 2; version 0 elects only the preferred replica. A response about
+// all partitions names every topic. It omits partitions that needed no election, as in Kafka.
 func (c *call) electLeaders(req *kmsg.ElectLeadersRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ElectLeadersResponse)
 	kind := replication.ElectionType(req.ElectionType)
@@ -100,7 +99,7 @@ func (c *call) electable(ctx context.Context, topics []kmsg.ElectLeadersRequestT
 		}
 		return wanted, err
 	}
-	for _, t := range topics { // which may name a topic many times
+	for _, t := range topics { // a request may name a topic many times
 		wanted[t.Topic] = append(wanted[t.Topic], t.Partitions...)
 	}
 	for name, partitions := range wanted {

@@ -37,8 +37,8 @@ type errorRow struct {
 	code Code
 }
 
-// errorCodes is the one table from the errors of the layers below to those of the
-// protocol. The first that fits counts.
+// errorCodes maps the errors of lower layers to the error codes of the protocol. The first
+// matching row counts.
 var errorCodes = []errorRow{
 	// First: an error of a partition of the offsets topic wraps the partition's own error.
 	{group.ErrCoordinatorNotAvailable, CoordinatorNotAvailable},
@@ -135,15 +135,14 @@ var errorCodes = []errorRow{
 	{record.ErrUnsupportedCodec, UnsupportedCompressionType},
 	{record.ErrTooLarge, MessageTooLarge},
 	{record.ErrInvalidRecord, InvalidRecord},
-	{partition.ErrClosed, NotLeaderOrFollower}, // the topic was deleted, or the broker is going
+	{partition.ErrClosed, NotLeaderOrFollower}, // the topic was deleted, or the broker is closing
 	{replication.ErrClosed, NotLeaderOrFollower},
 	{context.DeadlineExceeded, RequestTimedOut},
 	{context.Canceled, RequestTimedOut},
 }
 
 // errorCode returns the code for an error of any layer, 0 for nil. It logs errors of files and
-// unexpected errors for operators. A handler's error with Kafka's message is neither, whatever its
-// code.
+// unexpected errors for operators. It does not log a *protocolError, whatever its code.
 func (c *call) errorCode(err error) int16 {
 	code := codeOf(err)
 	if refused := (*protocolError)(nil); (code == UnknownServerError || code == KafkaStorageError) && !errors.As(err, &refused) {
@@ -172,7 +171,7 @@ func codeOf(err error) Code {
 	var file *fs.PathError
 	var config *topic.ConfigError
 	switch {
-	case errors.As(err, &file): // the disk is full, or failing
+	case errors.As(err, &file): // the disk is full or failing
 		return KafkaStorageError
 	case errors.As(err, &config):
 		return InvalidConfig
@@ -184,8 +183,8 @@ func codeOf(err error) Code {
 	return UnknownServerError
 }
 
-// errorMessage returns the message for a client, nil if Kafka has none. For an error that wraps a
-// sentinel of the table, Kafka's message is the text after that of the sentinel.
+// errorMessage returns the message for a client; nil if Kafka has none. If err wraps a sentinel of
+// errorCodes, Kafka's message is the text after the sentinel's text.
 func errorMessage(err error) *string {
 	if err == nil || errors.Is(err, errMutationQuota) {
 		return nil
@@ -214,7 +213,7 @@ const (
 	textUnknownTopic   = "This server does not host this topic-partition."
 )
 
-// noText is the error of a code without a message in Kafka.
+// noText returns an error with a code for which Kafka has no message.
 func noText(code Code) error { return refuse(code, "") }
 
 // nameSays returns Kafka's message for an invalid topic name. Kafka: Topic.validate.
@@ -236,7 +235,7 @@ func nameSays(err error, name string) error {
 	return refuse(InvalidTopicException, text)
 }
 
-// notFound returns Kafka's message for a group that does not exist, or has another type.
+// notFound returns Kafka's message for a group that does not exist or has another type.
 func (c *call) notFound(id, kind string) *string {
 	text := fmt.Sprintf("Group %s not found.", id)
 	if _, err := c.groups.Describe(c.ctx, id); err == nil {
@@ -245,9 +244,9 @@ func (c *call) notFound(id, kind string) *string {
 	return &text
 }
 
-// heartbeatSays adds Kafka's message to the error of a rejected heartbeat, for a group of a type
-// such as Consumer or Share. Kafka: GroupMetadataManager.getOrMaybeCreateConsumerGroup,
-// consumerGroup, and throwIfStaticMemberIsUnknown. Errors about the coordinator have no message.
+// heartbeatSays adds Kafka's message to the error of a rejected heartbeat. kind is the type of the
+// group, for example Consumer or Share. Errors about the coordinator have no message. Kafka:
+// GroupMetadataManager.getOrMaybeCreateConsumerGroup, consumerGroup, throwIfStaticMemberIsUnknown.
 func (c *call) heartbeatSays(err error, kind, id, member string, instance *string, epoch int32) error {
 	switch {
 	case errors.Is(err, group.ErrNotCoordinator), errors.Is(err, group.ErrCoordinatorNotAvailable), errors.Is(err, group.ErrLoading):
@@ -266,8 +265,8 @@ func (c *call) heartbeatSays(err error, kind, id, member string, instance *strin
 	return groupSays(err, id)
 }
 
-// groupSays is says for a group that does not exist. The reason of a rejected upgrade has Kafka's
-// message already.
+// groupSays adds Kafka's message for a group that does not exist. The error of a rejected upgrade
+// already has its message.
 func groupSays(err error, id string) error {
 	if no := (*group.UpgradeError)(nil); errors.As(err, &no) {
 		return err
@@ -275,7 +274,8 @@ func groupSays(err error, id string) error {
 	return says(err, group.ErrGroupNotFound, fmt.Sprintf("Group %s not found.", id))
 }
 
-// says adds Kafka's message to err if err is target.
+// says returns an error with Kafka's message text and the code of target if err matches target.
+// Otherwise it returns err.
 func says(err, target error, text string) error {
 	if !errors.Is(err, target) {
 		return err

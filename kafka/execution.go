@@ -10,18 +10,18 @@ import (
 	"github.com/stratalog/strata/kafka/internal/transport"
 )
 
-// execution is one request on its way through the server: intercepted, served, answered.
+// execution is one request in progress: it is intercepted, served and answered.
 type execution struct {
 	call
 	api     *api
 	req     kmsg.Request
-	request *transport.Request // as it came
+	request *transport.Request // as it was read
 
-	exchange *Exchange // nil: nobody intercepts
+	exchange *Exchange // nil without an interceptor
 	action   Action
 	ended    atomic.Bool // finish was called
 
-	metadataBytes int // about the size of an answer to Metadata, encoded; 0 for other APIs
+	metadataBytes int // approximate size of an encoded response to Metadata; 0 for other APIs
 
 	work   int // bytes of Server.decoding, see decode and awaitWork
 	workBy *transport.Owner
@@ -75,7 +75,7 @@ func (e *execution) begin() error {
 	return nil
 }
 
-// holdUp waits as the action says.
+// holdUp waits for the delay and the holds of the action.
 func (e *execution) holdUp() error {
 	if e.action.Delay > 0 {
 		t := time.NewTimer(e.action.Delay)
@@ -128,10 +128,10 @@ func (e *execution) serve() {
 	}
 }
 
-// serveWaiting serves a request that may wait on another goroutine, so that later requests are read
-// in the meantime. The connection keeps that goroutine: a new one for each fetch of a reader at the
-// end of a log would grow its stack each time. There is one such request at a time (see dispatch):
-// it is taken as soon as the previous one has been answered.
+// serveWaiting serves a request that may wait on another goroutine, so that later requests are
+// read in the meantime. The connection keeps that goroutine. A new one for each fetch at the end
+// of a log would grow its stack each time. Only one such request is in progress (see dispatch):
+// the goroutine takes it when the previous one has been answered.
 func (c *conn) serveWaiting(e *execution) {
 	if c.waits == nil {
 		c.waits = make(chan *execution, 1)
@@ -163,8 +163,9 @@ func (e *execution) fail() {
 	e.finish(nil, transport.Caller)
 }
 
-// served sends the response of a handler. Without a response, as when the server is closing, the
-// connection ends: otherwise the client would take the next response for this one's.
+// served sends the response of a handler. Without a response, for example when the server is
+// closing, it closes the connection. Otherwise the client would match the next response with this
+// request.
 func (e *execution) served(resp kmsg.Response) {
 	if resp == nil {
 		e.fail()
@@ -173,10 +174,10 @@ func (e *execution) served(resp kmsg.Response) {
 	e.finish(resp, transport.Caller)
 }
 
-// finish answers the request.
+// finish answers the request. A second call has no effect.
 func (e *execution) finish(resp kmsg.Response, by transport.Writer) {
 	if !e.ended.CompareAndSwap(false, true) {
-		return // it panicked after its answer
+		return // the handler panicked after its response
 	}
 	if resp != nil && e.after != nil {
 		e.after(resp)
@@ -216,16 +217,16 @@ func (e *execution) finish(resp kmsg.Response, by transport.Writer) {
 
 // outcome is the result of a request besides its response. Guards and handlers set it.
 type outcome struct {
-	charged  int    // bytes of the server's budget that the answer holds
-	built    int    // bytes that room was called for
-	fetched  []byte // of the server's buffers, holds records of the answer
+	charged  int    // bytes of the server's budget held by the response
+	built    int    // bytes of the response passed to room so far
+	fetched  []byte // buffer of the server with records of the response; nil if there is none
 	retained bool   // the request's bytes are still in use after the answer
 	last     bool   // the connection is closed after the answer
 	closing  bool   // the connection is closed instead of an answer
-	refused  bool   // likewise when the rest is served: a part was refused that has no answer. By guards
+	refused  bool   // as closing, but after the rest is served: a guard rejected an unanswerable part
 }
 
-// answer returns the part of the outcome for the connection.
+// answer returns the part of the outcome that the connection needs.
 func (o *outcome) answer() transport.Answer {
 	a := transport.Answer{Charged: o.charged}
 	switch {
@@ -237,8 +238,8 @@ func (o *outcome) answer() transport.Answer {
 	return a
 }
 
-// framed encodes an answer of about size bytes, 0 if that is unknown, in pieces that are to be
-// written one after the other.
+// framed encodes a response into pieces, to be written in order. size is its approximate size in
+// bytes; 0 if unknown.
 func framed(correlation int32, resp kmsg.Response, size int) [][]byte {
 	out := transport.TakeBuffer(max(4<<10, size))
 	switch {

@@ -8,9 +8,10 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// expireDelegationToken sets the expiry of a token to a time from now, or deletes the token at once
-// if the time is negative. Its owner and renewers may do that. Connections that were authenticated
-// with it end as they would have. Version 2 is flexible. Key 40, versions 1 and 2.
+// expireDelegationToken sets the expiry of a token to a time from now, or deletes the token at
+// once if the time is negative. The token's owner and renewers may do so. Connections that were
+// authenticated with the token keep their former expiry. Version 2 is flexible. Key 40, versions 1
+// and 2.
 func (c *call) expireDelegationToken(req *kmsg.ExpireDelegationTokenRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ExpireDelegationTokenResponse)
 	if !c.mayHaveTokens() {

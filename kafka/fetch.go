@@ -11,33 +11,34 @@ import (
 )
 
 const (
-	maxFetchBytes  = 55 << 20 // of a response. Kafka: fetch.max.bytes of the broker
-	leastFetch     = 64 << 10 // is read for a fetch however little memory is free
-	waitedFetch    = 1 << 20  // is read at most by a fetch that has waited, unless it asks for more as its minimum
+	maxFetchBytes  = 55 << 20 // maximum for a response. Kafka: fetch.max.bytes of the broker
+	leastFetch     = 64 << 10 // minimum taken from the budget for a fetch, which waits for it
+	waitedFetch    = 1 << 20  // maximum for a fetch that has waited, unless its MinBytes is larger
 	readCommitted  = 1
-	followerReads  = 11 // from this version on a follower serves clients, and a leader may name one (KIP-392)
+	followerReads  = 11 // from this version on followers serve clients, and leaders name them (KIP-392)
 	noFetchSession = 0
 
-	// damagePause delays an answer without records that has the error of a damaged partition.
-	// Clients repeat the fetch at once: without a pause they and the broker do nothing else.
+	// damagePause delays a response that has no records and the error of a damaged partition.
+	// Clients repeat such a fetch at once: without a pause it would keep them and the broker busy.
 	damagePause = 100 * time.Millisecond
 )
 
 // fetching is a fetch request under way.
 type fetching struct {
 	client  fetchClient
-	session *fetchSession // nil: without one
-	full    bool          // the answer has every partition
-	parts   []*fetchPart  // in the order to read them
+	session *fetchSession // nil without a session
+	full    bool          // the response has every partition
+	parts   []*fetchPart  // in reading order
 	request partition.FetchRequest
 	asked   []int // for each partition of request, its index in parts
 	answers []kmsg.FetchResponseTopicPartition
-	ready   bool          // some partition has an error, or diverges: the answer must not wait
-	damaged bool          // some partition cannot be read: KAFKA_STORAGE_ERROR
-	pause   time.Duration // of an answer that tryFetch has found; 0: it has found none
+	ready   bool          // a partition has an error or diverges: the response must not wait
+	damaged bool          // a partition returned KAFKA_STORAGE_ERROR
+	pause   time.Duration // delay of the response that tryFetch has found; 0 if it has found none
 }
 
-// tryFetch answers a fetch that finds enough bytes, or something wrong, or does not want to wait.
+// tryFetch answers a fetch that finds enough bytes, has an error, or does not wait. It returns
+// false for all others, which fetch serves.
 func tryFetch(c *call, r kmsg.Request) (kmsg.Response, bool) {
 	req := r.(*kmsg.FetchRequest)
 	f, code := c.planFetch(req)
@@ -51,7 +52,7 @@ func tryFetch(c *call, r kmsg.Request) (kmsg.Response, bool) {
 		return nil, true
 	}
 	f.request.MaxBytes = granted
-	if c.s.cfg.Intercept == nil { // an interceptor may keep what it sees
+	if c.s.cfg.Intercept == nil { // an interceptor may keep the response
 		c.fetched = c.s.memory.Fetched.Take(c.conn.lastFetch, granted)
 		f.request.Buf = c.fetched
 	}
@@ -77,9 +78,9 @@ func tryFetch(c *call, r kmsg.Request) (kmsg.Response, bool) {
 	return nil, false
 }
 
-// refusedFetch answers a fetch that is wrong as a whole. Before version 7 there was no place for
-// that, hence each partition is told as well, unless it is about the session, and up to version 12
-// (Kafka: FetchRequest.getErrorResponse).
+// refusedFetch answers a fetch that is rejected as a whole. Versions before 7 have no error code
+// for the request. So each partition has the error too, up to version 12, except for errors of
+// sessions. Kafka: FetchRequest.getErrorResponse.
 func refusedFetch(req *kmsg.FetchRequest, code Code) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.FetchResponse)
 	resp.ErrorCode = int16(code)
@@ -100,12 +101,12 @@ func refusedFetch(req *kmsg.FetchRequest, code Code) kmsg.Response {
 	return resp
 }
 
-// mayAnswer reports whether only waiting has come to its end, and not the connection.
+// mayAnswer reports whether the wait has been ended while the connection is still open.
 func (c *call) mayAnswer() bool {
 	return c.ctx.Err() != nil && c.conn.transport.Context().Err() == nil
 }
 
-// fetch waits for what tryFetch did not find. Key 1, versions 4 to 18.
+// fetch waits for the records that tryFetch did not find. Key 1, versions 4 to 18.
 func (c *call) fetch(req *kmsg.FetchRequest) kmsg.Response {
 	f := c.fetching
 	if f.pause > 0 {
@@ -127,10 +128,10 @@ func (c *call) fetch(req *kmsg.FetchRequest) kmsg.Response {
 		return nil
 	}
 	c.charged = min(n, f.request.MaxBytes)
-	return f.respond(c, req) // what tryFetch found, if the wait was ended
+	return f.respond(c, req) // if the wait was ended, with the results of tryFetch
 }
 
-// replicaOf returns the broker that a follower says to be, -1 for a client.
+// replicaOf returns the broker id in a follower's request; -1 for a client.
 func replicaOf(req *kmsg.FetchRequest) int32 {
 	if req.Version >= 15 {
 		return req.ReplicaState.ID
@@ -138,8 +139,8 @@ func replicaOf(req *kmsg.FetchRequest) int32 {
 	return req.ReplicaID
 }
 
-// planFetch finds out which partitions are to be read: those of the
-// request, or of the session that it changes.
+// planFetch determines the partitions to read: all of the request, or all of its session after the
+// request has changed it.
 func (c *call) planFetch(req *kmsg.FetchRequest) (*fetching, Code) {
 	if req.IsolationLevel < 0 || req.IsolationLevel > readCommitted {
 		return nil, UnknownServerError
@@ -158,7 +159,7 @@ func (c *call) planFetch(req *kmsg.FetchRequest) (*fetching, Code) {
 	}
 	f.request.Rack, f.request.LeaderOnly = req.Rack, c.version < followerReads
 	f.request.Partial = c.s.cfg.PartialBatches
-	f.request.InOrder = true // sessions turn the order, and clients without one do it themselves
+	f.request.InOrder = true // sessions rotate the order; other clients do it themselves
 	f.answers = make([]kmsg.FetchResponseTopicPartition, len(f.parts))
 	for i, p := range each(c, f.parts) {
 		a := &f.answers[i]
@@ -192,9 +193,10 @@ func (c *call) planFetch(req *kmsg.FetchRequest) (*fetching, Code) {
 	return f, 0
 }
 
-// mayFetch returns 0 if the client may read p, whose topic is called name; "" from version 13 on:
-// there is none of that id. A session remembers the name: then the topic is gone, or another one
-// has its name, which is told to those who might read it. Kafka: KafkaApis.handleFetchRequest,
+// mayFetch returns 0 if the client may read p. name is the topic's name. From version 13 on it is
+// empty if no topic has the id of p. Then the error is UNKNOWN_TOPIC_ID unless the session has a
+// former name. A client that may read that name gets INCONSISTENT_TOPIC_ID if another topic has
+// the name now, or else UNKNOWN_TOPIC_OR_PARTITION. Kafka: KafkaApis.handleFetchRequest,
 // FetchSession, ReplicaManager.readFromLog.
 func (c *call) mayFetch(p *fetchPart, name string, replica int32) Code {
 	if name != "" || c.version < 13 {
@@ -212,8 +214,9 @@ func (c *call) mayFetch(p *fetchPart, name string, replica int32) Code {
 	return UnknownTopicOrPartition
 }
 
-// diverges looks whether what the client read last is still in the log: after an unclean election
-// it may not be. A follower that has not got as far as the client says so: Kafka's says that the
+// diverges checks whether the log still has the client's last fetched epoch up to p.offset. After
+// an unclean election it may not. Then a has the diverging epoch and its end offset. A follower
+// whose log is shorter than p.offset returns OFFSET_OUT_OF_RANGE; Kafka's reports that the
 // client's log diverges.
 func (c *call) diverges(tp record.TopicPartition, p *fetchPart, a *kmsg.FetchResponseTopicPartition) Code {
 	part, err := c.view.Replica(tp)
@@ -235,8 +238,8 @@ func (c *call) diverges(tp record.TopicPartition, p *fetchPart, a *kmsg.FetchRes
 	return 0
 }
 
-// read reads, waiting as f.request says, and returns how many bytes there are. False:
-// the connection or the server is closing.
+// read reads the partitions, waiting as f.request specifies, and returns the number of bytes. It
+// returns false if the connection or the server is closing.
 func (f *fetching) read(c *call) (int, bool) {
 	if len(f.asked) == 0 {
 		return 0, true
@@ -272,7 +275,7 @@ func (f *fetching) read(c *call) (int, bool) {
 	return n, true
 }
 
-// respond makes the answer: of a session only what the client does not know yet.
+// respond builds the response. In a session it has only partitions with news for the client.
 func (f *fetching) respond(c *call, req *kmsg.FetchRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.FetchResponse)
 	if c.throttleFetch(f) {
@@ -287,8 +290,8 @@ func (f *fetching) respond(c *call, req *kmsg.FetchRequest) kmsg.Response {
 	}
 	var last topicKey
 	for i, p := range parts {
-		// Only what follows each other is told together: the order is that of the request, as in
-		// Kafka's FetchResponse.toMessage.
+		// Only adjacent partitions of a topic share an element, since the order is the request's,
+		// as in Kafka's FetchResponse.toMessage.
 		if k := (topicKey{p.tp.Topic, p.id}); i == 0 || k != last {
 			last = k
 			resp.Topics = append(resp.Topics, kmsg.FetchResponseTopic{Topic: p.tp.Topic, TopicID: p.id})
@@ -302,8 +305,8 @@ func (f *fetching) respond(c *call, req *kmsg.FetchRequest) kmsg.Response {
 	return resp
 }
 
-// leaveOut makes the answer of a client that has to wait: without any partition, and the session is
-// as if nothing had been read. One that the request would begin is not begun. Kafka:
+// leaveOut completes the response to a throttled client. It has no partitions, and the session
+// stays as if nothing had been read. A session that this request created is removed. Kafka:
 // FetchContext.getThrottledResponse.
 func (f *fetching) leaveOut(c *call, req *kmsg.FetchRequest, resp *kmsg.FetchResponse) {
 	switch {

@@ -6,21 +6,20 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// sharedRecords is from how many bytes on the records of a partition are written from where they
-// were read to, instead of being copied into the answer.
+// sharedRecords is the size in bytes from which a partition's records are written from the buffer
+// that they were read into. Smaller ones are copied into the response.
 const sharedRecords = 8 << 10
 
-// fetchEncoder encodes a fetch response as kmsg does, but for the records:
-// large ones become pieces of their own.
+// fetchEncoder encodes a fetch response as kmsg does, except that large records become separate
+// pieces.
 type fetchEncoder struct {
 	version  int16
 	flexible bool
-	out      []byte   // what was encoded since the last piece
-	pieces   [][]byte // all before that
+	out      []byte   // bytes encoded since the last piece
+	pieces   [][]byte // all bytes before out
 }
 
-// appendFetch appends the response to out and returns it in
-// pieces, to be written one after the other.
+// appendFetch appends the response to out and returns it in pieces, to be written in order.
 func appendFetch(out []byte, r *kmsg.FetchResponse) [][]byte {
 	e := &fetchEncoder{version: r.Version, flexible: r.Version >= 12, out: out}
 	e.int32(r.ThrottleMillis)
@@ -86,9 +85,9 @@ func (e *fetchEncoder) partition(p *kmsg.FetchResponseTopicPartition) {
 	}
 }
 
-// refusedUnread reports whether a partition was refused before its log was looked at: then Kafka
-// answers with an empty list of aborted transactions, and else with none where nobody asked for it.
-// Kafka: FetchResponse.partitionResponse.
+// refusedUnread reports whether a partition was rejected before its log was read. For those, Kafka
+// returns an empty list of aborted transactions. For others it returns null, unless the client
+// reads committed records. Kafka: FetchResponse.partitionResponse.
 func refusedUnread(code int16) bool {
 	switch Code(code) {
 	case UnknownServerError, UnknownTopicOrPartition, UnknownTopicID, InconsistentTopicID, TopicAuthorizationFailed:
@@ -108,7 +107,8 @@ func (e *fetchEncoder) records(p []byte) {
 		return
 	}
 	e.pieces = append(e.pieces, e.out, p)
-	// the pieces' capacity goes on: growing copies nothing that was handed out
+	// out continues in the unused capacity of the same buffer: if it grows, no earlier bytes are
+	// copied
 	e.out = e.out[len(e.out):]
 }
 

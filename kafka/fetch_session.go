@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	maxSessionParts    = 50_000          // partitions of one session
-	maxSessionsParts   = 500_000         // partitions of all sessions of a broker
+	maxSessionParts    = 50_000          // maximum of one session
+	maxSessionsParts   = 500_000         // maximum of all sessions of a broker
 	maxFetchSessions   = 1000            // Kafka: max.incremental.fetch.session.cache.slots
-	unusedFetchSession = 2 * time.Minute // after that a session makes room for a new one. Kafka: MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS
+	unusedFetchSession = 2 * time.Minute // idle time after which a session makes room. Kafka: MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS
 )
 
 type topicKey struct {
@@ -27,11 +27,12 @@ type topicKey struct {
 }
 
 // fetchPart is a client's request for one partition and, in a session, the state in its last
-// response. Either name or id is set.
+// response. Either tp.Topic or id is set.
 type fetchPart struct {
 	tp record.TopicPartition
 	id [16]byte
-	// that id had when the partition was asked for; "": it was unknown, or topics are named by name
+	// topic name of id when the client requested the partition; empty if id was unknown, or if the
+	// request has names instead of ids
 	name             string
 	offset           int64
 	maxBytes         int32
@@ -50,8 +51,8 @@ type partKey struct {
 
 func (p *fetchPart) key() partKey { return partKey{topicKey{p.tp.Topic, p.id}, p.tp.Partition} }
 
-// fetchSession has the partitions that a client reads, kept between its requests (KIP-227).
-// Requests have only changes, and responses only new data.
+// fetchSession keeps the partitions that a client reads between its requests (KIP-227). Requests
+// have only changes, and responses only new data.
 type fetchSession struct {
 	id  int32
 	ids bool // topics are named by id
@@ -59,15 +60,15 @@ type fetchSession struct {
 	mu    sync.Mutex
 	epoch int32 // of the next request
 	parts map[partKey]*fetchPart
-	order []*fetchPart // to read them in: partitions that had data go to the end
+	order []*fetchPart // reading order: partitions that returned data move to the end
 
-	client  fetchClient   // that used it last; guarded by the cache
+	client  fetchClient   // last user; guarded by the cache
 	element *list.Element // guarded by the cache
 	used    time.Time     // guarded by the cache
-	counted int           // its share of sessionCache.parts; guarded by the cache
+	counted int           // partitions included in sessionCache.parts; guarded by the cache
 }
 
-// A fetchClient is a connection with sessions, and the name of its owner.
+// A fetchClient is a connection that uses sessions, and the name of its owner.
 type fetchClient struct {
 	conn  *conn
 	owner string
@@ -83,8 +84,8 @@ type sessionCache struct {
 
 	mu       sync.Mutex
 	sessions map[int32]*fetchSession
-	parts    int        // of all sessions: the sum of their counted
-	recent   *list.List // of *fetchSession, the one unused for longest in front
+	parts    int        // sum of counted over all sessions
+	recent   *list.List // of *fetchSession, least recently used first
 	owners   map[string]sessionsOf
 }
 
@@ -92,14 +93,14 @@ func newSessionCache(n int) *sessionCache {
 	return &sessionCache{max: n, sessions: map[int32]*fetchSession{}, recent: list.New(), owners: map[string]sessionsOf{}}
 }
 
-// open finds the partitions that a request is about, and its
-// session. Kafka: FetchManager.newContext.
+// open sets the partitions of a fetch request and its session, which it creates, changes or
+// removes. Kafka: FetchManager.newContext.
 //
-// nameOf returns the names of topics by id; nil if the request has names.
+// nameOf returns the name of a topic by id; nil if the request has names.
 func (s *sessionCache) open(f *fetching, req *kmsg.FetchRequest, nameOf func(topic.ID) (string, bool)) Code {
 	ids := nameOf != nil
 	switch {
-	case req.SessionEpoch == -1: // no session, or its end
+	case req.SessionEpoch == -1: // the client uses no session, or ends one
 		s.remove(req.SessionID)
 		f.full, f.parts = true, wanted(req, nameOf)
 		return 0
@@ -124,7 +125,7 @@ func (s *sessionCache) open(f *fetching, req *kmsg.FetchRequest, nameOf func(top
 	session.epoch = nextEpoch(session.epoch)
 	session.update(req, nameOf)
 	if !s.grown(session, len(session.parts)) {
-		return FetchSessionIDNotFound // has clients that have sessions begin another one
+		return FetchSessionIDNotFound // the client then creates a new session
 	}
 	f.session, f.parts = session, append(f.parts, session.order...)
 	if len(f.parts) == 0 {
@@ -141,7 +142,7 @@ func nextEpoch(e int32) int32 {
 	return e + 1
 }
 
-// find returns a session, which is client's from now on; nil if there is none.
+// find returns a session and makes client its user; nil if there is none.
 func (s *sessionCache) find(id int32, client fetchClient) *fetchSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +156,7 @@ func (s *sessionCache) find(id int32, client fetchClient) *fetchSession {
 	return session
 }
 
-// countLocked adds to the sessions and partitions of an owner.
+// countLocked adds to an owner's number of sessions and of their partitions.
 func (s *sessionCache) countLocked(owner string, sessions, parts int) {
 	n := s.owners[owner]
 	n.sessions, n.parts = n.sessions+sessions, n.parts+parts
@@ -165,8 +166,8 @@ func (s *sessionCache) countLocked(owner string, sessions, parts int) {
 	}
 }
 
-// abandon notes that a connection has ended. Its sessions stay, for its client to connect again,
-// but they are the first that make room for others.
+// abandon is called when a connection has ended. Its sessions stay, since the client may connect
+// again, but they are the first to make room for others.
 func (s *sessionCache) abandon(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,8 +179,9 @@ func (s *sessionCache) abandon(c *conn) {
 	}
 }
 
-// greedyLocked returns the session of another owner than this that was unused for longest, if that
-// owner has more than half of all sessions, or of their partitions; nil if there is none.
+// greedyLocked returns the least recently used session of an owner that has more than half of all
+// sessions or of all partitions. It returns nil if there is none; it skips sessions of the given
+// owner.
 func (s *sessionCache) greedyLocked(owner string) *fetchSession {
 	for e := s.recent.Front(); e != nil; e = e.Next() {
 		session := e.Value.(*fetchSession)
@@ -199,13 +201,13 @@ func (s *sessionCache) remove(id int32) {
 	}
 }
 
-// grown sets the number of partitions of a session to n. If they are too many it ends the session
-// and returns false.
+// grown sets the number of partitions of a session to n. If that exceeds a limit, it removes the
+// session and returns false.
 func (s *sessionCache) grown(session *fetchSession, n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sessions[session.id] != session {
-		return true // it was removed meanwhile, as a request without it may do
+		return true // it was removed meanwhile, for example by a request that ends sessions
 	}
 	if n > maxSessionParts || n > session.counted && s.parts+n-session.counted > maxSessionsParts {
 		s.removeLocked(session)
@@ -225,8 +227,9 @@ func (s *sessionCache) removeLocked(session *fetchSession) {
 }
 
 // create creates a session. It returns nil if too many sessions or partitions are in use, or if
-// there is nothing to read. The client continues without a session then. To make room it ends
-// sessions of closed connections, then unused ones, and then those of an owner with more than half.
+// there are no partitions; then the client continues without a session. To make room it removes
+// sessions of closed connections first, then unused ones, then sessions of an owner with more than
+// half.
 func (s *sessionCache) create(parts []*fetchPart, ids bool, client fetchClient) *fetchSession {
 	if len(parts) == 0 || len(parts) > maxSessionParts {
 		return nil
@@ -281,8 +284,8 @@ func wanted(req *kmsg.FetchRequest, nameOf func(topic.ID) (string, bool)) []*fet
 	return parts
 }
 
-// update applies what a request changes. Partitions are replaced, not changed: an answer
-// under way may still use the old ones.
+// update applies the changes of a request. It replaces partitions instead of changing them,
+// because a response in progress may still use the old ones.
 func (s *fetchSession) update(req *kmsg.FetchRequest, nameOf func(topic.ID) (string, bool)) {
 	replaced := false
 	for _, p := range wanted(req, nameOf) {
@@ -316,7 +319,7 @@ func (s *fetchSession) update(req *kmsg.FetchRequest, nameOf func(topic.ID) (str
 }
 
 // news returns the results that are new to the client, and records them as sent. Partitions with
-// data are read last next time.
+// data are read last the next time.
 func (s *fetchSession) news(f *fetching) ([]*fetchPart, []kmsg.FetchResponseTopicPartition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -331,7 +334,7 @@ func (s *fetchSession) news(f *fetching) ([]*fetchPart, []kmsg.FetchResponseTopi
 		}
 		p.told, p.highWatermark, p.logStart = true, a.HighWatermark, a.LogStartOffset
 		if a.ErrorCode != 0 {
-			p.highWatermark = -1 // is told again
+			p.highWatermark = -1 // so that the next result is sent, too
 		}
 		if len(a.RecordBatches) > 0 {
 			served[p] = true

@@ -15,8 +15,8 @@ const (
 	coordinatorShare
 )
 
-// findCoordinator serves FindCoordinator: one key up to version 3,
-// any number of them from 4 on (KIP-699). Key 10, versions 0 to 6.
+// findCoordinator serves FindCoordinator: one key up to version 3, any number of keys from 4 on
+// (KIP-699). Key 10, versions 0 to 6.
 func (c *call) findCoordinator(req *kmsg.FindCoordinatorRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
 	kind := req.CoordinatorType
@@ -55,8 +55,8 @@ func (c *call) findShareCoordinator(ctx context.Context, key string) (int32, err
 	return shares.FindCoordinator(ctx, k)
 }
 
-// coordinator finds one coordinator. It creates the coordinator's internal topic if needed, and
-// waits for that; in Kafka the client has to retry.
+// coordinator finds one coordinator. If its internal topic does not exist, coordinator creates the
+// topic and waits for that; in Kafka the client has to retry.
 func (c *call) coordinator(kind int8, key string) kmsg.FindCoordinatorResponseCoordinator {
 	r := kmsg.NewFindCoordinatorResponseCoordinator()
 	r.Key, r.NodeID, r.Port = key, -1, -1
@@ -69,7 +69,7 @@ func (c *call) coordinator(kind int8, key string) kmsg.FindCoordinatorResponseCo
 	case kind == coordinatorGroup:
 	case kind == coordinatorTransaction:
 		find = c.transactions.FindCoordinator
-	case kind == coordinatorShare && c.version >= 6: // which only brokers are told, see mayFind
+	case kind == coordinatorShare && c.version >= 6: // for brokers only, see mayFind
 		if c.s.apis[int16(ShareFetch)] == nil {
 			return refused(InvalidRequest, "There is no share coordinator: this server does not serve share groups.")
 		}

@@ -13,41 +13,41 @@ import (
 )
 
 const (
-	// leastKept is the size from which on the parts of a request are charged: smaller ones take less
-	// than the member that they are of.
+	// leastKept is the size from which the parts of a request are charged. Smaller ones are
+	// included in the charge of their member.
 	leastKept = 64
-	// memberBytes is the memory of a member beside the parts of its request.
+	// memberBytes is the memory of a member without the parts of its request.
 	memberBytes = 1 << 10
-	// groupBytes is the memory of a group beside its name and its members.
+	// groupBytes is the memory of a group without its name and its members.
 	groupBytes = 3 << 9
-	// leastTexts is the size from which on the names in a heartbeat of a member that has joined are
-	// charged: smaller ones are part of memberBytes.
+	// leastTexts is the size from which the names in a heartbeat of a joined member are charged.
+	// Smaller ones are included in memberBytes.
 	leastTexts = 256
-	// collectEvery is the least time between two collections of garbage for requests that are refused
-	// otherwise: a client must not keep the processors busy with them.
+	// collectEvery is the least time between two garbage collections for requests that would
+	// otherwise be rejected. Without it a client could keep the processors busy with them.
 	collectEvery = time.Second
-	// collectWait is how long a request waits after a collection for bytes to be given back.
+	// collectWait is the time that a request waits after a collection for returned bytes.
 	collectWait = 200 * time.Millisecond
 )
 
 // groupMemory is the memory of groups and their members, with the names, subscriptions,
-// assignments, topologies and tags that members have sent. Coordinators keep it when the request
-// and its connection have ended: of a classic member for up to half an hour. The budget is that of
-// all coordinators, which charge it for offsets, transactional ids and states of share groups; a
+// assignments, topologies and tags that members have sent. Coordinators keep it after the request
+// and its connection have ended, for a classic member up to half an hour. The budget is shared by
+// all coordinators, which charge it for offsets, transactional ids and states of share groups. A
 // principal has half of it.
 //
-// Memory is charged as long as it is reachable: the garbage collector gives it back. So the charge
-// is right whatever a group does with a member, and no kind of group has to report it.
+// Memory is charged while it is reachable: the garbage collector returns it. So the charge is
+// right for any kind of group, without reports from the group.
 type groupMemory struct {
 	size   int // bytes
 	budget *memory.Budget
 
 	mu        sync.Mutex    // guards the fields below; a leaf
-	collected time.Time     // when garbage was last collected for a take
-	gave      chan struct{} // closed when bytes are given back; nil if no take waits
+	collected time.Time     // last garbage collection for a take
+	gave      chan struct{} // closed when bytes are returned; nil if no take waits
 }
 
-// A groupCharge charges what one request has a coordinator keep to a principal.
+// A groupCharge charges a principal for the memory that a coordinator keeps of a request.
 type groupCharge struct {
 	memory *groupMemory
 	by     string
@@ -62,13 +62,13 @@ func (c *call) groupCharge() groupCharge {
 	return groupCharge{&c.s.groupMemory, by}
 }
 
-// bounded returns the context of a request that has coordinators keep something in a log.
+// bounded returns the context of a request for which coordinators keep state in a log.
 func (c *call) bounded() context.Context { return memory.With(c.ctx, c.groupCharge().bound()) }
 
 func (k groupCharge) bound() memory.Bound { return memory.Bound{Principal: k.by, Bytes: k.memory.size} }
 
-// take charges n bytes. It returns group.ErrGroupMaxSize if they are more than is left, also after
-// unused memory was given back. It may collect garbage, and waits for that for at most collectWait.
+// take charges n bytes. It returns group.ErrGroupMaxSize if too few are free even after unused
+// memory is returned. It may collect garbage, and then waits for at most collectWait.
 func (k groupCharge) take(n int) error {
 	if k.try(n) {
 		return nil
@@ -81,7 +81,7 @@ func (k groupCharge) take(n int) error {
 	}
 	m.mu.Unlock()
 	if collect {
-		runtime.GC() // give is called later, by the goroutine of cleanups
+		runtime.GC() // the runtime's cleanup goroutine calls give later
 		late := time.NewTimer(collectWait)
 		defer late.Stop()
 		for {
@@ -99,7 +99,7 @@ func (k groupCharge) take(n int) error {
 	return group.ErrGroupMaxSize
 }
 
-// nextGive returns a channel that is closed when bytes are given back.
+// nextGive returns a channel that is closed when bytes are returned.
 func (m *groupMemory) nextGive() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -111,7 +111,7 @@ func (m *groupMemory) nextGive() <-chan struct{} {
 
 func (k groupCharge) try(n int) bool { return k.memory.budget.Take(k.bound(), n) }
 
-// give gives n bytes back.
+// give returns n bytes.
 func (k groupCharge) give(n int) {
 	m := k.memory
 	m.budget.Give(k.by, n)
@@ -123,10 +123,10 @@ func (k groupCharge) give(n int) {
 	}
 }
 
-// until has n bytes, which were taken, given back when the object of p is not reachable any more.
+// until returns n taken bytes when the object that p points to becomes unreachable.
 func until[T any](k groupCharge, p *T, n int) { runtime.AddCleanup(p, k.give, n) }
 
-// clone returns a copy of a part of a request, which is charged as long as it is in use.
+// clone returns a copy of a part of a request, which is charged while it is reachable.
 func (k groupCharge) clone(b []byte) ([]byte, error) {
 	if len(b) < leastKept {
 		return append([]byte(nil), b...), nil
@@ -139,8 +139,8 @@ func (k groupCharge) clone(b []byte) ([]byte, error) {
 	return kept, nil
 }
 
-// names returns copies of names, which are charged as long as one of them is in use. They share
-// memory. nil is returned as nil.
+// names returns copies of names that share memory. They are charged while one of them is
+// reachable. Short names, and nil, are returned as they are.
 func (k groupCharge) names(names []string) ([]string, error) {
 	size := 0
 	for _, name := range names {
@@ -164,8 +164,8 @@ func (k groupCharge) names(names []string) ([]string, error) {
 	return kept, nil
 }
 
-// texts replaces texts by copies. They share memory, which is charged with further fixed bytes as
-// long as one of them is in use.
+// texts replaces texts with copies that share memory. Their size and fixed further bytes are
+// charged while one of them is reachable.
 func (k groupCharge) texts(fixed int, texts ...*string) error {
 	size := 0
 	for _, t := range texts {
@@ -186,9 +186,9 @@ func (k groupCharge) texts(fixed int, texts ...*string) error {
 	return nil
 }
 
-// member charges the name of a group and the names in the heartbeat of a member, as long as they
-// are in use, and replaces them by copies: if the member joins, since the group may be new, or if
-// the names of the member are long. The group keeps a name that a heartbeat leaves out.
+// member charges for the names in a member's heartbeat while they are reachable, and replaces them
+// with copies. It does so if the member joins, also for the name of the group, which may be new,
+// or if the names are long. The group keeps a name that a heartbeat omits.
 func (k groupCharge) member(epoch int32, group *string, names ...*string) error {
 	if epoch == 0 {
 		if err := k.texts(groupBytes, group); err != nil {
@@ -206,8 +206,8 @@ func (k groupCharge) member(epoch int32, group *string, names ...*string) error 
 	return k.texts(0, names...)
 }
 
-// streams charges the topology of a heartbeat as long as it is in use, and replaces the strings
-// that a group keeps of a member by copies, see names.
+// streams charges for the topology of a heartbeat while it is reachable. It replaces the client
+// tags with copies, see names.
 func (k groupCharge) streams(r *group.StreamsHeartbeatRequest) error {
 	if t := r.Topology; t != nil {
 		n := topologyBytes(t)
@@ -233,11 +233,11 @@ func (k groupCharge) streams(r *group.StreamsHeartbeatRequest) error {
 	return nil
 }
 
-// namedBytesKept is about the memory of a name in a topology beside its text: in a list, and in the
-// tables that a group makes of it.
+// namedBytesKept is the approximate memory of a name in a topology without its text. It includes
+// the name's place in a list, and in the tables that a group builds from the list.
 const namedBytesKept = 64
 
-// topologyBytes returns about how many bytes a group holds for a topology.
+// topologyBytes returns the approximate number of bytes that a group holds for a topology.
 func topologyBytes(t *offsets.StreamsTopologyValue) (n int) {
 	names := func(list []string) {
 		for _, name := range list {

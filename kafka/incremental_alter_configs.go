@@ -14,12 +14,12 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// unknownOperation is Kafka 4.3's message for an unknown operation.
+// unknownOperation is Kafka 4.3's error code for an unknown operation.
 const unknownOperation = UnknownServerError
 
-// incrementalAlterConfigs changes single keys of resources: set, delete, append to and subtract
-// from a list. Each resource is changed wholly or not at all, and in effect when it is answered.
-// Key 44, versions 0 and 1.
+// incrementalAlterConfigs changes single keys of resources. Its operations are set and delete, and
+// for a list append and subtract. Each resource is changed entirely or not at all. The change is
+// in effect before the response. Key 44, versions 0 and 1.
 func (c *call) incrementalAlterConfigs(req *kmsg.IncrementalAlterConfigsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.IncrementalAlterConfigsResponse)
 	eachOnce(c, req.Resources, toAlter, func(r *kmsg.IncrementalAlterConfigsRequestResource, err error) {
@@ -75,7 +75,7 @@ func (c *call) alterResource(r kmsg.IncrementalAlterConfigsRequestResource, vali
 	return c.alterConfig(int8(r.ResourceType), r.ResourceName, changes, validateOnly)
 }
 
-// configChanger makes changes, or only decides on them.
+// configChanger makes changes, or only validates them.
 type configChanger interface {
 	AlterTopicConfig(ctx context.Context, name string, changes ...replication.ConfigChange) error
 	ReplaceTopicConfig(ctx context.Context, name string, props map[string]string) error
@@ -100,7 +100,7 @@ func (c *call) alterConfig(kind int8, name string, changes []replication.ConfigC
 		if err := c.alterable(kind, name, len(changes)); err != nil || kind != resourceTopic {
 			return err
 		}
-		// as in Kafka: there is nothing to delete
+		// As in Kafka, deleting an unknown key has no effect.
 		known := slices.DeleteFunc(changes, func(ch replication.ConfigChange) bool {
 			_, ok := topic.LookupKey(ch.Key)
 			return !ok && ch.Op == replication.UnsetConfig
@@ -189,7 +189,7 @@ func (c *call) groupValueRefused(name string, bad *topic.ConfigError) string {
 		return "Unknown group config name: " + bad.Key
 	}
 	if bound, _, is := strings.Cut(bad.Reason, ", "); is && strings.HasPrefix(bound, "must be ") && strings.Contains(bound, " than ") {
-		return bad.Key + " " + bound // without what it is
+		return bad.Key + " " + bound // without the value
 	}
 	if bad.Key == "share.auto.offset.reset" {
 		return valueRefusedAs(bad, fmt.Sprintf("Invalid value `%s` for configuration %s. The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'.", bad.Value, bad.Key))
@@ -200,7 +200,8 @@ func (c *call) groupValueRefused(name string, bad *topic.ConfigError) string {
 	return valueRefused(bad)
 }
 
-// alterableBroker returns the broker that a name stands for.
+// alterableBroker returns the broker with a name, which must be the broker of the call. An empty
+// name means all brokers.
 func (c *call) alterableBroker(name string) (int32, error) {
 	if name == "" {
 		return replication.AllBrokers, nil
@@ -208,7 +209,8 @@ func (c *call) alterableBroker(name string) (int32, error) {
 	return c.broker, c.own(name, "Node", "Unexpected broker id, expected %d, but received %s")
 }
 
-// alterable rejects resources of which nothing can be altered, with an error for n keys.
+// alterable validates a resource other than a broker. Only topics have keys to alter: for the
+// others it returns an error if n, the number of keys, is not 0.
 func (c *call) alterable(kind int8, name string, n int) error {
 	switch kind {
 	case resourceTopic:

@@ -13,11 +13,12 @@ import (
 // than the few bytes it may take in the request.
 const maxProducePartitions = 100_000
 
-// inflation returns how many bytes of memory decoding may take for each byte of a request. kmsg
-// allocates an array when it has read its length, which it bounds by the bytes left, and an element
-// may take a single byte. Arrays inside elements come on top.
+// inflation returns the number of bytes of memory that decoding may take for each byte of a
+// request. kmsg allocates an array when it has read its length. It bounds the length by the
+// remaining bytes, but an element may take a single byte. Arrays inside elements add to that.
 //
-// It is the same for all servers, and computed once for each key: a test starts many.
+// The result is the same for all servers, and computed once for each key: a test starts many
+// servers.
 func inflation(key int16) int {
 	if n, ok := inflations.Load(key); ok {
 		return n.(int)
@@ -27,21 +28,21 @@ func inflation(key int16) int {
 	return n
 }
 
-var inflations sync.Map // by key: what inflation returns
+var inflations sync.Map // results of inflation by key
 
-// namedBytes is how many bytes a name in a request takes at least, where there are many: they
-// differ.
+// namedBytes is the assumed size in bytes of a name in a request with many names. They differ, so
+// they cannot all be shorter.
 const namedBytes = 8
 
-// workFactor returns how many bytes of memory a request takes for each of its bytes while it is
-// served: decoded, and with an answer that has an element for each name.
+// workFactor returns the number of bytes of memory that a request takes for each of its bytes
+// while it is served. It includes the decoded form, and a response with an element for each name.
 func workFactor(key int16) int {
 	answer := reflect.TypeOf(kmsg.RequestForKey(key).ResponseKind()).Elem()
 	return inflation(key) - 1 + elementSize(answer)/namedBytes
 }
 
-// elementSize is the largest sum of the sizes of elements of arrays inside
-// each other, among the fields of a struct.
+// elementSize returns the size of nested array elements in a struct: the largest sum, among its
+// fields, of an element's size and its own elementSize.
 func elementSize(t reflect.Type) int {
 	if t.Kind() == reflect.Pointer {
 		return int(t.Elem().Size()) + elementSize(t.Elem())
@@ -64,8 +65,8 @@ func elementSize(t reflect.Type) int {
 	return largest
 }
 
-// checkProduce walks over a produce request before it is decoded: a hundred megabytes must be
-// records, not a hundred million empty topics.
+// checkProduce validates the structure of a produce request before it is decoded: a hundred
+// megabytes must be records, not a hundred million empty topics.
 func checkProduce(body []byte, version int16) error {
 	w := &walker{b: body, flexible: version >= 9}
 	w.skip(w.stringLength()) // transactional id
@@ -97,8 +98,8 @@ func checkProduce(body []byte, version int16) error {
 	return nil
 }
 
-// walker skips over encoded fields. Once a field does not fit it is
-// bad, and everything after that is empty.
+// walker skips encoded fields. After a field that exceeds the remaining bytes it is bad, and all
+// further fields are empty.
 type walker struct {
 	b        []byte
 	flexible bool
@@ -150,7 +151,7 @@ func (w *walker) bytesLength() int {
 	return w.fixed(4)
 }
 
-// count is the length of an array, not more than there are bytes left.
+// count returns the length of an array, at most the number of remaining bytes.
 func (w *walker) count() int {
 	n := w.bytesLength()
 	if n > len(w.b) {

@@ -8,9 +8,9 @@ import (
 	"github.com/stratalog/strata/transaction"
 )
 
-// tryInitProducerID serves InitProducerId without a transactional id, which need not wait: each
-// call gives a new producer id with epoch 0, also to a producer that names the id it had, as in
-// Kafka.
+// tryInitProducerID serves InitProducerId without a transactional id, which does not have to wait.
+// Each call returns a new producer id with epoch 0, also for a request with the producer's former
+// id, as in Kafka.
 func tryInitProducerID(c *call, r kmsg.Request) (kmsg.Response, bool) {
 	req := r.(*kmsg.InitProducerIDRequest)
 	if req.TransactionalID != nil {
@@ -19,9 +19,9 @@ func tryInitProducerID(c *call, r kmsg.Request) (kmsg.Response, bool) {
 	return c.initProducerID(req), true
 }
 
-// initProducerID serves InitProducerId, versions 0 to 5. From version 3 on a producer that goes on
-// after an error names what it had (KIP-360), from 4 on it knows PRODUCER_FENCED.
-// Key 22, versions 0 to 5.
+// initProducerID serves InitProducerId. From version 3 on a producer that continues after an error
+// sends its producer id and epoch (KIP-360). From 4 on clients handle PRODUCER_FENCED. Key 22,
+// versions 0 to 5.
 func (c *call) initProducerID(req *kmsg.InitProducerIDRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.InitProducerIDResponse)
 	got, err := c.newProducer(req)
@@ -45,8 +45,8 @@ func (c *call) newProducer(req *kmsg.InitProducerIDRequest) (got transaction.Pro
 	return got, err
 }
 
-// fencedCode is errorCode for a request whose clients know PRODUCER_FENCED from version known on.
-// Before, INVALID_PRODUCER_EPOCH has its place (KIP-588).
+// fencedCode is errorCode for a request whose clients handle PRODUCER_FENCED from version known
+// on. Earlier versions get INVALID_PRODUCER_EPOCH instead (KIP-588).
 func (c *call) fencedCode(err error, known int16) int16 {
 	code := c.errorCode(err)
 	if Code(code) == ProducerFenced && c.version < known {

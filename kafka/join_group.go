@@ -12,9 +12,8 @@ import (
 	"github.com/stratalog/strata/group/assignor"
 )
 
-// joinGroup serves JoinGroup. It waits until the other members have joined; if the connection ends
-// first, a member that has not been told its id is taken out of the group again.
-// Key 11, versions 0 to 9.
+// joinGroup serves JoinGroup. It waits until the other members have joined. If the connection ends
+// first, a member that has not received its id is removed from the group. Key 11, versions 0 to 9.
 func (c *call) joinGroup(req *kmsg.JoinGroupRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.JoinGroupResponse)
 	resp.Generation = -1
@@ -42,8 +41,8 @@ func (c *call) joinGroup(req *kmsg.JoinGroupRequest) kmsg.Response {
 	return resp
 }
 
-// join joins a group. A member that has to come again with the id of the result is charged for that
-// id, which the group keeps until the session of the request ends.
+// join joins a group. A client that must join again with the returned member id is charged for
+// that id. The group keeps the id until the session timeout of the request has passed.
 func (c *call) join(r group.JoinRequest) (group.JoinResponse, error) {
 	if r.MemberID != "" || r.InstanceID != "" || !r.RequireMemberID {
 		return c.groups.Join(c.ctx, r)
@@ -63,9 +62,9 @@ func (c *call) join(r group.JoinRequest) (group.JoinResponse, error) {
 	return joined, err
 }
 
-// joinRequest translates req. The group keeps the protocols for as long as the member lives; the
-// request's buffer ends with the request. It returns group.ErrGroupMaxSize if there is no memory
-// for them.
+// joinRequest translates req. It copies the protocols: the group keeps them while the member
+// exists, and the memory of the request is released after the response. It returns
+// group.ErrGroupMaxSize if there is no memory for them.
 func (c *call) joinRequest(req *kmsg.JoinGroupRequest) (group.JoinRequest, error) {
 	r := group.JoinRequest{
 		Group: req.Group, MemberID: req.MemberID, InstanceID: orEmpty(req.InstanceID), ClientID: c.clientID, ClientHost: c.clientHost,
@@ -82,7 +81,7 @@ func (c *call) joinRequest(req *kmsg.JoinGroupRequest) (group.JoinRequest, error
 		return r, nil
 	}
 	k := c.groupCharge()
-	n := memberBytes + len(r.MemberID) + 2*len(r.InstanceID) + 2*len(r.ClientID) + len(r.ProtocolType) // a new id begins with one
+	n := memberBytes + len(r.MemberID) + 2*len(r.InstanceID) + 2*len(r.ClientID) + len(r.ProtocolType) // a new id begins with either
 	if r.MemberID == "" {
 		if err := k.texts(groupBytes, &r.Group); err != nil {
 			return r, err
@@ -102,7 +101,7 @@ func (c *call) joinRequest(req *kmsg.JoinGroupRequest) (group.JoinRequest, error
 	return r, nil
 }
 
-// orEmpty reads a nullable string whose null means the same as nothing in it.
+// orEmpty returns a nullable string whose null means the same as an empty string.
 func orEmpty(s *string) string {
 	if s == nil {
 		return ""

@@ -2,7 +2,7 @@ package kafka
 
 import "github.com/twmb/franz-go/pkg/kmsg"
 
-// A Key is the number of an API of the protocol, with which every request begins.
+// A Key is the number of an API of the protocol. Every request begins with one.
 type Key int16
 
 // Keys of the APIs that a Server serves.

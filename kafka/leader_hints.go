@@ -9,9 +9,9 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// leaderOf says who leads a partition and in which epoch, -1 and -1 if nobody does or there is no
-// such partition. Produce (from version 10 on) and Fetch (16) tell a client that asked the wrong
-// broker, which then need not ask for metadata (KIP-951).
+// leaderOf returns the leader of a partition and its epoch; -1 and -1 if there is no leader or no
+// such partition. Produce (from version 10 on) and Fetch (16) return them if another broker leads,
+// so that the client need not request metadata (KIP-951).
 func (c *call) leaderOf(tp record.TopicPartition) (broker, epoch int32) {
 	p, err := c.partitionOf(tp.Topic, tp.Partition)
 	if err != nil {
@@ -20,13 +20,13 @@ func (c *call) leaderOf(tp record.TopicPartition) (broker, epoch int32) {
 	return p.Leader, p.LeaderEpoch
 }
 
-// An endpoint is where a broker is found that an answer names as a leader.
+// An endpoint is the address and rack of a broker that a response names as leader.
 type endpoint struct {
 	address
 	rack *string
 }
 
-// endpoint returns where a broker is found; false: it does not serve.
+// endpoint returns the endpoint of a broker; ok is false if the broker is not served.
 func (c *call) endpoint(id int32) (at endpoint, ok bool) {
 	known, err := c.s.cluster.Metadata(c.ctx, noTopic)
 	i := slices.IndexFunc(known.Brokers, func(b replication.Broker) bool { return b.ID == id })
@@ -38,7 +38,7 @@ func (c *call) endpoint(id int32) (at endpoint, ok bool) {
 	return at, ok
 }
 
-// hintProduce names the leaders of the partitions that were refused for not being led here.
+// hintProduce adds the leaders of partitions that were rejected because another broker leads them.
 func (c *call) hintProduce(resp *kmsg.ProduceResponse, name func(t *kmsg.ProduceResponseTopic) string) {
 	if c.version < 10 {
 		return
@@ -62,8 +62,8 @@ func (c *call) hintProduce(resp *kmsg.ProduceResponse, name func(t *kmsg.Produce
 	}
 }
 
-// hintFetch names the leader of a partition that is not led here, or
-// not in the epoch the client believes in.
+// hintFetch adds the leader of a partition if another broker leads it, or if the client's leader
+// epoch is old.
 func (c *call) hintFetch(tp record.TopicPartition, a *kmsg.FetchResponseTopicPartition) {
 	if c.version >= 16 && (Code(a.ErrorCode) == NotLeaderOrFollower || Code(a.ErrorCode) == FencedLeaderEpoch) {
 		a.CurrentLeader.LeaderID, a.CurrentLeader.LeaderEpoch = c.leaderOf(tp)

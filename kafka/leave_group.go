@@ -6,8 +6,8 @@ import (
 	"github.com/stratalog/strata/group"
 )
 
-// leaveGroup serves LeaveGroup: one member and one error up to version
-// 2, a list of both from 3 on (KIP-345). Key 13, versions 0 to 5.
+// leaveGroup serves LeaveGroup: one member and one error up to version 2, a list of both from 3 on
+// (KIP-345). Key 13, versions 0 to 5.
 func (c *call) leaveGroup(req *kmsg.LeaveGroupRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.LeaveGroupResponse)
 	members := req.Members
@@ -46,5 +46,5 @@ func (c *call) leaveGroup(req *kmsg.LeaveGroupRequest) kmsg.Response {
 	return resp
 }
 
-// nameless reports whether a member is named by an empty instance id, which is none of any member.
+// nameless reports whether an instance id is present but empty. No member has such an id.
 func nameless(instance *string) bool { return instance != nil && *instance == "" }

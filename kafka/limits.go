@@ -19,7 +19,7 @@ type Limits struct {
 	FirstRequest time.Duration // time for the first request and the authentication of a new connection; default 10 s
 	WholeRequest time.Duration // time from the first byte of a request to its last; default 30 s
 	Idle         time.Duration // time between requests; default 10 min. Kafka: connections.max.idle.ms
-	SlowReader   time.Duration // time in which a client reads nothing of a pending response; default 30 s
+	SlowReader   time.Duration // time in which a client reads no byte of a pending response; default 30 s
 }
 
 func (l Limits) withDefaults() Limits {
@@ -36,7 +36,7 @@ func (l Limits) withDefaults() Limits {
 	set(&l.RequestBytes, 100<<20)
 	set(&l.Connections, 10_000)
 	set(&l.InFlightBytes, 256<<20)
-	l.InFlightBytes = max(l.InFlightBytes, 2*l.RequestBytes) // one request must fit, and its answer
+	l.InFlightBytes = max(l.InFlightBytes, 2*l.RequestBytes) // room for a request and its response
 	wait(&l.FirstRequest, 10*time.Second)
 	wait(&l.WholeRequest, 30*time.Second)
 	wait(&l.Idle, 10*time.Minute)
@@ -44,7 +44,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// times are those that bound a connection.
+// times returns the limits of a connection's waits.
 func (l Limits) times() transport.Limits {
 	return transport.Limits{FirstRequest: l.FirstRequest, WholeRequest: l.WholeRequest, Idle: l.Idle, SlowReader: l.SlowReader}
 }

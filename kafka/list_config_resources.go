@@ -8,9 +8,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// listConfigResources names the resources that can have a configuration. Version 0 asks for client
-// metrics only, 1 for the given types, or all. Of groups only those have one on which something is
-// set, as in Kafka. Key 74, versions 0 and 1.
+// listConfigResources lists the resources that can have a configuration. Version 0 lists client
+// metrics only, 1 the given types, or all. As in Kafka, it lists only groups with at least one
+// configured key. Key 74, versions 0 and 1.
 func (c *call) listConfigResources(req *kmsg.ListConfigResourcesRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ListConfigResourcesResponse)
 	kinds := []int8{resourceTopic, resourceBroker, resourceBrokerLogger, resourceClientMetrics, resourceGroup}

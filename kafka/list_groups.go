@@ -8,9 +8,9 @@ import (
 	"github.com/stratalog/strata/group"
 )
 
-// listGroups serves ListGroups: the groups that this broker coordinates, filtered
-// by state (KIP-518) and type (KIP-848) if asked to. Names are compared without
-// regard to case; unknown ones match nothing. Key 16, versions 0 to 5.
+// listGroups serves ListGroups: the groups that this broker coordinates, filtered by state
+// (KIP-518) and type (KIP-848) if requested. Filters are case-insensitive, and unknown names match
+// nothing. Key 16, versions 0 to 5.
 func (c *call) listGroups(req *kmsg.ListGroupsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ListGroupsResponse)
 	infos, err := c.groups.Groups(c.ctx)
@@ -30,8 +30,8 @@ func (c *call) listGroups(req *kmsg.ListGroupsRequest) kmsg.Response {
 	return resp
 }
 
-// stateFilter returns the name by which clients ask for groups in a state. It is that which the
-// answer has, but for NotReady. Kafka: StreamsGroupState.toLowerCaseString.
+// stateFilter returns the name of a state in a client's filter. It is the name in the response,
+// except for NotReady. Kafka: StreamsGroupState.toLowerCaseString.
 func stateFilter(s group.State) string {
 	if s == group.NotReady {
 		return "not_ready"
@@ -39,8 +39,8 @@ func stateFilter(s group.State) string {
 	return s.String()
 }
 
-// lowered returns the names of a filter in lower case. A request has room for 200,000 of them, and
-// there can be as many groups.
+// lowered returns the names of a filter in lower case. It returns a map because a request has room
+// for 200,000 names, and there can be as many groups.
 func lowered(filter []string) map[string]bool {
 	names := map[string]bool{}
 	for _, name := range filter {
@@ -49,7 +49,7 @@ func lowered(filter []string) map[string]bool {
 	return names
 }
 
-// passes reports whether filter lets name through; an empty one lets everything through.
+// passes reports whether filter contains name; an empty filter passes all names.
 func passes(filter map[string]bool, name string) bool {
 	return len(filter) == 0 || filter[strings.ToLower(name)]
 }

@@ -7,22 +7,22 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Kafka's numbers for offsets that are asked for by meaning, beside those of package
-// partition. Nothing is in tiered storage here.
+// Kafka's special timestamps in ListOffsets, in addition to package partition's. No records are in
+// tiered storage here.
 const (
-	earliestLocal         = -4 // from version 8 on: what is on local disk, which is everything
+	earliestLocal         = -4 // from version 8 on: the start offset, as all is on local disk
 	latestTiered          = -5 // from version 9 on
 	earliestPendingUpload = -6 // from version 11 on
 )
 
-// listOffsets answers where a time, or the start or end of a partition, is. Partitions are
-// answered one by one; a version names the meanings it knows, others are
-// UNSUPPORTED_VERSION for the partition. Key 2, versions 1 to 11.
+// listOffsets returns the offset of a timestamp, or the start or end offset, of each partition.
+// Each version supports some of the special timestamps; for others a partition has
+// UNSUPPORTED_VERSION. Key 2, versions 1 to 11.
 func (c *call) listOffsets(req *kmsg.ListOffsetsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
 	refused := Code(0)
 	if req.IsolationLevel != 0 && req.IsolationLevel != 1 {
-		refused = UnknownServerError // what Kafka's IsolationLevel.forId comes to
+		refused = UnknownServerError // the result of Kafka's IsolationLevel.forId
 	}
 	times := map[record.TopicPartition]int{}
 	for _, t := range req.Topics {
@@ -65,8 +65,8 @@ func (c *call) listOffsets(req *kmsg.ListOffsetsRequest) kmsg.Response {
 	return resp
 }
 
-// offsetCode returns what a version of ListOffsets says for a code: OFFSET_NOT_AVAILABLE came with
-// version 5, before that clients are told to look for the leader again.
+// offsetCode returns the code for a version of ListOffsets. OFFSET_NOT_AVAILABLE exists from
+// version 5 on; in earlier versions LEADER_NOT_AVAILABLE makes clients look for the leader again.
 func offsetCode(code int16, version int16) int16 {
 	if Code(code) == OffsetNotAvailable && version < 5 {
 		return int16(LeaderNotAvailable)
@@ -95,7 +95,7 @@ func (c *call) listOffset(tp record.TopicPartition, epoch int32, at int64, isola
 	return found[tp], found[tp].Err
 }
 
-// knowsOffset reports whether the request's version has a meaning for a negative time.
+// knowsOffset reports whether the request's version supports a special, negative timestamp.
 func (c *call) knowsOffset(at int64) bool {
 	switch at {
 	case int64(partition.Latest), int64(partition.Earliest):

@@ -6,8 +6,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// listPartitionReassignments lists the partitions that are on their way to other replicas: of the
-// named ones, or all of them. Key 46, version 0. Partitions that are not there are left out.
+// listPartitionReassignments lists the partitions whose replicas are being reassigned: all of
+// them, or only the requested ones. Missing partitions are left out. Key 46, version 0.
 func (c *call) listPartitionReassignments(req *kmsg.ListPartitionReassignmentsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ListPartitionReassignmentsResponse)
 	under, err := c.s.cluster.PartitionReassignments()

@@ -10,19 +10,20 @@ import (
 	"github.com/stratalog/strata/transaction"
 )
 
-// transactionStates are the states that a filter of ListTransactions may name. Kafka's
-// PrepareEpochFence is never seen, and Dead is an id that is not listed.
+// transactionStates are the states that a filter of ListTransactions may have. No id is ever in
+// Kafka's PrepareEpochFence, and an id in Dead is not listed.
 var transactionStates = []string{"Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence"}
 
-// maxPattern is how many instructions the program of a pattern may have.
+// maxPattern is the maximum number of instructions in the program of a pattern.
 const maxPattern = 10_000
 
-// listTransactions serves ListTransactions (KIP-664): the ids that this broker coordinates,
-// filtered by state and producer id, from version 1 on by how long their transaction has been open
-// (KIP-994), from 2 on by a pattern that all of the id fits (KIP-1152, RE2 as in Kafka). An id
-// without a transaction counts as open for ever, as in Kafka. Key 66, versions 0 to 2.
+// listTransactions serves ListTransactions (KIP-664). It lists the ids that this broker
+// coordinates, filtered by state and producer id. From version 1 on it filters by the time since
+// the transaction began (KIP-994). As in Kafka, an id without a transaction passes that filter.
+// From 2 on it filters by a pattern that must match the whole id (KIP-1152, RE2 as in Kafka). Key
+// 66, versions 0 to 2.
 //
-// It differs from Kafka in one thing: a pattern that is too large is refused as none.
+// Deviation from Kafka: a pattern that is too large is rejected like an invalid pattern.
 func (c *call) listTransactions(req *kmsg.ListTransactionsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ListTransactionsResponse)
 	fits := func(string) bool { return true }
@@ -35,7 +36,7 @@ func (c *call) listTransactions(req *kmsg.ListTransactionsRequest) kmsg.Response
 		fits = whole.MatchString
 	}
 	for _, name := range req.StateFilters {
-		if !slices.Contains(transactionStates, name) { // named once, see dropRepeated
+		if !slices.Contains(transactionStates, name) { // each is named once, see dropRepeated
 			resp.UnknownStateFilters = append(resp.UnknownStateFilters, name)
 		}
 	}
@@ -62,7 +63,8 @@ func (c *call) listTransactions(req *kmsg.ListTransactionsRequest) kmsg.Response
 	return resp
 }
 
-// hasState reports whether a filter by state lets d through; an empty one lets everything through.
+// hasState reports whether the filter contains the state of d; an empty filter contains all
+// states.
 func hasState(filter []string, d transaction.Description) bool {
 	return len(filter) == 0 || slices.Contains(filter, d.State.String())
 }

@@ -6,22 +6,23 @@ import (
 	"time"
 )
 
-// Failed logins are logged at Warn, so many a minute; a client that guesses would fill the disk.
-// What is beyond is logged at Debug, and counted.
+// At most loginsLogged failed logins in loginsLoggedTime are logged at Warn, because a client that
+// guesses passwords could fill the disk. Further ones are logged at Debug and counted.
 const (
 	loginsLogged     = 10
 	loginsLoggedTime = time.Minute
 )
 
-// A loginLog bounds the warnings of failed logins of a server. The zero value is ready.
+// A loginLog limits the warnings about failed logins of a server. The zero value is ready.
 type loginLog struct {
 	mu      sync.Mutex // guards the fields below; a leaf
-	since   time.Time  // when the current minute began
-	logged  int        // in the current minute
-	skipped int        // failed logins that were not warned of, since the last that was
+	since   time.Time  // start of the current minute
+	logged  int        // warnings in the current minute
+	skipped int        // failed logins without a warning since the last warning
 }
 
-// next returns the level of a failed login, and of a warning how many were left out before it.
+// next returns the level of a failed login and, for a warning, the number of failed logins without
+// one since the previous warning.
 func (l *loginLog) next(now time.Time) (level slog.Level, skipped int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -37,7 +38,7 @@ func (l *loginLog) next(now time.Time) (level slog.Level, skipped int) {
 	return slog.LevelWarn, skipped
 }
 
-// loginFailed logs that a client of the connection has not proved who it is.
+// loginFailed logs that the client of the connection failed to authenticate.
 func (c *conn) loginFailed(err error, more ...any) {
 	level, skipped := c.s.logins.next(time.Now())
 	args := append([]any{"remote", c.host, "conn", c.id, "listener", c.listener, "error", err}, more...)

@@ -12,21 +12,22 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// noOperations says that authorized operations (KIP-430) were not asked for.
+// noOperations is the value of authorized operations (KIP-430) that were not requested.
 const noOperations = -1 << 31
 
-// noTopic is asked for by those who want to know of the brokers
-// only: no name at all means all topics.
+// noTopic selects no topic, for callers that need the brokers only: a call without names selects
+// all topics.
 const noTopic = ""
 
-// metadata answers who leads what. Version 0 asks for all topics by an empty list, later ones by a
-// null one; 10 answers with topic ids and 12 can ask by them. Topics that do not exist are created
-// if the client (from version 4 on it can refuse) and the server allow it: the answer has them at
-// once, where Kafka sends the client round once more. Key 3, versions 0 to 13.
+// metadata returns the brokers and the leaders of partitions. Version 0 requests all topics with
+// an empty list, later versions with null. Version 10 returns topic ids, and 12 accepts them.
+// Missing topics are created if the client and the server allow it; the client can disallow it
+// from version 4 on. The response has the created topics already, while in Kafka the client has to
+// repeat the request. Key 3, versions 0 to 13.
 //
-// Of topics that the client may not describe (Describe) it is not told whether they are there, and
-// not at all if it asks for all of them; to have one created it needs Create, of the cluster or of
-// the topic.
+// For topics without permission Describe, the response does not show whether they exist; a request
+// for all topics omits them. To create a topic the client needs Create of the cluster or of the
+// topic.
 func (c *call) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.MetadataResponse)
 	resp.AuthorizedOperations = noOperations
@@ -73,14 +74,15 @@ func (c *call) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 	return resp
 }
 
-// metadataNames returns the topics of a request for replication.Cluster.Metadata; none: everything.
+// metadataNames returns the topics of a request for replication.Cluster.Metadata. everything is
+// true for all topics; then names is empty.
 func (c *call) metadataNames(req *kmsg.MetadataRequest) (names []string, everything bool) {
 	if req.Topics == nil || req.Version == 0 && len(req.Topics) == 0 {
 		return nil, true
 	}
 	for _, t := range req.Topics {
 		switch {
-		case !topic.ID(t.TopicID).IsZero(): // also with a name beside it: the Java client sends an empty one
+		case !topic.ID(t.TopicID).IsZero(): // also if it has a name: the Java client sends an empty one
 			name, _ := c.s.cluster.TopicName(t.TopicID)
 			names = append(names, name)
 		case t.Topic != nil:
@@ -93,27 +95,28 @@ func (c *call) metadataNames(req *kmsg.MetadataRequest) (names []string, everyth
 	return names, false
 }
 
-// Bytes of a topic and of a partition in an answer to Metadata, and while it is made.
+// Approximate bytes of a topic and of a partition: in an encoded response to Metadata, and while
+// it is built.
 const (
 	metadataTopicBytes, metadataPartitionBytes           = 64, 50
 	metadataTopicBuildBytes, metadataPartitionBuildBytes = 512, 300
 )
 
-// metadataSize returns about how many bytes the answer to a request has, and how many its handler
-// allocates for it.
+// metadataSize returns the approximate size of the response to a request, and the approximate
+// number of bytes that its handler allocates for it.
 func (c *call) metadataSize(req *kmsg.MetadataRequest) (answer, work int) {
 	names, _ := c.metadataNames(req)
 	topics, partitions := c.s.cluster.MetadataSize(names...)
 	return topics*metadataTopicBytes + partitions*metadataPartitionBytes, topics*metadataTopicBuildBytes + partitions*metadataPartitionBuildBytes
 }
 
-// rack is a broker's rack as the protocol has it: null for none.
+// rack returns a broker's rack in the form of the protocol: null if it has none.
 func rack(name string) *string { return nonEmpty(name) }
 
-// maxAutoCreated is how far into a request topics are created.
+// maxAutoCreated is the number of names in a request after which no more topics are created.
 const maxAutoCreated = 1000
 
-// metadataTopics answers for each topic asked for, once.
+// metadataTopics adds each requested topic once.
 func (c *call) metadataTopics(req *kmsg.MetadataRequest, resp *kmsg.MetadataResponse, known replication.Metadata, who brokersSeen) {
 	names, ids := map[string]bool{}, map[topic.ID]bool{}
 	create := (c.version < 4 || req.AllowAutoTopicCreation) && !c.s.cfg.NoAutoCreate
@@ -127,15 +130,15 @@ func (c *call) metadataTopics(req *kmsg.MetadataRequest, resp *kmsg.MetadataResp
 		case !names[*t.Topic]:
 			names[*t.Topic] = true
 			if len(names) > maxAutoCreated {
-				create = false // the client asks again for the others
+				create = false // the client repeats the request for the others
 			}
 			resp.Topics = append(resp.Topics, c.metadataByName(known, *t.Topic, create, who))
 		}
 	}
 }
 
-// refusedMetadata answers a request that does not say which topics, or says it by something that
-// its version cannot. Kafka answers each topic with the error, and leaves everything else out.
+// refusedMetadata answers a request with a topic that has neither name nor id, or an id that its
+// version does not support. As in Kafka, each topic has the error, and all other fields are empty.
 func refusedMetadata(req *kmsg.MetadataRequest, resp *kmsg.MetadataResponse, code Code) kmsg.Response {
 	for _, t := range req.Topics {
 		name := ""
@@ -178,15 +181,15 @@ func (c *call) metadataByName(known replication.Metadata, name string, create bo
 	return kmsg.MetadataResponseTopic{Topic: &name, ErrorCode: c.errorCode(err), IsInternal: topic.IsInternal(name)}
 }
 
-// autoCreate makes a topic that a client has asked for. The topics of coordinators are made as
-// these want them.
+// autoCreate creates a topic that a client has requested. The offsets topic gets the configuration
+// that its coordinator needs.
 func (c *call) autoCreate(name string) (replication.TopicMetadata, error) {
 	var err error
 	switch {
 	case name == offsets.Topic:
 		_, err = c.s.cluster.OffsetsPartition(c.ctx, "", true)
 	case topic.IsInternal(name), name == topic.MetadataTopic:
-		err = replication.ErrUnknownTopic // there is no coordinator for it
+		err = replication.ErrUnknownTopic // created by its coordinator only, or no topic
 	default:
 		err = c.s.cluster.EnsureTopic(c.ctx, name, topic.Config{})
 	}
@@ -200,10 +203,10 @@ func (c *call) autoCreate(name string) (replication.TopicMetadata, error) {
 	return md.Topics[name], md.Topics[name].Err
 }
 
-// brokersSeen are the brokers that serve, in an answer of one version.
+// brokersSeen are the brokers that serve, for a response of one version.
 type brokersSeen struct {
 	version   int16          // of Metadata
-	reachable map[int32]bool // by id; false: it serves but has no listener
+	reachable map[int32]bool // by id; false: the broker serves but has no listener for the client
 }
 
 func (c *call) brokersSeen(known replication.Metadata) brokersSeen {
@@ -223,8 +226,8 @@ func (w brokersSeen) topic(t replication.TopicMetadata) kmsg.MetadataResponseTop
 	return m
 }
 
-// partition describes one partition. A leader that clients cannot reach is none for them (Kafka:
-// KRaftMetadataCache.partitionMetadata).
+// partition describes one partition. If clients cannot reach the leader, the partition has none
+// for them. Kafka: KRaftMetadataCache.partitionMetadata.
 func (w brokersSeen) partition(n int32, p replication.PartitionMetadata) kmsg.MetadataResponseTopicPartition {
 	m := kmsg.MetadataResponseTopicPartition{
 		Partition: n, Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, Replicas: p.Replicas, ISR: p.ISR,
@@ -236,13 +239,13 @@ func (w brokersSeen) partition(n int32, p replication.PartitionMetadata) kmsg.Me
 			m.ErrorCode = int16(ListenerNotFound)
 		}
 	}
-	if w.version == 0 { // it knows no offline replicas: they are left out
+	if w.version == 0 { // it has no field for offline replicas: they are left out
 		m.Replicas, m.ISR = w.online(p.Replicas), w.online(p.ISR)
 	}
 	return m
 }
 
-// offline returns those of the replicas whose broker does not serve; nil: none.
+// offline returns the replicas whose brokers do not serve; nil if there are none.
 func (w brokersSeen) offline(replicas []int32) (away []int32) {
 	for _, id := range replicas {
 		if _, serves := w.reachable[id]; !serves {
@@ -252,7 +255,7 @@ func (w brokersSeen) offline(replicas []int32) (away []int32) {
 	return away
 }
 
-// online returns those of the replicas whose broker can be reached.
+// online returns the replicas whose brokers can be reached.
 func (w brokersSeen) online(replicas []int32) []int32 {
 	there := make([]int32, 0, len(replicas))
 	for _, id := range replicas {
@@ -263,8 +266,8 @@ func (w brokersSeen) online(replicas []int32) []int32 {
 	return there
 }
 
-// hangUp closes the connection instead of an answer: the cluster is closing, and the client finds
-// out best this way.
+// hangUp closes the connection instead of answering, because the cluster is closing: that is the
+// clearest signal for a client.
 func (c *call) hangUp() kmsg.Response {
 	c.closing = true
 	return nil

@@ -11,9 +11,9 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// offsetCommit serves OffsetCommit, with topic ids from version 10 on. What is wrong with the
-// request as a whole is said of each of its partitions, as there is no other place for it; a
-// partition that does not exist is always called that. Key 8, versions 2 to 10.
+// offsetCommit serves OffsetCommit, with topic ids from version 10 on. The response has no error
+// code for the whole request, so each partition has its error. A missing partition always has its
+// own error. Key 8, versions 2 to 10.
 func (c *call) offsetCommit(req *kmsg.OffsetCommitRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.OffsetCommitResponse)
 	r := c.commitRequest(req)
@@ -53,14 +53,14 @@ func (c *call) offsetCommit(req *kmsg.OffsetCommitRequest) kmsg.Response {
 	return resp
 }
 
-// commitRequest translates req, and names the topics of req that come by id;
-// those that do not exist keep the name "".
+// commitRequest translates req, and sets the names of topics that req has by id. The name of a
+// missing topic stays empty.
 func (c *call) commitRequest(req *kmsg.OffsetCommitRequest) group.CommitRequest {
 	r := group.CommitRequest{Group: req.Group, MemberID: req.MemberID, InstanceID: orEmpty(req.InstanceID), Generation: req.Generation, NoEpochs: req.Version < 9,
 		Offsets: make(map[record.TopicPartition]record.Committed)}
 	if req.Version <= 4 && req.RetentionTimeMillis != -1 {
 		ms := min(max(req.RetentionTimeMillis, 0), math.MaxInt64/int64(time.Millisecond))
-		// 0 means to CommitOffsets what -1 means here
+		// 0 means for CommitOffsets the same as -1 in the request
 		r.Retention = max(time.Duration(ms)*time.Millisecond, 1)
 	}
 	for i := range req.Topics {

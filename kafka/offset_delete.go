@@ -7,8 +7,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// offsetDelete serves OffsetDelete: offsets of topics that the
-// group does not subscribe to (KIP-496). Key 47, version 0.
+// offsetDelete serves OffsetDelete. It deletes offsets of topics that the group does not subscribe
+// to (KIP-496). Key 47, version 0.
 func (c *call) offsetDelete(req *kmsg.OffsetDeleteRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.OffsetDeleteResponse)
 	var tps []record.TopicPartition

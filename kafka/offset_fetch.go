@@ -10,13 +10,13 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// offsetFetch serves OffsetFetch: of one group up to version 7, of many from 8 on
-// (KIP-709), with topic ids from 10 on. Key 9, versions 1 to 10.
+// offsetFetch serves OffsetFetch: of one group up to version 7, of many from 8 on (KIP-709), with
+// topic ids from 10 on. Key 9, versions 1 to 10.
 //
-// RequireStable (version 7) has UNSTABLE_OFFSET_COMMIT for partitions whose offset is being
-// committed in a transaction (KIP-447). Member ids and epochs (version 9) are for groups of the
-// newer protocol, which refuse a member that is none, or in another epoch; those of the classic one
-// ignore them, as in Kafka.
+// With RequireStable (version 7), partitions whose offset is being committed in a transaction have
+// UNSTABLE_OFFSET_COMMIT (KIP-447). Member ids and epochs (version 9) are for groups of the newer
+// protocol, which reject an unknown member and another epoch. Classic groups ignore them, as in
+// Kafka.
 func (c *call) offsetFetch(req *kmsg.OffsetFetchRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
 	if req.Version < 8 {
@@ -38,7 +38,7 @@ func (c *call) offsetFetch(req *kmsg.OffsetFetchRequest) kmsg.Response {
 	return resp
 }
 
-// fetchedSize returns about how many bytes the answer for a group has.
+// fetchedSize returns the approximate size of the response for a group, in bytes.
 func fetchedSize(rg *kmsg.OffsetFetchResponseGroup) int {
 	size := len(rg.Group) + 16
 	for i := range rg.Topics {
@@ -51,7 +51,8 @@ func fetchedSize(rg *kmsg.OffsetFetchResponseGroup) int {
 	return size
 }
 
-// fetchOneGroup answers versions 1 to 7 in the terms of the later ones.
+// fetchOneGroup answers versions 1 to 7: it translates request and response from and to those of
+// later versions.
 func (c *call) fetchOneGroup(req *kmsg.OffsetFetchRequest, resp *kmsg.OffsetFetchResponse) {
 	g, rg := kmsg.NewOffsetFetchRequestGroup(), kmsg.NewOffsetFetchResponseGroup()
 	g.Group = req.Group
@@ -68,7 +69,7 @@ func (c *call) fetchOneGroup(req *kmsg.OffsetFetchRequest, resp *kmsg.OffsetFetc
 	case err != nil && req.Version >= 2:
 		resp.ErrorCode = c.errorCode(err)
 		return
-	case err != nil: // the only place for an error is the partition
+	case err != nil: // the only field for an error is in the partition
 		rg.Topics = nil
 		for _, t := range g.Topics {
 			rg.Topics = append(rg.Topics, noOffsets(t, c.errorCode(err)))
@@ -86,7 +87,8 @@ func (c *call) fetchOneGroup(req *kmsg.OffsetFetchRequest, resp *kmsg.OffsetFetc
 	}
 }
 
-// fetchGroup answers for one group. Topics nil asks for all partitions that have an offset.
+// fetchGroup fills in the response for one group. If Topics is nil, it has all partitions with an
+// offset.
 func (c *call) fetchGroup(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchResponseGroup, stable bool) error {
 	if member := orEmpty(g.MemberID); c.version >= 9 && (member != "" || g.MemberEpoch >= 0) {
 		if err := c.groups.CheckConsumerMember(c.ctx, g.Group, member, g.MemberEpoch); err != nil {
@@ -113,7 +115,7 @@ func (c *call) fetchGroup(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchR
 	if err != nil {
 		return err
 	}
-	var unknown []kmsg.OffsetFetchResponseGroupTopic // Kafka tells of them last
+	var unknown []kmsg.OffsetFetchResponseGroupTopic // last in the response, as in Kafka
 	for _, t := range each(c, g.Topics) {
 		if c.version >= 10 && t.Topic == "" {
 			unknown = append(unknown, noOffsets(t, int16(UnknownTopicID)))
@@ -135,8 +137,8 @@ func (c *call) fetchGroup(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchR
 	return nil
 }
 
-// fetchAll answers with everything that has an offset. With topic ids, topics that are
-// gone cannot be named and are left out.
+// fetchAll fills in all partitions with an offset. With topic ids, deleted topics have no id and
+// are left out.
 func (c *call) fetchAll(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchResponseGroup, stable bool) error {
 	offsets, unstable, err := c.committedOffsets(g.Group, nil, stable)
 	if err != nil {
@@ -173,7 +175,8 @@ func (c *call) fetchAll(g *kmsg.OffsetFetchRequestGroup, rg *kmsg.OffsetFetchRes
 	return nil
 }
 
-// committedOffsets returns the offsets of a group; if they are to be stable, why some are not.
+// committedOffsets returns the offsets of a group and, if stable is true, errors for partitions
+// whose offsets are not stable.
 func (c *call) committedOffsets(group string, tps []record.TopicPartition, stable bool) (map[record.TopicPartition]record.Committed, map[record.TopicPartition]error, error) {
 	if stable && c.version >= 7 {
 		return c.groups.FetchStableOffsets(c.ctx, group, tps)
@@ -182,7 +185,7 @@ func (c *call) committedOffsets(group string, tps []record.TopicPartition, stabl
 	return offsets, nil, err
 }
 
-// noOffset answers for a partition whose offset cannot be told.
+// noOffset returns the response for a partition with an error.
 func noOffset(partition int32, code int16) kmsg.OffsetFetchResponseGroupTopicPartition {
 	rp := fetchedOffset(partition, record.Committed{Offset: -1, LeaderEpoch: -1})
 	rp.ErrorCode = code
@@ -195,7 +198,7 @@ func fetchedOffset(partition int32, o record.Committed) kmsg.OffsetFetchResponse
 	return rp
 }
 
-// noOffsets answers for a topic whose partitions cannot be asked for.
+// noOffsets returns the response for a topic with the same error for all partitions.
 func noOffsets(t kmsg.OffsetFetchRequestGroupTopic, code int16) kmsg.OffsetFetchResponseGroupTopic {
 	rt := kmsg.NewOffsetFetchResponseGroupTopic()
 	rt.Topic, rt.TopicID = t.Topic, t.TopicID

@@ -6,8 +6,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// offsetForLeaderEpoch answers where a leader epoch ended, by which clients and followers notice
-// that the log was truncated under them (KIP-320). Key 23, versions 2 to 4.
+// offsetForLeaderEpoch returns the end offset of a leader epoch. With it clients and followers
+// detect that the log was truncated (KIP-320). Key 23, versions 2 to 4.
 func (c *call) offsetForLeaderEpoch(req *kmsg.OffsetForLeaderEpochRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
 	for _, t := range each(c, req.Topics) {

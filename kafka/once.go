@@ -6,12 +6,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// dropRepeated takes names out of a request that it has named before: each is served and answered
-// once. The answer for a group or for a partition can be a hundred kilobytes long, its name in the
-// request takes four bytes. Kafka answers each of them; no client repeats a name.
+// dropRepeated removes repeated names from a request, so that each is served and answered once.
+// The response for a group or a partition can be a hundred kilobytes long, while its name in the
+// request takes four bytes. Kafka answers each repetition; no client repeats a name.
 //
-// Only requests with long answers or much work are treated so. For DeleteRecords, the last offset
-// of a partition counts.
+// Only requests with long responses or much work are treated so. For DeleteRecords, the last
+// offset of a partition counts.
 func dropRepeated(r kmsg.Request) {
 	switch r := r.(type) {
 	case *kmsg.DescribeGroupsRequest:
@@ -38,7 +38,7 @@ func dropRepeated(r kmsg.Request) {
 			t := &r.Topics[i]
 			t.Partitions = seen.numbers(topicKey{name: t.Topic}, t.Partitions)
 		}
-		for i := range r.Groups { // offsetFetch bounds what is fetched of them
+		for i := range r.Groups { // offsetFetch bounds the size of the response
 			clear(seen)
 			for j := range r.Groups[i].Topics {
 				t := &r.Groups[i].Topics[j]
@@ -74,7 +74,7 @@ func dropRepeated(r kmsg.Request) {
 	}
 }
 
-// lastOffsets leaves one entry of each partition, with its last offset in the request.
+// lastOffsets keeps one element for each partition, with its last offset in the request.
 func lastOffsets(r *kmsg.DeleteRecordsRequest) {
 	last := map[partKey]int64{}
 	for _, t := range r.Topics {
@@ -99,8 +99,8 @@ func lastOffsets(r *kmsg.DeleteRecordsRequest) {
 
 func itself(s string) string { return s }
 
-// once returns the elements of list whose keys no earlier element has. It reuses the memory of
-// list.
+// once returns the elements of list without those whose key an earlier element has. It reuses the
+// memory of list.
 func once[T any](list []T, key func(T) string) []T {
 	if len(list) < 2 {
 		return list

@@ -7,7 +7,7 @@ import (
 )
 
 // An owner is a principal, or a host whose clients do not authenticate, while it has connections.
-// Where memory is shared, its connections together have the share of one.
+// All connections of an owner together get one share of limited memory.
 type owner struct {
 	requests transport.Owner // of Server.memory
 	work     transport.Owner // of Server.decoding
@@ -36,7 +36,7 @@ func (o *owners) join(name string) *owner {
 	return w
 }
 
-// leave takes one connection of an owner away.
+// leave removes one connection of an owner.
 func (o *owners) leave(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -47,8 +47,8 @@ func (o *owners) leave(name string) {
 	}
 }
 
-// own makes the connection one of its principal's, or of its host's if it has no principal. Only
-// the first call has an effect: a client that authenticates again has the same principal.
+// own assigns the connection to its principal, or to its host if it has no principal. Only the
+// first call has an effect: a client that authenticates again has the same principal.
 func (c *conn) own() {
 	if c.owner.Load() != nil {
 		return
@@ -62,7 +62,7 @@ func (c *conn) own() {
 	c.transport.Own(&w.requests)
 }
 
-// disown is the end of own.
+// disown reverses own.
 func (c *conn) disown() {
 	if c.owner.Load() != nil {
 		c.s.owners.leave(c.ownedBy)
@@ -77,13 +77,13 @@ func (c *conn) workOwner() *transport.Owner {
 	return nil
 }
 
-// parks reports whether requests of an API may wait long for other clients. They do not take work:
-// a client could keep others from being served with them.
+// parks reports whether requests of an API may wait long for other clients. They return their work
+// bytes before they wait: otherwise a client could block others with them.
 func parks(k Key) bool {
 	return k == Fetch || k == ShareFetch || k == JoinGroup || k == SyncGroup || k == Produce
 }
 
-// giveWork gives back the bytes of decode.
+// giveWork returns the work bytes that the request holds, see decode and awaitWork.
 func (e *execution) giveWork() {
 	e.s.decoding.Give(e.work, e.workBy)
 	e.work = 0

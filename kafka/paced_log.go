@@ -6,21 +6,21 @@ import (
 )
 
 const (
-	// logBurst is how many lines of a kind are logged in one logPeriod.
+	// logBurst is the number of lines of a kind that are logged in one logPeriod.
 	logBurst  = 10
 	logPeriod = 10 * time.Second
 )
 
-// A logPace bounds the lines of one kind that clients can cause. The zero logPace is ready to use.
-// It is safe for concurrent use.
+// A logPace limits the log lines of one kind that clients can cause. The zero logPace is ready to
+// use. It is safe for concurrent use.
 type logPace struct {
 	mu      sync.Mutex // guards the fields below; a leaf
-	began   time.Time  // of the current period
+	began   time.Time  // start of the current period
 	lines   int        // in the current period
-	dropped int        // lines since the last one that was logged
+	dropped int        // dropped lines since the last logged line
 }
 
-// next reports whether a line may be logged now, and how many were left out before it.
+// next reports whether a line may be logged now, and how many were dropped before it.
 func (p *logPace) next() (dropped int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

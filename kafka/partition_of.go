@@ -2,7 +2,7 @@ package kafka
 
 import "github.com/stratalog/strata/replication"
 
-// partitionOf returns the metadata of a partition, or replication.ErrUnknownTopic.
+// partitionOf returns the metadata of a partition, or an error with UNKNOWN_TOPIC_OR_PARTITION.
 func (c *call) partitionOf(name string, p int32) (replication.PartitionMetadata, error) {
 	md, err := c.s.cluster.Metadata(c.ctx, name)
 	if err != nil {

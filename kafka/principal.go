@@ -46,12 +46,12 @@ func (p Principal) String() string { return p.Type + ":" + p.Name }
 // Is reports whether p and q are the same identity. It ignores TokenAuthenticated.
 func (p Principal) Is(q Principal) bool { return p.Type == q.Type && p.Name == q.Name }
 
-// anonymous is what principals of connections begin with; nothing changes it.
+// anonymous is the initial principal of connections; it is never changed.
 var anonymous = Anonymous()
 
-// principal returns who the connection acts for. The result is immutable: when the client
-// authenticates again it is replaced, and requests that have begun keep the former one (Kafka: the
-// RequestContext is made when a request is received). Safe for concurrent use.
+// principal returns the connection's principal. The result is immutable. When the client
+// authenticates again it is replaced, and requests in progress keep the former one. Kafka creates
+// the RequestContext when a request is received. Safe for concurrent use.
 func (c *conn) principal() *Principal {
 	if p := c.authenticated.Load(); p != nil {
 		return p
@@ -59,5 +59,5 @@ func (c *conn) principal() *Principal {
 	return &anonymous
 }
 
-// setPrincipal says who the connection acts for from the next request on. Safe for concurrent use.
+// setPrincipal sets the connection's principal from the next request on. Safe for concurrent use.
 func (c *conn) setPrincipal(p Principal) { c.authenticated.Store(&p) }

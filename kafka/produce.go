@@ -26,20 +26,20 @@ var (
 	errZstdVersion      = refuse(UnsupportedCompressionType, "kafka: zstd needs version 7 of produce")
 )
 
-// producing is a produce request under way: its batches go to their partitions all at
-// once, the last one that is done answers.
+// producing is a produce request in progress. All its batches are passed to their partitions at
+// once. The completion of the last batch sends the response.
 type producing struct {
 	c        *call
 	req      *kmsg.ProduceRequest
 	resp     *kmsg.ProduceResponse
 	done     func(resp kmsg.Response, by transport.Writer)
-	left     atomic.Int32 // partitions that are not done, and one for the loop that starts them
-	failed   atomic.Bool  // some partition has an error
-	retained atomic.Bool  // some partition still uses the request's bytes
+	left     atomic.Int32 // partitions that are not done, plus one while produce starts them
+	failed   atomic.Bool  // a partition has an error
+	retained atomic.Bool  // a partition still uses the request's bytes
 }
 
-// produce appends each batch as it is, without copying or encoding it again:
-// the log writes the bytes of the request. Key 0, versions 3 to 13.
+// produce appends each batch as it is, without copying or encoding it again: the log writes the
+// bytes of the request. Key 0, versions 3 to 13.
 func produce(c *call, r kmsg.Request, done func(resp kmsg.Response, by transport.Writer)) {
 	req := r.(*kmsg.ProduceRequest)
 	p := &producing{c: c, req: req, resp: req.ResponseKind().(*kmsg.ProduceResponse), done: done}
@@ -59,7 +59,7 @@ func produce(c *call, r kmsg.Request, done func(resp kmsg.Response, by transport
 	p.finishOne(transport.Caller)
 }
 
-// topic appends the batches of a topic; err refuses them.
+// topic appends the batches of a topic, or rejects them with err.
 func (p *producing) topic(t *kmsg.ProduceRequestTopic, out *kmsg.ProduceResponseTopic, err error) {
 	name := t.Topic
 	if err == nil && p.c.version >= 13 {
@@ -77,7 +77,7 @@ func (p *producing) topic(t *kmsg.ProduceRequestTopic, out *kmsg.ProduceResponse
 		q := &requests[i]
 		q.TopicPartition = record.TopicPartition{Topic: name, Partition: in.Partition}
 		if p.c.version >= 13 {
-			q.TopicID = t.TopicID // its name may be another topic's before the batch is there
+			q.TopicID = t.TopicID // before the append another topic may take the name
 		}
 		q.Batch, q.DiscardRecords = in.Records, p.c.discards
 		q.Timeout = max(time.Duration(p.req.TimeoutMillis)*time.Millisecond, time.Millisecond)
@@ -91,7 +91,7 @@ func (p *producing) topic(t *kmsg.ProduceRequestTopic, out *kmsg.ProduceResponse
 			if failure = p.check(q); failure == nil && topic.IsInternal(name) {
 				failure = errInternalTopic
 			}
-			if failure != nil { // Kafka looks first whether there is such a partition
+			if failure != nil { // Kafka first checks that the partition exists
 				if _, err := p.c.partitionOf(name, in.Partition); err != nil {
 					failure = err
 				}
@@ -115,9 +115,9 @@ const (
 	shortestBatch   = 14
 )
 
-// hasTransaction reports whether a request has a batch of a transaction. Kafka looks no further
-// than the first, and refuses all of the request for what it finds before that and is no batch.
-// Kafka: RequestUtils.hasTransactionalRecords, ByteBufferLogInputStream.
+// hasTransaction reports whether a request has a transactional batch. Like Kafka it stops at the
+// first one. It returns errNoBatch, which rejects the whole request, if bytes before that one are
+// no batch. Kafka: RequestUtils.hasTransactionalRecords, ByteBufferLogInputStream.
 func hasTransaction(req *kmsg.ProduceRequest) (bool, error) {
 	for i := range req.Topics {
 		for j := range req.Topics[i].Partitions {
@@ -137,9 +137,9 @@ func isOfTransaction(b []byte) bool {
 	return len(b) >= batchSequence && b[batchMagic] == 2 && b[batchAttributes]&0x10 != 0
 }
 
-// checkTransaction refuses a request, as a whole, that has batches of transactions and no
-// transactional id, or those of several producers, or none where hasTransaction looks for one.
-// Kafka: KafkaApis.handleProduceRequest, ReplicaManager.handleProduceAppend.
+// checkTransaction returns the error of a request that is rejected as a whole. Such a request has
+// transactional batches without a transactional id, or of several producers, or fails
+// hasTransaction. Kafka: KafkaApis.handleProduceRequest, ReplicaManager.handleProduceAppend.
 func checkTransaction(req *kmsg.ProduceRequest) error {
 	if _, err := hasTransaction(req); err != nil {
 		return err
@@ -164,8 +164,8 @@ func checkTransaction(req *kmsg.ProduceRequest) error {
 	return nil
 }
 
-// txnVersion returns the transaction.version that a client shows by the version of its request: a
-// batch adds its partition to the transaction, or the client has added it before.
+// txnVersion returns the transaction.version of a client by the version of its request. With 2, a
+// batch adds its partition to the transaction; with 0, the client has added it before.
 func txnVersion(version int16) int16 {
 	if version >= 12 {
 		return 2
@@ -173,7 +173,7 @@ func txnVersion(version int16) int16 {
 	return 0
 }
 
-// produceCode returns the code of an error for a version whose clients may not know it.
+// produceCode returns the code of an error for clients of a version, which may not support it.
 func produceCode(code int16, version int16) int16 {
 	if Code(code) == TransactionAbortable && version < 11 {
 		return int16(InvalidTxnState)
@@ -181,7 +181,7 @@ func produceCode(code int16, version int16) int16 {
 	return code
 }
 
-// name returns the name of a topic of the answer, which from version 13 on has its id only.
+// name returns the name of a topic of the response, which from version 13 on has only its id.
 func (p *producing) name(t *kmsg.ProduceResponseTopic) string {
 	if p.c.version < 13 {
 		return t.Topic
@@ -190,8 +190,8 @@ func (p *producing) name(t *kmsg.ProduceResponseTopic) string {
 	return name
 }
 
-// check is what the request itself is refused for; everything about
-// the batch is the partition's business.
+// check sets q.Acks, and returns the errors of the request itself. The partition validates the
+// batch.
 func (p *producing) check(q *partition.ProduceRequest) error {
 	if len(q.Batch) == 0 {
 		return errNoRecords
@@ -213,7 +213,7 @@ func (p *producing) check(q *partition.ProduceRequest) error {
 	return nil
 }
 
-// partition takes in one partition's outcome.
+// partition adds the result of one partition to the response.
 func (p *producing) partition(to *kmsg.ProduceResponseTopicPartition, r partition.ProduceResult) {
 	to.BaseOffset, to.LogAppendTime, to.LogStartOffset = r.BaseOffset, r.LogAppendTimeMs, r.LogStartOffset
 	if r.Err != nil {
@@ -222,7 +222,7 @@ func (p *producing) partition(to *kmsg.ProduceResponseTopicPartition, r partitio
 			p.retained.Store(true)
 		}
 		if to.BaseOffset = -1; refusedByCoordinator(r.Err) {
-			to.LogStartOffset = -1 // as in Kafka, where the refusal comes before the log is looked at
+			to.LogStartOffset = -1 // as in Kafka, which rejects it before it reads the log
 		}
 		to.ErrorCode = produceCode(p.c.errorCode(r.Err), p.c.version)
 		to.ErrorMessage = errorMessage(r.Err)
@@ -233,13 +233,13 @@ func (p *producing) partition(to *kmsg.ProduceResponseTopicPartition, r partitio
 	p.finishOne(transport.Another)
 }
 
-// refusedByCoordinator reports whether the coordinator of the transaction has refused a write.
+// refusedByCoordinator reports whether the transaction coordinator has rejected a write.
 func refusedByCoordinator(err error) bool {
 	return errors.Is(err, transaction.ErrProducerFenced) || errors.Is(err, partition.ErrProducerIDMapping) ||
 		errors.Is(err, partition.ErrTxnAbortable) || errors.Is(err, partition.ErrConcurrentTransactions)
 }
 
-// finishOne ends one of the parts that are left.
+// finishOne counts down the remaining parts. The last one answers the request.
 func (p *producing) finishOne(by transport.Writer) {
 	if p.left.Add(-1) > 0 {
 		return
@@ -253,8 +253,8 @@ func (p *producing) finishOne(by transport.Writer) {
 		p.done(p.resp, by)
 		return
 	}
-	// Nobody waits for an answer. The only way to tell the client of an
-	// error is to close the connection.
+	// With acks=0 there is no response. The only way to report an error is to close the
+	// connection.
 	p.c.closing = p.failed.Load()
 	p.done(nil, by)
 }

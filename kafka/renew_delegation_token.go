@@ -8,9 +8,9 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// renewDelegationToken puts off when a token expires, which its owner and its renewers may do: for
-// as long as they ask, and at most DelegationTokens.RenewPeriod from now on; as long as that if
-// they do not say, or ask for none. Version 2 is flexible. Key 39, versions 1 and 2.
+// renewDelegationToken extends a token by the requested time from now on, at most by
+// DelegationTokens.RenewPeriod. Without a positive time it extends the token by RenewPeriod. The
+// token's owner and renewers may do so. Version 2 is flexible. Key 39, versions 1 and 2.
 func (c *call) renewDelegationToken(req *kmsg.RenewDelegationTokenRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.RenewDelegationTokenResponse)
 	if !c.mayHaveTokens() {

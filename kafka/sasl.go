@@ -23,8 +23,8 @@ const (
 // shows a client whether the user does not exist or the password is wrong.
 //
 // After ten failures for one user from one address, further attempts for them run one at a time,
-// FailureDelay apart, until ten minutes have passed without a failure. An attempt that would have
-// to wait for more than ten seconds is rejected at once, and does not delay later ones.
+// FailureDelay apart. That ends after ten minutes without a failure. An attempt that would have to
+// wait for more than ten seconds is rejected at once, and does not delay later ones.
 type SASL struct {
 	// Plain checks the passwords of PLAIN. PLAIN sends passwords unencrypted, so without TLS they
 	// can be read on the network, and Serve logs a warning (Config.Logger). nil means that PLAIN is
@@ -66,7 +66,7 @@ func StaticPasswords(passwords map[string]string) PasswordCheck {
 			sums[user] = sum(password)
 		}
 	}
-	nobody := sum(string(secret)) // a password that nobody knows
+	nobody := sum(string(secret)) // a random password, which no client has
 	return func(_ context.Context, user, password string) (bool, error) {
 		want, known := sums[user]
 		if !known {
@@ -100,7 +100,7 @@ type TokenError struct {
 
 func (e *TokenError) Error() string { return "kafka: bearer token refused: " + e.Status }
 
-// withDefaults returns a copy with every setting.
+// withDefaults returns a copy with defaults for all unset fields.
 func (s SASL) withDefaults() SASL {
 	if s.FailureDelay <= 0 {
 		s.FailureDelay = 100 * time.Millisecond
@@ -111,7 +111,7 @@ func (s SASL) withDefaults() SASL {
 	return s
 }
 
-// mechanisms lists what is offered.
+// mechanisms lists the names of the offered mechanisms.
 func (s *SASL) mechanisms() (names []string) {
 	if s.Plain != nil {
 		names = append(names, mechanismPlain)
@@ -125,7 +125,7 @@ func (s *SASL) mechanisms() (names []string) {
 	return names
 }
 
-// check returns why clients cannot authenticate like this.
+// check returns an error for an invalid configuration.
 func (s *SASL) check() error {
 	if len(s.mechanisms()) == 0 {
 		return fmt.Errorf("%w: SASL without a mechanism", ErrInvalidSecurity)

@@ -16,18 +16,17 @@ import (
 	"github.com/stratalog/strata/kafka/internal/transport"
 )
 
-// authentication is SASL on one connection. The goroutine of run looks at session before each
-// request; the handlers of SASL change it, and while one of them may be running nobody else looks:
-// see settle.
+// authentication is the state of SASL on one connection. The goroutine of run reads session before
+// each request, and the handlers of SASL change it. Their accesses do not overlap: see settle.
 type authentication struct {
 	cfg      *SASL
 	session  sasl.Session
-	exchange exchange // of the mechanism under way; nil: none
+	exchange exchange // in progress; nil if none
 
-	busy bool // a request of SASL was started, and perhaps not answered; for run
+	busy bool // a handler of SASL was started, and may still run; for run
 }
 
-// errRefused ends a connection whose client did what it must not before it is authenticated.
+// errRefused ends a connection after a request that the SASL session does not allow.
 var errRefused = errors.New("kafka: unexpected request during SASL authentication")
 
 // settle waits until no handler uses the session.
@@ -43,9 +42,9 @@ func (c *conn) settle() error {
 	return nil
 }
 
-// admit decides what becomes of a request on a connection with SASL; nil: it is served, by a
-// handler that goes by the verdict, or answered by refuse. Requests behind it may have another
-// verdict before it is served.
+// admit returns the verdict on a request on a connection with SASL. An error ends the connection.
+// Otherwise the request is answered: by a handler, which reads the verdict, or by refuse. A later
+// request may get another verdict before this one is served.
 func (c *conn) admit(r *transport.Request) (sasl.Verdict, error) {
 	if err := c.settle(); err != nil {
 		return sasl.Close, err
@@ -74,13 +73,13 @@ func (c *conn) admit(r *transport.Request) (sasl.Verdict, error) {
 	return verdict, errRefused
 }
 
-// refuse answers a request of any API that comes while a mechanism waits for the client's word, and
-// ends the connection. Kafka: SaslServerAuthenticator.handleSaslToken.
+// refuse rejects a request of any API that arrives instead of a message of the mechanism, and
+// closes the connection. Kafka: SaslServerAuthenticator.handleSaslToken.
 func (e *execution) refuse() {
 	e.conn.failed(fmt.Errorf("%w: %v", errRefused, e.api.key))
 	e.conn.holdBack()
 	if p, ok := e.req.(*kmsg.ProduceRequest); ok && p.Acks == 0 {
-		e.fail() // it has no answer
+		e.fail() // the request has no response
 		return
 	}
 	e.last = true
@@ -88,14 +87,14 @@ func (e *execution) refuse() {
 	e.finish(errorreply.Whole(e.req, int16(IllegalSASLState), text, "Request is not valid given the current SASL state."), transport.Caller)
 }
 
-// javaName returns Kafka's name of a request's API, as DESCRIBE_ACLS. Kafka: ApiKeys.
+// javaName returns Kafka's name of a request's API, for example DESCRIBE_ACLS. Kafka: ApiKeys.
 func javaName(req kmsg.Request) string {
 	switch Key(req.Key()) {
 	case SaslHandshake:
 		return "SASL_HANDSHAKE"
 	case SaslAuthenticate:
 		return "SASL_AUTHENTICATE"
-	case AlterPartitionReassignments: // kmsg has names of its own for these
+	case AlterPartitionReassignments: // kmsg has other names for these
 		return "ALTER_PARTITION_REASSIGNMENTS"
 	case InitProducerID:
 		return "INIT_PRODUCER_ID"
@@ -111,7 +110,7 @@ func javaName(req kmsg.Request) string {
 	return b.String()
 }
 
-// holdBack waits before a client is told that it has failed.
+// holdBack waits for FailureDelay, or until the connection drains, before a failure is reported.
 func (c *conn) holdBack() {
 	t := time.NewTimer(c.sasl.cfg.FailureDelay)
 	defer t.Stop()
@@ -121,14 +120,15 @@ func (c *conn) holdBack() {
 	}
 }
 
-// failed notes in the log, and in the session, that the client is not who it says.
+// failed ends the session and logs the failed authentication.
 func (c *conn) failed(err error) {
 	c.sasl.session.Fail()
 	c.loginFailed(err, "mechanism", c.sasl.session.Mechanism())
 }
 
-// advance takes in what the client says by its mechanism. lifetime is how long the client is
-// authenticated, 0 for ever or if it is not yet. After an error the text of told is for the client.
+// advance passes a client's message to the mechanism. lifetime is the time for which the client is
+// authenticated: 0 means no limit, or not authenticated yet. After an error, the third result is
+// the text for the client.
 func (c *conn) advance(ctx context.Context, token []byte) (answer []byte, lifetime time.Duration, told string, err error) {
 	a := c.sasl
 	var who *identity
@@ -164,8 +164,9 @@ func (c *conn) advance(ctx context.Context, token []byte) (answer []byte, lifeti
 	return nil, 0, told, err
 }
 
-// serveTokens serves what comes without SaslAuthenticate around it: a size, and that many bytes
-// (SaslHandshake 0). It returns when the mechanism has come to its end.
+// serveTokens serves the mechanism's messages that are sent without SaslAuthenticate, each after
+// its size, as after version 0 of SaslHandshake. It returns when the mechanism has finished, or if
+// no such message is expected.
 func (c *conn) serveTokens() error {
 	a := c.sasl
 	for {
@@ -184,7 +185,7 @@ func (c *conn) serveTokens() error {
 		}
 		answer, _, _, err := c.advance(c.transport.Waiting(), r.Bytes)
 		if err != nil {
-			c.holdBack() // and nothing is said: there is no place for it
+			c.holdBack() // without a response: these messages have no field for an error
 			r.Drop()
 			return fmt.Errorf("%w: %w", errRefused, err)
 		}

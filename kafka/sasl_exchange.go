@@ -15,30 +15,30 @@ import (
 	"github.com/stratalog/strata/internal/scram"
 )
 
-// An exchange is what a client and the server say to each other by one mechanism, to prove once who
-// the client is.
+// An exchange is one authentication by one mechanism: a sequence of messages of the client, each
+// with a response.
 type exchange interface {
-	// step takes in what the client says and returns the answer, and who it is once that is proved.
-	// The client is told of an error only what is sasl.Told.
+	// step processes a message of the client and returns the response. After the last message it
+	// also returns the client's identity. Of an error, the client receives only a sasl.Told.
 	step(ctx context.Context, token []byte) (answer []byte, who *identity, err error)
-	// longest is how many bytes a message may have: those of a longer one are not looked at.
+	// longest returns the maximum size of a message in bytes. Longer messages are not parsed.
 	longest() int
 }
 
-// maxPlainBytes bounds the only message of PLAIN, whose copies wait until it is its turn. Tokens
-// that serve as passwords have some kilobytes.
+// maxPlainBytes bounds the only message of PLAIN, which is kept in memory while its attempt is
+// delayed. Tokens that serve as passwords have a few kilobytes.
 const maxPlainBytes = 32 << 10
 
 var errLongToken = errors.New("kafka: a message of SASL is longer than its mechanism needs")
 
-// identity is who a client has proved to be.
+// identity is the proved identity of a client.
 type identity struct {
 	user    string
-	token   bool      // by a delegation token
+	token   bool      // proved by a delegation token
 	expires time.Time // zero: never
 }
 
-// newExchange begins an exchange by a mechanism; nil: it is not offered.
+// newExchange begins an exchange; nil if the mechanism is not offered.
 func (c *conn) newExchange(mechanism string) exchange {
 	cfg := c.sasl.cfg
 	switch mechanism {
@@ -61,7 +61,8 @@ func (c *conn) newExchange(mechanism string) exchange {
 
 var errTooManyAttempts = errors.New("kafka: too many attempts to authenticate as this user")
 
-// attempt runs check, which says whether the client is the user, when it is its turn.
+// attempt calls check, which returns an error unless the client is the user. It first waits for
+// the slot of the attempt, see sasl.Pace.
 func (c *conn) attempt(ctx context.Context, user string, check func() error) error {
 	s, name := c.s, c.host+"\x00"+user
 	s.paceMu.Lock()
@@ -86,7 +87,7 @@ func (c *conn) attempt(ctx context.Context, user string, check func() error) err
 	return err
 }
 
-// plainExchange is PLAIN. Kafka: PlainSaslServer.
+// plainExchange implements PLAIN. Kafka: PlainSaslServer.
 type plainExchange struct{ c *conn }
 
 func (e *plainExchange) longest() int { return maxPlainBytes }
@@ -115,13 +116,13 @@ func (e *plainExchange) step(ctx context.Context, token []byte) ([]byte, *identi
 	return nil, &identity{user: p.User}, nil
 }
 
-// scramExchange is SCRAM. Kafka: ScramSaslServer.
+// scramExchange implements SCRAM. Kafka: ScramSaslServer.
 type scramExchange struct {
 	c         *conn
 	mechanism scram.Mechanism
-	pending   *scram.Exchange // the challenge was sent
-	user      string          // or token
-	who       *identity       // if the proof is right; nil: there is no such user
+	pending   *scram.Exchange // nil unless a challenge was sent
+	user      string          // name of the user, or id of the token
+	who       *identity       // identity if the proof is right; nil if there is no such user
 }
 
 func (e *scramExchange) longest() int { return scram.MaxMessageBytes }
@@ -170,9 +171,9 @@ func (e *scramExchange) challenge(token []byte) ([]byte, error) {
 	return answer, nil
 }
 
-// find returns what the cluster keeps of a user, or what there is of a token; a nil identity: there
-// is none of that name. A token that has expired is none. The ids of tokens are of chance: nobody
-// finds out which there are by how long an answer takes.
+// find returns the credential and identity of a user or a delegation token. The identity is nil if
+// there is none of that name, or if the token has expired. Ids of tokens are random: clients
+// cannot find existing ones by the time of a response.
 func (e *scramExchange) find(first scram.First) (scram.Credential, *identity, error) {
 	s := e.c.s
 	if !first.Token {
@@ -191,11 +192,11 @@ func (e *scramExchange) find(first scram.First) (scram.Credential, *identity, er
 	return cred, &identity{user: owner, token: true, expires: t.Expires}, err
 }
 
-// bearerExchange is OAUTHBEARER. It keeps nothing of a token, which may be as long as a request.
-// Kafka: OAuthBearerSaslServer.
+// bearerExchange implements OAUTHBEARER. It keeps no part of a token, which may be as long as a
+// request. Kafka: OAuthBearerSaslServer.
 type bearerExchange struct {
 	c       *conn
-	refused string // what the client was told of its token
+	refused string // error for the client's token, as sent to the client; empty if none
 }
 
 func (e *bearerExchange) longest() int { return e.c.sasl.cfg.MaxReceiveBytes }
@@ -229,5 +230,5 @@ func (e *bearerExchange) step(ctx context.Context, msg []byte) ([]byte, *identit
 	case b.AuthzID != "" && b.AuthzID != token.User:
 		return nil, nil, sasl.Told(fmt.Sprintf("Authentication failed: Client requested an authorization id (%s) that is different from the token's principal name (%s)", b.AuthzID, token.User))
 	}
-	return nil, &identity{user: strings.Clone(token.User), expires: token.Expires}, nil // it may be a part of the token
+	return nil, &identity{user: strings.Clone(token.User), expires: token.Expires}, nil // User may alias the token
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/stratalog/strata/internal/sasl"
 )
 
-// saslHandshake names the mechanism by which the client is about to authenticate, or to
-// authenticate again (KIP-368). After version 0 the mechanism's own messages follow as they are,
-// after version 1 in SaslAuthenticate. A mechanism that is not offered ends the connection; the
-// answer lists those that are. Where there is no SASL, or out of turn, it is ILLEGAL_SASL_STATE.
-// Key 17, versions 0 and 1.
+// saslHandshake selects the mechanism for the client's next authentication, which may be a
+// repeated one (KIP-368). After version 0 the mechanism's messages follow as they are, after
+// version 1 in SaslAuthenticate. If the mechanism is not offered, the response lists the offered
+// ones, and the connection is closed. On a listener without SASL, or out of turn, the error is
+// ILLEGAL_SASL_STATE. Key 17, versions 0 and 1.
 func (c *call) saslHandshake(req *kmsg.SASLHandshakeRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.SASLHandshakeResponse)
 	a := c.conn.sasl
@@ -35,9 +35,9 @@ func (c *call) saslHandshake(req *kmsg.SASLHandshakeRequest) kmsg.Response {
 	return resp
 }
 
-// saslAuthenticate takes in one message of the mechanism. Version 1 tells how long the client is
-// authenticated. A failure is told, after a while, and ends the connection.
-// Key 36, versions 0 to 2.
+// saslAuthenticate processes one message of the mechanism. Version 1 adds to the response the time
+// for which the client is authenticated. A failure is answered after SASL.FailureDelay and closes
+// the connection. Key 36, versions 0 to 2.
 func (c *call) saslAuthenticate(req *kmsg.SASLAuthenticateRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.SASLAuthenticateResponse)
 	refused := func(code Code, text string) kmsg.Response {

@@ -79,18 +79,17 @@ func (s Security) Protocol() Protocol {
 	return Plaintext
 }
 
-// authenticates reports whether nobody is served without having proved who they are.
+// authenticates reports whether every client must prove its identity before it is served.
 func (s Security) authenticates() bool {
 	return s.SASL != nil || s.TLS != nil && s.TLS.ClientAuth == tls.RequireAndVerifyClientCert
 }
 
-// revealsSecrets reports whether a client sends its password or token so that anybody on the way
-// can read it.
+// revealsSecrets reports whether clients send passwords or tokens without encryption.
 func (s Security) revealsSecrets() bool {
 	return s.TLS == nil && s.SASL != nil && (s.SASL.Plain != nil || s.SASL.OAuthBearer != nil)
 }
 
-// check returns why no listener can be secured like this; it matches ErrInvalidSecurity.
+// check returns an error that matches ErrInvalidSecurity for an invalid configuration.
 func (s Security) check() error {
 	if s.SASL != nil {
 		if err := s.SASL.check(); err != nil {

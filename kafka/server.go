@@ -52,7 +52,7 @@ type Config struct {
 	NoAutoCreate bool
 
 	// LenientReplication reduces a replication factor in CreateTopics to the number of brokers,
-	// instead of returning an error: a setup written for three brokers starts on one.
+	// instead of returning an error. So a setup written for three brokers starts on one.
 	// min.insync.replicas may stay above that number: as in Kafka, it never requires more replicas
 	// than a topic has. Kafka has no such option.
 	LenientReplication bool
@@ -64,9 +64,9 @@ type Config struct {
 	// reach.
 	AllowPublic bool
 
-	// PartialBatches fills a fetch response up to its limit with the beginning of the next batch,
-	// which the client has to drop, as Kafka does (KIP-74). Without it a response has whole batches
-	// only, and fewer bytes.
+	// PartialBatches fills a fetch response up to its limit with the beginning of the next batch.
+	// The client has to drop it, as with Kafka (KIP-74). Without PartialBatches a response has
+	// whole batches only, and fewer bytes.
 	PartialBatches bool
 
 	Authorization    Authorization    // permissions of clients; zero: all clients have all permissions
@@ -86,8 +86,8 @@ type Server struct {
 	apis       map[int16]*api // with the version caps applied
 	advertised []kmsg.ApiVersionsResponseApiKey
 	memory     *transport.Memory                 // of requests and answers
-	metrics    atomic.Pointer[clientmetrics.Set] // see clientMetrics; nil: not looked at yet
-	decoding   *transport.Budget                 // of requests being decoded, and served
+	metrics    atomic.Pointer[clientmetrics.Set] // see clientMetrics; nil before the first use
+	decoding   *transport.Budget                 // of requests while decoded and served
 	owners     owners                            // of the connections
 
 	groupMemory groupMemory                    // of members of groups
@@ -98,24 +98,25 @@ type Server struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	connID atomic.Uint64
-	done   sync.WaitGroup // one for each Serve and connection
+	done   sync.WaitGroup // counts each Serve and connection
 
-	decoys []byte // a secret: what users that do not exist seem to have follows from it
+	decoys []byte // secret from which the credentials of missing users are derived
 
-	// Of lines that clients can cause: requests that failed, connections refused, connections closed
-	// for what was sent, connections closed before they authenticated.
+	// Limits of log lines that clients can cause: about failed requests, rejected connections,
+	// connections closed after a malformed request, and connections closed before they
+	// authenticated.
 	failures, refusals, closures, strangers logPace
 
-	mutations throttles // of changes of partitions, by all brokers
+	mutations throttles // of partitions created or deleted, by all brokers
 
 	paceMu sync.Mutex // guards the field below; a leaf
-	pace   sasl.Pace  // of those who fail to authenticate
+	pace   sasl.Pace  // of failed authentications
 
 	logins loginLog // of failed logins
 
 	mu       sync.Mutex // guards the fields below
 	closed   bool
-	brokers  map[int32]*broker // those that are or were served, by id
+	brokers  map[int32]*broker // brokers that are or were served, by id
 	conns    map[*conn]struct{}
 	draining bool
 }
@@ -188,14 +189,14 @@ func (s *Server) serveAll(listening []*listener, lns map[int32]net.Listener) err
 		go func() {
 			defer s.done.Done()
 			err := s.accept(l)
-			s.forget(l) // before anybody knows of the end, and serves the broker at another address
+			s.forget(l) // before Serve returns and its caller serves the broker at another address
 			ended <- err
 		}()
 	}
 	err := ErrServerClosed
 	for range lns {
 		if failed := <-ended; failed != ErrServerClosed && err == ErrServerClosed {
-			err = failed // those that follow fail because of it
+			err = failed // later errors are due to closeAll
 			closeAll(lns)
 		}
 	}
@@ -220,8 +221,8 @@ func (s *Server) accept(l *listener) error {
 		case !isTemporary(err):
 			return fmt.Errorf("kafka: accept: %w", err)
 		}
-		// Out of descriptors, say: connections that are there go on, new ones get their turn when
-		// others end.
+		// For example, no file descriptor is free. Existing connections continue, and new ones are
+		// accepted when others have ended.
 		backoff = min(max(2*backoff, 5*time.Millisecond), time.Second)
 		s.log.Warn("accepting a connection failed", "broker", b.id, "error", err, "retry in", backoff)
 		select {
@@ -238,9 +239,9 @@ func (s *Server) isDraining() bool {
 	return s.draining
 }
 
-// start serves a connection in a goroutine of its own, unless there are too many, or its address
-// has made too many of late. Nothing is sent or received before that goroutine does: accepting
-// waits for no client.
+// start serves a connection on its own goroutine. It closes the connection if there are too many,
+// or if its address has made too many recently. start itself neither sends nor receives, so that
+// accept does not wait for a client.
 func (s *Server) start(l *listener, nc net.Conn) {
 	b := l.broker
 	c := newConn(s, l, nc)

@@ -8,9 +8,9 @@ import (
 	"github.com/stratalog/strata/share"
 )
 
-// shareAcknowledge serves ShareAcknowledge (key 79, KIP-932), versions 1 and 2: a member of a share
-// group says what came of records that it has, in its share session. Version 2 adds that locks are
-// renewed, and the answer how long they last.
+// shareAcknowledge serves ShareAcknowledge (key 79, KIP-932), versions 1 and 2. A member of a
+// share group acknowledges records that it has acquired in its share session. Version 2 adds the
+// renewal of acquisition locks, and their duration in the response.
 func (c *call) shareAcknowledge(req *kmsg.ShareAcknowledgeRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ShareAcknowledgeResponse)
 	refused := func(code Code) kmsg.Response {
@@ -35,7 +35,7 @@ func (c *call) shareAcknowledge(req *kmsg.ShareAcknowledgeRequest) kmsg.Response
 		for _, p := range t.Partitions {
 			of := shareAcks{part: sharePart{t.TopicID, p.Partition}}
 			if _, err := c.sharePartition(of.part); err == nil && len(p.AcknowledgementBatches) == 0 {
-				continue // Kafka tells of such a one only what is wrong with it
+				continue // in Kafka such a partition is in the response only with an error
 			}
 			for _, b := range p.AcknowledgementBatches {
 				of.add(b.FirstOffset, b.LastOffset, b.AcknowledgeTypes)
@@ -75,7 +75,7 @@ func (c *call) shareAcknowledge(req *kmsg.ShareAcknowledgeRequest) kmsg.Response
 	return resp
 }
 
-// shareAcks is what a member says of records of a partition.
+// shareAcks has the acknowledgements of a member for one partition.
 type shareAcks struct {
 	part sharePart
 	acks []share.Ack
@@ -89,7 +89,7 @@ func (a *shareAcks) add(first, last int64, types []int8) {
 	a.acks = append(a.acks, ack)
 }
 
-// renews reports whether some of it is a renewal.
+// renews reports whether any of the acknowledgements is a renewal.
 func (a *shareAcks) renews() bool {
 	for _, ack := range a.acks {
 		for _, t := range ack.Types {
@@ -101,12 +101,12 @@ func (a *shareAcks) renews() bool {
 	return false
 }
 
-// acknowledgedAtOnce is how many partitions of a request are acknowledged at the same time: each
-// waits for the disk.
+// acknowledgedAtOnce is the number of partitions of a request that are acknowledged concurrently,
+// since each acknowledgement waits for the disk.
 const acknowledgedAtOnce = 16
 
-// acknowledgeShares carries out what a member says of what it has in a session, and returns an
-// error or nil for each partition.
+// acknowledgeShares applies a member's acknowledgements of records acquired in a session. It
+// returns an error or nil for each partition.
 func (c *call) acknowledgeShares(shares *share.Coordinator, group, holder string, todo []shareAcks, renew bool) []error {
 	errs := make([]error, len(todo))
 	var wg sync.WaitGroup
@@ -116,7 +116,7 @@ func (c *call) acknowledgeShares(shares *share.Coordinator, group, holder string
 			errs[i] = refuse(InvalidRequest, "The request does not say that it renews.")
 			continue
 		}
-		// As in Kafka, what is said counts before whether there is such a partition of the topic.
+		// As in Kafka, malformed acknowledgements are reported before a missing partition.
 		if _, known := c.s.cluster.TopicName(of.part.id); known && share.CheckAcks(of.acks) != nil {
 			errs[i] = noText(InvalidRequest)
 		}

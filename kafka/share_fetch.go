@@ -13,12 +13,12 @@ import (
 	"github.com/stratalog/strata/share"
 )
 
-// shareFetch serves ShareFetch (key 78, KIP-932), versions 1 and 2: it acknowledges records that a
-// member of a share group has, and hands it others, in a share session. Version 2 adds the mode by
-// which records are acquired, and that locks are renewed.
+// shareFetch serves ShareFetch (key 78, KIP-932), versions 1 and 2. It acknowledges records that a
+// member of a share group has acquired, and acquires others for it, in a share session. Version 2
+// adds the acquire mode and the renewal of acquisition locks.
 //
-// It differs from Kafka in that MinBytes counts as 1: whatever there is is handed out at once. What
-// is refused of an acknowledgement tells what is the matter in words of its own.
+// Deviations from Kafka: MinBytes counts as 1, so available records are returned at once. The
+// error messages of rejected acknowledgements differ.
 func (c *call) shareFetch(req *kmsg.ShareFetchRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ShareFetchResponse)
 	refused := func(code Code) kmsg.Response {
@@ -30,7 +30,7 @@ func (c *call) shareFetch(req *kmsg.ShareFetchRequest) kmsg.Response {
 	case code != 0:
 		return refused(code)
 	case req.IsRenewAck && (req.MaxWaitMillis != 0 || req.MinBytes != 0 || req.MaxBytes != 0 || req.MaxRecords != 0):
-		return refused(InvalidRequest) // who renews fetches nothing
+		return refused(InvalidRequest) // a request that renews locks must not fetch
 	case req.ShareAcquireMode < 0 || req.ShareAcquireMode > acquireByRecord:
 		return refused(InvalidRequest)
 	}
@@ -60,21 +60,22 @@ func (c *call) shareFetch(req *kmsg.ShareFetchRequest) kmsg.Response {
 		case errors.Is(err, errShareSessionOver):
 			return refused(ShareSessionNotFound)
 		case err != nil:
-			return nil // the connection, or the server, is closing
+			return nil // the connection or the server is closing
 		}
 	}
 	f.put(resp)
 	return resp
 }
 
-// acquireByRecord is the highest mode by which records are acquired: no more than MaxRecords. 0 is
-// by whole batches.
+// acquireByRecord is the highest acquire mode: at most MaxRecords records. Mode 0 acquires whole
+// batches.
 const acquireByRecord = 1
 
-// maxShareMember is how long the id of a member may be: as long as a UUID in its longer form.
+// maxShareMember is the maximum length of a member id: the length of a UUID with dashes.
 const maxShareMember = 36
 
-// shareMember returns who asks, who may read as the group: a group and a member must be named.
+// shareMember returns the session key of a member. The group and member id must not be empty, and
+// the client needs Read of the group.
 func (c *call) shareMember(group, member *string) (shareSessionKey, Code) {
 	switch {
 	case group == nil || *group == "":
@@ -87,7 +88,7 @@ func (c *call) shareMember(group, member *string) (shareSessionKey, Code) {
 	return shareSessionKey{*group, *member}, 0
 }
 
-// A shareAnswer is the answer to a ShareFetch while it is made.
+// A shareAnswer is the response to a ShareFetch while it is built.
 type shareAnswer struct {
 	c       *call
 	shares  *share.Coordinator
@@ -97,7 +98,7 @@ type shareAnswer struct {
 	order   []sharePart
 }
 
-// answer returns the place of a partition in the answer.
+// answer returns the element of a partition in the response, which it adds if necessary.
 func (f *shareAnswer) answer(p sharePart) *kmsg.ShareFetchResponseTopicPartition {
 	a := f.answers[p]
 	if a == nil {
@@ -110,7 +111,7 @@ func (f *shareAnswer) answer(p sharePart) *kmsg.ShareFetchResponseTopicPartition
 	return a
 }
 
-// acknowledge carries out what the request says of records.
+// acknowledge applies the acknowledgements of the request.
 func (f *shareAnswer) acknowledge(req *kmsg.ShareFetchRequest) {
 	var todo []shareAcks
 	for _, t := range req.Topics {
@@ -134,11 +135,12 @@ func (f *shareAnswer) acknowledge(req *kmsg.ShareFetchRequest) {
 	}
 }
 
-// errShareSessionOver says that a session has ended while one of its fetches was under way.
+// errShareSessionOver is returned if a session has ended during one of its fetches.
 var errShareSessionOver = errors.New("kafka: the share session has ended")
 
-// fetch acquires records of partitions, which it waits for. An error says that the client has gone,
-// or errShareSessionOver: then it has acquired nothing.
+// fetch acquires records, and waits for them. It returns errShareSessionOver, with nothing
+// acquired, if the session has ended. Any other error means that the connection or the server is
+// closing.
 func (f *shareAnswer) fetch(req *kmsg.ShareFetchRequest, parts []sharePart) error {
 	c := f.c
 	fetch := share.FetchRequest{Group: f.key.group, Member: f.holder, MaxRecords: max(int(req.MaxRecords), 1),
@@ -192,14 +194,15 @@ func (f *shareAnswer) fetch(req *kmsg.ShareFetchRequest, parts []sharePart) erro
 	if c.conn.broker.shares.turn(f.key, f.holder, served) {
 		return nil
 	}
-	if err := f.shares.Leave(c.ctx, f.key.group, f.holder); err != nil { // nobody else gives it back
+	if err := f.shares.Leave(c.ctx, f.key.group, f.holder); err != nil { // no session releases them
 		c.s.log.Info("acquired records are given back when their locks pass", "group", f.key.group, "member", f.key.member, "error", err)
 	}
 	return errShareSessionOver
 }
 
-// partition is sharePartition of one in the session, which remembers names: that a topic is gone is
-// told to those who might read it. Kafka: CachedSharePartition, KafkaApis.handleShareFetchRequest.
+// partition is sharePartition for a partition of the session, which keeps the names of topics.
+// Only a client that may read the former name gets UNKNOWN_TOPIC_ID for a deleted topic. Kafka:
+// CachedSharePartition, KafkaApis.handleShareFetchRequest.
 func (f *shareAnswer) partition(p sharePart) (share.TopicPartition, error) {
 	tp, err := f.c.sharePartition(p)
 	if errors.Is(err, errNoShareTopic) {
@@ -215,7 +218,8 @@ var (
 	errShareNotReadable = refuse(TopicAuthorizationFailed, *authorizationText(TopicAuthorizationFailed))
 )
 
-// appendAcquired appends a range of acquired records, in parts of size offsets; below 1: as it is.
+// appendAcquired appends a range of acquired records, divided into ranges of size offsets;
+// undivided if size is less than 1.
 func appendAcquired(to []kmsg.ShareFetchResponseTopicPartitionAcquiredRecord, d share.Delivery, size int64) []kmsg.ShareFetchResponseTopicPartitionAcquiredRecord {
 	for first := d.First; first <= d.Last; {
 		last := d.Last
@@ -228,7 +232,7 @@ func appendAcquired(to []kmsg.ShareFetchResponseTopicPartitionAcquiredRecord, d 
 	return to
 }
 
-// put fills in the response.
+// put copies the result to the response.
 func (f *shareAnswer) put(resp *kmsg.ShareFetchResponse) {
 	at := map[[16]byte]int{}
 	for _, p := range f.order {
@@ -259,8 +263,7 @@ func (c *call) addShareEndpoint(id int32, add func(endpoint)) {
 	}
 }
 
-// sharePartition returns a partition that this broker hands out the records of, if the client may
-// have them.
+// sharePartition returns a partition if this broker leads it and the client may read its topic.
 func (c *call) sharePartition(p sharePart) (share.TopicPartition, error) {
 	name, ok := c.s.cluster.TopicName(p.id)
 	if !ok {
@@ -281,8 +284,8 @@ func (c *call) sharePartition(p sharePart) (share.TopicPartition, error) {
 	return tp, nil
 }
 
-// shareLeader says who leads a partition that was refused for not being led here; 0 and 0
-// otherwise.
+// shareLeader returns the leader and leader epoch of a partition with NOT_LEADER_OR_FOLLOWER; 0
+// and 0 for other codes.
 func (c *call) shareLeader(code Code, p sharePart) (id, epoch int32) {
 	name, ok := c.s.cluster.TopicName(p.id)
 	if code != NotLeaderOrFollower || !ok {
@@ -291,8 +294,8 @@ func (c *call) shareLeader(code Code, p sharePart) (id, epoch int32) {
 	return c.leaderOf(record.TopicPartition{Topic: name, Partition: p.number})
 }
 
-// shareCode is errorCode for what a member of a share group asks. A share-partition that was not
-// initialised is nothing that a member could know of.
+// shareCode is errorCode for requests of share group members. A share-partition without a state
+// has UNKNOWN_SERVER_ERROR, because members do not initialize states.
 func (c *call) shareCode(err error) int16 {
 	if errors.Is(err, share.ErrNotInitialized) {
 		return int16(UnknownServerError)

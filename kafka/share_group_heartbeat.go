@@ -6,11 +6,11 @@ import (
 	"github.com/stratalog/strata/group"
 )
 
-// shareGroupHeartbeat serves ShareGroupHeartbeat (key 76, KIP-932), version 1: all that a member of
-// a share group says to its coordinator. Members make up their ids themselves.
+// shareGroupHeartbeat serves ShareGroupHeartbeat (key 76, KIP-932), version 1. It is the only
+// request of a share group member to its coordinator. Members choose their ids.
 //
-// It differs from Kafka in that a member that joins has its partitions in the first answer: their
-// states are made before it, and not before the next heartbeat.
+// Deviation from Kafka: a joining member has its partitions in the first response. Their states
+// are initialized before that response; Kafka initializes them before the next heartbeat.
 func (c *call) shareGroupHeartbeat(req *kmsg.ShareGroupHeartbeatRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ShareGroupHeartbeatResponse)
 	r := group.ShareHeartbeatRequest{Group: req.GroupID, MemberID: req.MemberID, MemberEpoch: req.MemberEpoch, ClientID: c.clientID, ClientHost: c.clientHost,
@@ -55,6 +55,6 @@ func (c *call) shareGroupHeartbeat(req *kmsg.ShareGroupHeartbeatRequest) kmsg.Re
 	return resp
 }
 
-// maxShareMemberID is how long the id of a member of a share group may be: that of a UUID, as it is
-// written with dashes. Kafka: KafkaApis.
+// maxShareMemberID is the maximum length of a member id of a share group: the length of a UUID
+// with dashes. Kafka: KafkaApis.
 const maxShareMemberID = 36

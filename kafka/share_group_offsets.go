@@ -13,12 +13,12 @@ import (
 	"github.com/stratalog/strata/share"
 )
 
-// describeShareGroupOffsets serves DescribeShareGroupOffsets (key 90, KIP-932), versions 0 and 1:
-// where a share group begins in partitions, all those that it has begun in if none are named, and
-// from version 1 on how many records from there on are not done.
+// describeShareGroupOffsets serves DescribeShareGroupOffsets (key 90, KIP-932), versions 0 and 1.
+// It returns the start offsets of a share group: of the requested partitions, or of all that have
+// a state. Version 1 adds the lag, the number of records from there on that are not done.
 //
-// It differs from Kafka in that partitions and groups that there are none of are answered like
-// those that the group has not begun in, where Kafka's does not answer at all.
+// Deviation from Kafka: missing partitions and groups are answered like partitions without a
+// state. Kafka does not answer such a request.
 func (c *call) describeShareGroupOffsets(req *kmsg.DescribeShareGroupOffsetsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeShareGroupOffsetsResponse)
 	for _, g := range each(c, req.Groups) {
@@ -51,7 +51,8 @@ func (c *call) describeShareGroupOffsets(req *kmsg.DescribeShareGroupOffsetsRequ
 	return resp
 }
 
-// begunShares returns the partitions that a share group has begun in: none if there is no group.
+// begunShares returns the partitions in which a share group has a state; none if the group does
+// not exist.
 func (c *call) begunShares(id string) ([]offsets.ShareStatesTopic, error) {
 	if id == "" {
 		return nil, group.ErrInvalidGroupID
@@ -65,7 +66,7 @@ func (c *call) begunShares(id string) ([]offsets.ShareStatesTopic, error) {
 	return begun, err
 }
 
-// shareOffset tells where a group begins in a partition.
+// shareOffset returns the start offset and lag of a group in a partition.
 func (c *call) shareOffset(groupID string, t offsets.ShareStatesTopic, p int32) kmsg.DescribeShareGroupOffsetsResponseGroupTopicPartition {
 	rp := kmsg.NewDescribeShareGroupOffsetsResponseGroupTopicPartition()
 	rp.Partition, rp.StartOffset, rp.Lag = p, -1, -1
@@ -83,7 +84,8 @@ func (c *call) shareOffset(groupID string, t offsets.ShareStatesTopic, p int32) 
 	return rp
 }
 
-// summaryOrNone takes a share-partition that there is none of for one without a beginning.
+// summaryOrNone returns a state without a start offset for a share-partition that is not
+// initialized.
 func summaryOrNone(state *share.State, err error) (*share.State, error) {
 	if errors.Is(err, share.ErrNotInitialized) {
 		return &share.State{Start: -1, Complete: -1}, nil
@@ -91,7 +93,7 @@ func summaryOrNone(state *share.State, err error) (*share.State, error) {
 	return state, err
 }
 
-// shareLag returns how many records of a partition are not done, -1 if that is not known.
+// shareLag returns the number of records of a partition that are not done; -1 if unknown.
 func (c *call) shareLag(tp record.TopicPartition, state *share.State) int64 {
 	found, err := c.s.cluster.ListOffsets(c.ctx, map[record.TopicPartition]partition.OffsetSpec{tp: partition.Latest}, partition.ReadUncommitted)
 	if err != nil || found[tp].Err != nil || state.Start < 0 {
@@ -100,8 +102,8 @@ func (c *call) shareLag(tp record.TopicPartition, state *share.State) int64 {
 	return max(-1, found[tp].Offset-state.Start-int64(max(state.Complete, 0)))
 }
 
-// alterShareGroupOffsets serves AlterShareGroupOffsets (key 91, KIP-932), version 0: a share group
-// without members begins anew where it is told. A group that there is none of is made.
+// alterShareGroupOffsets serves AlterShareGroupOffsets (key 91, KIP-932), version 0. It sets the
+// start offsets of a share group without members, which it creates if it does not exist.
 func (c *call) alterShareGroupOffsets(req *kmsg.AlterShareGroupOffsetsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.AlterShareGroupOffsetsResponse)
 	to := map[group.SharePartition]int64{}
@@ -144,11 +146,11 @@ func (c *call) alterShareGroupOffsets(req *kmsg.AlterShareGroupOffsetsRequest) k
 	return resp
 }
 
-// deleteShareGroupOffsets serves DeleteShareGroupOffsets (key 92, KIP-932), version 0: a share
-// group without members forgets topics.
+// deleteShareGroupOffsets serves DeleteShareGroupOffsets (key 92, KIP-932), version 0. It deletes
+// the states of topics of a share group without members.
 func (c *call) deleteShareGroupOffsets(req *kmsg.DeleteShareGroupOffsetsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DeleteShareGroupOffsetsResponse)
-	if len(req.Topics) == 0 { // the group is looked at all the same
+	if len(req.Topics) == 0 { // the group is checked all the same
 		_, err := c.forgetShares(req.GroupID, "")
 		resp.ErrorCode, resp.ErrorMessage = c.errorCode(err), errorMessage(err)
 	}
@@ -156,7 +158,7 @@ func (c *call) deleteShareGroupOffsets(req *kmsg.DeleteShareGroupOffsetsRequest)
 		rt := kmsg.NewDeleteShareGroupOffsetsResponseTopic()
 		rt.Topic = t.Topic
 		refused, err := c.forgetShares(req.GroupID, t.Topic)
-		if err != nil { // it is about the group
+		if err != nil { // an error of the group
 			resp.Topics, resp.ErrorCode, resp.ErrorMessage = nil, c.errorCode(err), errorMessage(err)
 			return resp
 		}
@@ -169,8 +171,8 @@ func (c *call) deleteShareGroupOffsets(req *kmsg.DeleteShareGroupOffsetsRequest)
 	return resp
 }
 
-// forgetShares has a share group forget a topic, if there is one of that name. refused says what is
-// wrong with the topic, err with the group.
+// forgetShares deletes the state of a topic of a share group. refused is an error of the topic,
+// err an error of the group.
 func (c *call) forgetShares(id, name string) (refused, err error) {
 	topicID, known := c.s.cluster.TopicID(name)
 	err = c.groups.DeleteShareOffsets(c.ctx, id, topicID)

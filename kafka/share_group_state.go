@@ -11,16 +11,17 @@ import (
 )
 
 // InitializeShareGroupState, ReadShareGroupState, WriteShareGroupState, DeleteShareGroupState and
-// ReadShareGroupStateSummary (keys 83 to 87, KIP-932) are what brokers ask the one that keeps the
-// state of a share-partition; they need ClusterAction. The brokers of a cluster do not use them
-// among each other. Version 1 of WriteShareGroupState and of the summary adds on how many records
-// from the start on the delivery is complete (KIP-1226).
+// ReadShareGroupStateSummary (keys 83 to 87, KIP-932) are requests of brokers to the coordinator
+// of a share-partition's state. They need ClusterAction. The brokers of a cluster do not send them
+// to each other. Version 1 of WriteShareGroupState and of the summary adds the number of records
+// from the start offset on whose delivery is complete (KIP-1226).
 //
-// They differ from Kafka in that batches that are written must be by offset and not overlap. Who
-// writes a state that a broker of the cluster hands records out by is not fenced from it: as in
-// Kafka that is up to the epochs.
+// Deviation from Kafka: written batches must be sorted by offset and must not overlap. As in
+// Kafka, only epochs fence a client that writes the state of a share-partition which a broker of
+// the cluster uses.
 
-// shareState finds out about one share-partition of a request: its coordinator must be here.
+// shareState returns the key and coordinator of one share-partition. It returns an error if
+// another broker is the coordinator.
 func (c *call) shareState(groupID string, id [16]byte, p int32) (*share.Coordinator, share.Key, error) {
 	key := share.Key{Group: groupID, TopicID: id, Partition: p}
 	if p < 0 {
@@ -37,7 +38,7 @@ func (c *call) shareState(groupID string, id [16]byte, p int32) (*share.Coordina
 	return shares, key, err
 }
 
-// knownShareState is shareState of a partition that must exist.
+// knownShareState is shareState for a partition that must exist.
 func (c *call) knownShareState(groupID string, id [16]byte, p int32) (*share.Coordinator, share.Key, error) {
 	if p >= 0 && !c.hasPartition(id, p) {
 		return nil, share.Key{}, refuse(UnknownTopicOrPartition, textUnknownTopic)
@@ -54,7 +55,7 @@ func (c *call) hasPartition(id [16]byte, p int32) bool {
 	return ok
 }
 
-// initializeShareGroupState begins share-partitions. Key 83, version 0.
+// initializeShareGroupState creates states. Key 83, version 0.
 func (c *call) initializeShareGroupState(req *kmsg.InitializeShareGroupStateRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.InitializeShareGroupStateResponse)
 	if req.GroupID == "" {
@@ -76,7 +77,7 @@ func (c *call) initializeShareGroupState(req *kmsg.InitializeShareGroupStateRequ
 	return resp
 }
 
-// readShareGroupState reads them for who leads the partitions. Key 84, version 0.
+// readShareGroupState returns states to the leaders of partitions. Key 84, version 0.
 func (c *call) readShareGroupState(req *kmsg.ReadShareGroupStateRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ReadShareGroupStateResponse)
 	if req.GroupID == "" {
@@ -108,7 +109,7 @@ func (c *call) readShareGroupState(req *kmsg.ReadShareGroupStateRequest) kmsg.Re
 	return resp
 }
 
-// writeShareGroupState changes them. Key 85, versions 0 and 1.
+// writeShareGroupState changes states. Key 85, versions 0 and 1.
 func (c *call) writeShareGroupState(req *kmsg.WriteShareGroupStateRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.WriteShareGroupStateResponse)
 	if req.GroupID == "" {
@@ -139,7 +140,8 @@ func (c *call) writeShareGroupState(req *kmsg.WriteShareGroupStateRequest) kmsg.
 	return resp
 }
 
-// inOrder reports whether batches can be stored.
+// inOrder reports whether batches can be stored: sorted, without overlap, and with valid states
+// and counts.
 func inOrder(batches []sharelog.Batch) bool {
 	last := int64(-1)
 	return !slices.ContainsFunc(batches, func(b sharelog.Batch) bool {
@@ -149,7 +151,7 @@ func inOrder(batches []sharelog.Batch) bool {
 	})
 }
 
-// deleteShareGroupState forgets them. Key 86, version 0.
+// deleteShareGroupState deletes states. Key 86, version 0.
 func (c *call) deleteShareGroupState(req *kmsg.DeleteShareGroupStateRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DeleteShareGroupStateResponse)
 	if req.GroupID == "" {
@@ -171,8 +173,9 @@ func (c *call) deleteShareGroupState(req *kmsg.DeleteShareGroupStateRequest) kms
 	return resp
 }
 
-// readShareGroupStateSummary reads them for anybody. A share-partition that there is none of is no
-// error. Key 87, versions 0 and 1.
+// readShareGroupStateSummary returns summaries of states. Unlike ReadShareGroupState it does not
+// fence earlier leader epochs. A share-partition without a state is not an error. Key 87, versions
+// 0 and 1.
 func (c *call) readShareGroupStateSummary(req *kmsg.ReadShareGroupStateSummaryRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ReadShareGroupStateSummaryResponse)
 	if req.GroupID == "" {

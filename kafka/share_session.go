@@ -17,7 +17,7 @@ import (
 const (
 	// maxShareSessions bounds the share sessions of a broker. Kafka: group.share.max.share.sessions.
 	maxShareSessions = 2000
-	// maxOwnShareSessions bounds those of one principal.
+	// maxOwnShareSessions bounds the share sessions of one principal.
 	maxOwnShareSessions = maxShareSessions * 3 / 4
 	// maxShareParts bounds the partitions of all share sessions of a broker.
 	maxShareParts = 500_000
@@ -31,40 +31,40 @@ const (
 
 type shareSessionKey struct{ group, member string }
 
-// sharePart names a partition of a topic in a share session.
+// sharePart identifies a partition in a share session.
 type sharePart struct {
 	id     [16]byte
 	number int32
 }
 
-// shareSession is what a member of a share group takes records from, remembered between its
-// requests: they say what changes. It is bound to a connection, and what the member has acquired in
-// it goes back when that ends.
+// shareSession keeps the partitions of a share group member between its requests, which have only
+// changes. It belongs to a connection. When the connection ends, the records that the member has
+// acquired in the session are released.
 //
-// The member may have another session at another broker, as it does when a partition moves, or may
-// open another one here while what it had in the last one goes back. So what is acquired is its
-// holder's: a name by chance that no other session has. A session that takes the place of one that
-// has not ended has the holder of that one.
+// The member may have a session at another broker, as when a partition moves. It may also open a
+// new session here while records of the former one are being released. So records are acquired by
+// the session's holder, a random name that no other session has. A session that replaces an open
+// session keeps its holder.
 type shareSession struct {
 	key    shareSessionKey
 	holder string
 	conn   *conn
 	epoch  int32 // of the next request
 	parts  []sharePart
-	names  map[[16]byte]string // of the topics of parts, as far as there was a topic when they were named
+	names  map[[16]byte]string // names of the topics of parts; a topic that was missing has none
 
-	counted int // the session's part of shareSessions.parts
+	counted int // partitions included in shareSessions.parts
 }
 
 // shareSessions has the share sessions of a broker. The zero shareSessions is empty.
 type shareSessions struct {
-	mu       sync.Mutex // guards the fields below, and those of the sessions; a leaf
+	mu       sync.Mutex // guards the fields below and the fields of the sessions; a leaf
 	sessions map[shareSessionKey]*shareSession
-	parts    int // of all sessions: the sum of their counted
+	parts    int // sum of counted over all sessions
 }
 
-// roomLocked reports whether there is room for another session of c's owner, instead of old if that
-// is not nil.
+// roomLocked reports whether there is room for a session of c's owner, in place of old if that is
+// not nil.
 func (s *shareSessions) roomLocked(c *conn, old *shareSession) bool {
 	switch {
 	case old != nil && old.conn.ownedBy == c.ownedBy, len(s.sessions) < maxShareSessions-maxOwnShareSessions:
@@ -81,7 +81,7 @@ func (s *shareSessions) roomLocked(c *conn, old *shareSession) bool {
 	return own < maxOwnShareSessions
 }
 
-// dropLocked takes a session out, unless it is nil.
+// dropLocked removes a session, unless it is nil.
 func (s *shareSessions) dropLocked(session *shareSession) {
 	if session == nil {
 		return
@@ -90,20 +90,20 @@ func (s *shareSessions) dropLocked(session *shareSession) {
 	delete(s.sessions, session.key)
 }
 
-// countLocked notes how many partitions a session has.
+// countLocked updates the number of a session's partitions.
 func (s *shareSessions) countLocked(session *shareSession) {
 	s.parts += len(session.parts) - session.counted
 	session.counted = len(session.parts)
 }
 
-// A sharePlan is what a request in a share session is about.
+// A sharePlan is the effect of a request on its share session.
 type sharePlan struct {
-	first, final bool   // the session begins, or ends
-	holder       string // of what is acquired in the session
+	first, final bool   // the session begins or ends
+	holder       string // of the records acquired in the session
 	parts        []sharePart
 }
 
-// fetch finds the session of a ShareFetch, begins, changes or ends it. Kafka:
+// fetch creates, changes or ends the session of a ShareFetch. Kafka:
 // SharePartitionManager.newContext.
 func (s *shareSessions) fetch(c *conn, key shareSessionKey, req *kmsg.ShareFetchRequest) (plan sharePlan, code Code) {
 	var named []sharePart
@@ -158,7 +158,7 @@ func (s *shareSessions) fetch(c *conn, key shareSessionKey, req *kmsg.ShareFetch
 	return sharePlan{holder: session.holder, parts: slices.Clone(session.parts)}, 0
 }
 
-// acknowledge finds the session of a ShareAcknowledge, and ends it if that is the last request.
+// acknowledge returns the session of a ShareAcknowledge, and ends it after its last request.
 func (s *shareSessions) acknowledge(key shareSessionKey, epoch int32) (plan sharePlan, code Code) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +178,7 @@ func (s *shareSessions) acknowledge(key shareSessionKey, epoch int32) (plan shar
 	return sharePlan{holder: session.holder}, 0
 }
 
-// update adds partitions, and takes out forgotten ones.
+// update adds partitions to the session and removes others.
 func (s *shareSession) update(named []sharePart, forgotten []kmsg.ShareFetchRequestForgottenTopicsData) {
 	have := make(map[sharePart]bool, len(s.parts)+len(named))
 	for _, p := range s.parts {
@@ -206,8 +206,8 @@ func (s *shareSession) update(named []sharePart, forgotten []kmsg.ShareFetchRequ
 	}
 }
 
-// nameOf returns the name that a topic had when a member asked for it in its session; "": there was
-// none.
+// nameOf returns the name that a topic had when a member added it to its session; empty if there
+// was none.
 func (s *shareSessions) nameOf(key shareSessionKey, id [16]byte) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,8 +217,9 @@ func (s *shareSessions) nameOf(key shareSessionKey, id [16]byte) string {
 	return ""
 }
 
-// turn has partitions that had records come last next time. It reports whether there is still a
-// session of the holder, which is to give back what was acquired.
+// turn moves partitions that returned records to the end, for the next fetch. It reports whether
+// the holder still has a session. Otherwise the caller must release the records that it has
+// acquired.
 func (s *shareSessions) turn(key shareSessionKey, holder string, served map[sharePart]bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,7 +241,7 @@ func (s *shareSessions) turn(key shareSessionKey, holder string, served map[shar
 	return true
 }
 
-// of takes the sessions of a connection out.
+// of removes and returns the sessions of a connection.
 func (s *shareSessions) of(c *conn) (all []*shareSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,12 +254,11 @@ func (s *shareSessions) of(c *conn) (all []*shareSession) {
 	return all
 }
 
-// giveBackTime bounds how long a connection that has ended waits until what its members had is
-// given back: after that their locks pass.
+// giveBackTime bounds the wait of an ended connection until its members' records are released.
+// Records that remain are released when their locks time out.
 const giveBackTime = 5 * time.Second
 
-// endShareSessions gives back what the members of a connection that has ended have acquired in its
-// sessions.
+// endShareSessions releases the records that were acquired in the sessions of an ended connection.
 func (c *conn) endShareSessions() {
 	sessions := c.broker.shares.of(c)
 	if len(sessions) == 0 {
@@ -273,7 +273,8 @@ func (c *conn) endShareSessions() {
 	}
 }
 
-// giveBack releases what a holder has acquired of partitions. The deliveries count, as in Kafka.
+// giveBack releases the records of partitions that a holder has acquired. The deliveries count, as
+// in Kafka.
 func (s *Server) giveBack(ctx context.Context, group, holder string, parts []sharePart) error {
 	shares, err := s.cluster.Shares()
 	if err != nil {

@@ -7,15 +7,15 @@ import (
 	"github.com/stratalog/strata/internal/offsets"
 )
 
-// streamsGroupHeartbeat serves StreamsGroupHeartbeat (key 88, KIP-1071), version 0: all that a
-// member of a streams group says to its coordinator. Members make up their ids themselves. Internal
-// topics that the application lacks are created in its name.
+// streamsGroupHeartbeat serves StreamsGroupHeartbeat (key 88, KIP-1071), version 0. It is the only
+// request of a streams group member to its coordinator. Members choose their ids. Missing internal
+// topics of the application are created, with the permissions of the member.
 //
-// It differs from Kafka in three things. A topology that contradicts itself is refused as an
-// invalid one, with the reason, where Kafka fails with UNKNOWN_SERVER_ERROR. Topics are created
-// before the answer, which says at once why one could not be; Kafka's are created behind it, and
-// the next answer says so. A topology for which there are no source topics does not keep a member
-// with an endpoint from joining, for which Kafka has an UNKNOWN_SERVER_ERROR.
+// There are three deviations from Kafka. A contradictory topology is rejected as invalid, with the
+// reason; Kafka returns UNKNOWN_SERVER_ERROR. Topics are created before the response, which has
+// the errors of their creation. Kafka creates them after the response, and returns the errors in
+// the next one. A member with an endpoint can join while the source topics of its topology are
+// missing; Kafka returns UNKNOWN_SERVER_ERROR.
 func (c *call) streamsGroupHeartbeat(req *kmsg.StreamsGroupHeartbeatRequest) kmsg.Response {
 	resp := streamsResponse(req)
 	r, err := c.streamsHeartbeatRequest(req)
@@ -57,7 +57,7 @@ func (c *call) streamsGroupHeartbeat(req *kmsg.StreamsGroupHeartbeatRequest) kms
 	return resp
 }
 
-// streamsResponse returns an answer that says nothing yet. Its list of statuses is never null.
+// streamsResponse returns an empty response. Its list of statuses is never null.
 func streamsResponse(req *kmsg.StreamsGroupHeartbeatRequest) *kmsg.StreamsGroupHeartbeatResponse {
 	resp := req.ResponseKind().(*kmsg.StreamsGroupHeartbeatResponse)
 	resp.Status = []kmsg.StreamsGroupHeartbeatResponseStatus{}

@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// streamsHeartbeatRequest translates what a member of a streams group says. It refuses what makes
-// no sense whatever the group is.
+// streamsHeartbeatRequest translates a heartbeat of a streams group member. It returns an error
+// for a request that is invalid in any group.
 func (c *call) streamsHeartbeatRequest(req *kmsg.StreamsGroupHeartbeatRequest) (r group.StreamsHeartbeatRequest, err error) {
 	for _, check := range []func(*kmsg.StreamsGroupHeartbeatRequest) error{checkTopicsOf, checkSupported, checkStreamsHeartbeat} {
 		if err := check(req); err != nil {
@@ -23,7 +23,7 @@ func (c *call) streamsHeartbeatRequest(req *kmsg.StreamsGroupHeartbeatRequest) (
 	r = group.StreamsHeartbeatRequest{Group: req.Group, MemberID: req.MemberID, MemberEpoch: req.MemberEpoch, EndpointEpoch: req.EndpointInformationEpoch,
 		RackID: orEmpty(req.RackID), ClientID: c.clientID, ClientHost: c.clientHost, RebalanceTimeout: -1,
 		Topology: topologyOf(req.Topology), ProcessID: req.ProcessID, ShutdownApplication: req.ShutdownApplication}
-	if req.RebalanceTimeoutMillis != -1 { // other negative ones are over at once, as in Kafka
+	if req.RebalanceTimeoutMillis != -1 { // other negative timeouts are 0, as in Kafka
 		r.RebalanceTimeout = max(0, time.Duration(req.RebalanceTimeoutMillis)*time.Millisecond)
 	}
 	if req.ActiveTasks != nil {
@@ -41,7 +41,7 @@ func (c *call) streamsHeartbeatRequest(req *kmsg.StreamsGroupHeartbeatRequest) (
 	return r, nil
 }
 
-// checkTopicsOf refuses topologies with topics that an application cannot have. Kafka:
+// checkTopicsOf rejects topologies with internal topics or invalid topic names. Kafka:
 // KafkaApis.handleStreamsGroupHeartbeat.
 func checkTopicsOf(req *kmsg.StreamsGroupHeartbeatRequest) error {
 	var internal, invalid []string
@@ -88,7 +88,7 @@ func topologyTopics(t *kmsg.StreamsGroupHeartbeatRequestTopology) (names []strin
 	return names
 }
 
-// checkSupported refuses what the protocol has a place for, but no meaning yet. Kafka:
+// checkSupported rejects fields of the protocol that are not supported yet. Kafka:
 // throwIfStreamsGroupHeartbeatRequestIsUsingUnsupportedFeatures.
 func checkSupported(req *kmsg.StreamsGroupHeartbeatRequest) error {
 	switch {
@@ -111,7 +111,7 @@ func checkSupported(req *kmsg.StreamsGroupHeartbeatRequest) error {
 	return nil
 }
 
-// checkStreamsHeartbeat refuses what a member must not say. Kafka:
+// checkStreamsHeartbeat rejects invalid heartbeats. Kafka:
 // throwIfStreamsGroupHeartbeatRequestIsInvalid.
 func checkStreamsHeartbeat(req *kmsg.StreamsGroupHeartbeatRequest) error {
 	switch {
@@ -139,7 +139,7 @@ func checkStreamsHeartbeat(req *kmsg.StreamsGroupHeartbeatRequest) error {
 	return nil
 }
 
-// checkStreamsJoin refuses what a member must not say that joins.
+// checkStreamsJoin rejects invalid heartbeats of members that join.
 func checkStreamsJoin(req *kmsg.StreamsGroupHeartbeatRequest) error {
 	switch {
 	case req.RebalanceTimeoutMillis == -1:
@@ -171,7 +171,7 @@ func tasksOf(all []kmsg.TaskIDs) []offsets.StreamsTasks {
 	return out
 }
 
-// topologyOf translates a topology; nil: there is none.
+// topologyOf translates a topology; nil if there is none.
 func topologyOf(t *kmsg.StreamsGroupHeartbeatRequestTopology) *offsets.StreamsTopologyValue {
 	if t == nil {
 		return nil

@@ -11,12 +11,12 @@ import (
 	"github.com/stratalog/strata/group"
 )
 
-// maxCreationErrors is of how many topics the answer says why they were not created.
+// maxCreationErrors is the number of topics whose creation errors are in a response.
 const maxCreationErrors = 3
 
-// createInternal creates the internal topics that a streams group lacks, as its member may: it
-// takes Create of the cluster, or of each topic. It returns what the answer is to say of those that
-// could not be created. Kafka: AutoTopicCreationManager.createStreamsInternalTopics.
+// createInternal creates the missing internal topics of a streams group. The member needs Create
+// of the cluster or of each topic. The result is the text for the response about topics that could
+// not be created. Kafka: AutoTopicCreationManager.createStreamsInternalTopics.
 func (c *call) createInternal(answer group.StreamsHeartbeatResponse) string {
 	if !c.mayCluster(acl.Create) {
 		var denied []string

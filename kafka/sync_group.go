@@ -6,7 +6,8 @@ import (
 	"github.com/stratalog/strata/group"
 )
 
-// syncGroup serves SyncGroup. It waits for the group leader's assignments. Key 14, versions 0 to 5.
+// syncGroup serves SyncGroup. It waits for the group leader's assignments. Key 14, versions 0 to
+// 5.
 func (c *call) syncGroup(req *kmsg.SyncGroupRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.SyncGroupResponse)
 	r := group.SyncRequest{Group: req.Group, MemberID: req.MemberID, InstanceID: orEmpty(req.InstanceID), Generation: req.Generation,
@@ -14,7 +15,7 @@ func (c *call) syncGroup(req *kmsg.SyncGroupRequest) kmsg.Response {
 	var err error
 	switch {
 	case req.Version >= 5 && (req.ProtocolType == nil || req.Protocol == nil):
-		// mandatory from here on (KIP-559), and before anything else
+		// both are mandatory from version 5 on (KIP-559), and checked before all else
 		err = group.ErrInconsistentProtocol
 	case req.Group == "":
 		err = group.ErrInvalidGroupID

@@ -13,11 +13,12 @@ import (
 
 // Telemetry receives metrics of clients (KIP-714). It is served, and advertised, if Receive is set.
 //
-// The metrics are configured as in Kafka, by resources of type client-metrics, which can be altered
-// while the cluster runs (kafka-client-metrics.sh). Without such a resource every client is
-// subscribed to Metrics at Interval; in Kafka it is then subscribed to nothing. As soon as a
-// resource exists these two are ignored: a client is subscribed to the metrics of all resources
-// that match it, at the shortest of their intervals, or to nothing if none matches.
+// The metrics are configured as in Kafka, by resources of type client-metrics, which can be
+// altered while the cluster runs (kafka-client-metrics.sh). Without such a resource every client
+// is subscribed to Metrics at Interval; in Kafka it is then subscribed to nothing. As soon as a
+// resource exists, Metrics and Interval are ignored. A client is then subscribed to the metrics of
+// all resources that match it, at the shortest of their intervals. If none matches, it is
+// subscribed to nothing.
 type Telemetry struct {
 	// Interval is the time between pushes of a client while no resource exists; 0 means 5 minutes.
 	Interval time.Duration
@@ -45,8 +46,8 @@ type TelemetryPush struct {
 	Payload     []byte // OpenTelemetry's MetricsData as protobuf
 }
 
-// request is what clients are asked for while no resource is configured. All metrics are those
-// whose names begin with nothing: not every client knows Kafka's "*".
+// request returns the subscription of all clients while no resource is configured. All metrics are
+// requested with an empty prefix: not every client supports Kafka's "*".
 func (t *Telemetry) request() clientmetrics.Request {
 	r := clientmetrics.Request{Metrics: t.Metrics, Interval: t.Interval}
 	if len(r.Metrics) == 0 {
@@ -58,7 +59,7 @@ func (t *Telemetry) request() clientmetrics.Request {
 	return r
 }
 
-// clientMetrics returns what clients are asked for, as it is configured.
+// clientMetrics returns the configured subscriptions of clients.
 func (s *Server) clientMetrics() *clientmetrics.Set {
 	if set := s.metrics.Load(); set != nil && set.Version == s.cluster.ClientMetricsVersion() {
 		return set
@@ -67,11 +68,11 @@ func (s *Server) clientMetrics() *clientmetrics.Set {
 	set := clientmetrics.NewSet(version, resources, s.cfg.Telemetry.request(), func(name string, err error) {
 		s.log.Warn("client metrics are left out", slog.String("name", name), slog.Any("error", err))
 	})
-	s.metrics.Store(set) // an older one in its place is noticed by the next call
+	s.metrics.Store(set) // if this replaces a newer set, the next call finds the old version
 	return set
 }
 
-// measured is the client that asks.
+// measured returns the client of the call, for clientmetrics.
 func (c *call) measured(instance topic.ID) clientmetrics.Client {
 	cl := clientmetrics.Client{
 		Instance: clientmetrics.ID(instance), Conn: c.conn.id, ClientID: c.clientID, Address: strings.TrimPrefix(c.clientHost, "/"), Port: c.conn.port,
@@ -86,8 +87,8 @@ func (c *call) measured(instance topic.ID) clientmetrics.Client {
 	return cl
 }
 
-// getTelemetrySubscriptions tells a client what to push; one without an instance id is given one.
-// Key 71, version 0.
+// getTelemetrySubscriptions returns the metrics that a client is to push. A client without an
+// instance id gets one. Key 71, version 0.
 func (c *call) getTelemetrySubscriptions(req *kmsg.GetTelemetrySubscriptionsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.GetTelemetrySubscriptionsResponse)
 	id := topic.ID(req.ClientInstanceID)
@@ -106,7 +107,7 @@ func (c *call) getTelemetrySubscriptions(req *kmsg.GetTelemetrySubscriptionsRequ
 	return resp
 }
 
-// pushTelemetry hands a push on. Its bytes are not looked at. Key 72, version 0.
+// pushTelemetry passes a push to Telemetry.Receive, without parsing it. Key 72, version 0.
 func (c *call) pushTelemetry(req *kmsg.PushTelemetryRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.PushTelemetryResponse)
 	id := topic.ID(req.ClientInstanceID)

@@ -12,21 +12,22 @@ import (
 	"github.com/stratalog/strata/kafka/internal/transport"
 )
 
-// throttles measure what clients use of their quotas.
+// throttles measure the usage of clients' quotas.
 type throttles struct {
 	mu     sync.Mutex // guards the field below; a leaf
 	meters clientquota.Meters
 }
 
-// record has a client use something, and returns how long it has to wait.
+// record adds usage of a quota by a client, and returns the time that the client has to wait.
 func (t *throttles) record(now time.Time, s *clientquota.Set, k clientquota.Key, c clientquota.Client, used float64) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.meters.Record(now, s, k, c, used)
 }
 
-// connect has an address make a connection, and returns for how long that is not served.
-// Connections that come from no address, as those within a process, are not counted.
+// connect counts a connection from an address, and returns the time for which it is not served; 0
+// means that it is served. Connections without an address, such as those within a process, are not
+// counted.
 func (b *broker) connect(s *clientquota.Set, from net.Addr) time.Duration {
 	if s == nil || from == nil {
 		return 0
@@ -41,24 +42,25 @@ func (b *broker) connect(s *clientquota.Set, from net.Addr) time.Duration {
 	return t.meters.Connect(time.Now(), s, at.Addr().WithZone(""))
 }
 
-// Quotas are those of one broker, as in Kafka, but for ControllerMutationRate, which all brokers of
-// the server share. A client that has used too much is answered at once: the answer says how long
-// it has to wait, and what it asks meanwhile is read, but not served before that time (KIP-219). A
-// fetch is answered without records then, and counts as if nothing had been read.
+// metered measures the usage of quotas by a request. Quotas are those of one broker, as in Kafka,
+// except ControllerMutationRate, which all brokers of the server share. A client that exceeds a
+// quota is answered at once. The response has the throttle time. Requests of the client during
+// that time are read, but not served before it ends (KIP-219). A throttled fetch is answered
+// without records, and counts as if nothing had been read.
 //
-// Deviations: a fetch uses the bytes of its records, where Kafka counts what is around them too. A
-// request uses the time that it is worked on by its connection's goroutine, and an answer is
-// encoded on that; what is done while it waits, and the writing of answers, is not counted. A share
-// fetch uses no bytes.
+// Deviations: a fetch uses the bytes of its records; Kafka also counts the rest of the response. A
+// request uses the time for which its connection's goroutine works on it, until its response is to
+// be encoded. Later work, and work while the request waits, is not counted. A share fetch uses no
+// bytes.
 type metered struct {
-	quotas    *clientquota.Set // when the request began; nil: there are none, and nothing is measured
-	began     time.Time        // since when its time is to be counted; zero: it is not. Of the goroutine of begin
-	throttled time.Duration    // how long the client has to wait, as far as the handler knows
-	asked     bool             // by the handler: whether the client has to wait for its requests
+	quotas    *clientquota.Set // as of the begin of the request; nil: no quotas, nothing is measured
+	began     time.Time        // start of the time not counted yet; zero: not counted. Of the goroutine of begin
+	throttled time.Duration    // time that the client has to wait according to the handler
+	asked     bool             // the handler has applied the quota of request time itself
 }
 
-// exempt reports whether a request is bounded by no quota: brokers send it, or it says who the
-// client is. Kafka: sendResponseExemptThrottle, SaslServerAuthenticator.
+// exempt reports whether no quota applies to a request: brokers send it, or it authenticates the
+// client. Kafka: sendResponseExemptThrottle, SaslServerAuthenticator.
 func exempt(req kmsg.Request) bool {
 	switch r := req.(type) {
 	case *kmsg.FetchRequest:
@@ -82,8 +84,8 @@ func (c *call) quotaClient() clientquota.Client {
 	return clientquota.Client{User: c.principal.Name, ID: c.clientID}
 }
 
-// spent returns the time since it was last asked, in percents of a second. Only the goroutine of
-// begin calls it, or one that has the request from that.
+// spent returns the time since its last call, in percent of a second. Only the goroutine of begin
+// calls it, or a goroutine that has received the request from it.
 func (c *call) spent(now time.Time) float64 {
 	if c.began.IsZero() {
 		return 0
@@ -93,7 +95,7 @@ func (c *call) spent(now time.Time) float64 {
 	return d.Seconds() * 100
 }
 
-// pause counts the time until now: others go on with the request, or nobody does.
+// pause counts the time until now. After it, time is not counted.
 func (e *execution) pause() {
 	if e.began.IsZero() {
 		return
@@ -103,7 +105,8 @@ func (e *execution) pause() {
 	e.began = time.Time{}
 }
 
-// throttle has the client wait for what the request has used, and its answer say so.
+// throttle mutes the client for its usage by the request, and sets the throttle time of the
+// response.
 func (e *execution) throttle(resp kmsg.Response, by transport.Writer) {
 	now, client, spent := time.Now(), e.quotaClient(), 0.0
 	if by == transport.Caller {
@@ -127,8 +130,8 @@ func (e *execution) throttle(resp kmsg.Response, by transport.Writer) {
 	e.conn.throttle(wait)
 }
 
-// throttleFetch has a client use the bytes that a fetch has read, and reports whether it has to
-// wait: then the answer must be without them, and they are not used. Kafka:
+// throttleFetch counts the bytes that a fetch has read, and reports whether the client has to
+// wait. Then the response must have no records, and the bytes are not counted. Kafka:
 // KafkaApis.handleFetchRequest.
 func (c *call) throttleFetch(f *fetching) bool {
 	if c.quotas == nil {
@@ -148,7 +151,8 @@ func (c *call) throttleFetch(f *fetching) bool {
 	return c.throttled > 0
 }
 
-// mostFetched returns how many bytes a client may fetch at once, at most n and at least 1.
+// mostFetched returns the number of bytes that a client may fetch at once, at most n and at least
+// 1.
 func (c *call) mostFetched(n int) int {
 	if c.quotas != nil {
 		n = int(min(float64(n), c.quotas.MostAtOnce(clientquota.ConsumerByteRate, c.quotaClient())))
@@ -158,9 +162,9 @@ func (c *call) mostFetched(n int) int {
 
 var errMutationQuota = refuse(ThrottlingQuotaExceeded, "kafka: more partitions are changed than the quota allows")
 
-// mutate has a client change partitions. From a version on a change beyond the quota is refused;
-// clients of versions before it only have to wait (KIP-599). What is validated only counts too, as
-// in Kafka.
+// mutate counts a change of partitions by a client. From version strictFrom on, a change beyond
+// the quota is rejected; clients of earlier versions only have to wait (KIP-599). Requests that
+// only validate count too, as in Kafka.
 func (c *call) mutate(partitions int, strictFrom int16) error {
 	if c.quotas == nil {
 		return nil

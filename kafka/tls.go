@@ -13,12 +13,12 @@ import (
 	"github.com/stratalog/strata/kafka/internal/transport"
 )
 
-// maxHandshake bounds the bytes that a client sends until TLS is agreed on: a chain of certificates
-// is some kilobytes.
+// maxHandshake bounds the bytes that a client sends during the TLS handshake. A chain of
+// certificates has some kilobytes.
 const maxHandshake = 128 << 10
 
-// usualHandshake is how many bytes of a handshake are the connection's own: they are bounded by the
-// number of connections. Further ones are taken from the guests' budget.
+// usualHandshake is the number of bytes of a handshake that are not charged: the number of
+// connections bounds them. Further bytes are taken from the guests' budget.
 const usualHandshake = 8 << 10
 
 var (
@@ -32,28 +32,28 @@ type secureConn struct {
 	raw *countedConn
 }
 
-// newSecureConn returns the server's side of a connection. It sends and receives nothing: that is
-// for handshake.
+// newSecureConn returns the server's side of a connection. It sends and receives nothing;
+// handshake does that.
 func newSecureConn(c *conn, nc net.Conn, cfg *tls.Config) *secureConn {
 	raw := &countedConn{Conn: nc, conn: c}
 	raw.counts.Store(true)
 	return &secureConn{tls.Server(raw, cfg), raw}
 }
 
-// Close cuts the connection at once. It does not say goodbye as tls.Conn.Close does, which waits
-// for a client that does not read: see conn.farewell.
+// Close cuts the connection at once. Unlike tls.Conn.Close it sends no close_notify, which would
+// wait for a client that does not read: see conn.farewell.
 func (c *secureConn) Close() error { return c.raw.Close() }
 
-// countedConn is the connection below TLS. What comes during the handshake is bounded, and counts
-// as bytes of requests: crypto/tls keeps it until a message is whole.
+// countedConn is the connection below TLS. The bytes of the handshake are bounded, and charged as
+// bytes of requests: crypto/tls keeps them until a message is complete.
 type countedConn struct {
 	net.Conn
 	conn   *conn
-	counts atomic.Bool // the handshake is under way
+	counts atomic.Bool // true during the handshake
 	came   int         // bytes of the handshake so far; for the goroutine of run
 }
 
-// NetConn returns the connection that c counts the bytes of.
+// NetConn returns the connection below c.
 func (c *countedConn) NetConn() net.Conn { return c.Conn }
 
 func (c *countedConn) Read(p []byte) (int, error) {
@@ -71,7 +71,7 @@ func (c *countedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// handshake agrees on TLS until the deadline, and says who the client is if its certificate does.
+// handshake completes TLS before the deadline, and sets the principal from a verified certificate.
 func (c *conn) handshake(deadline time.Time) error {
 	sc := c.secure
 	c.transport.ReadBy(deadline)
@@ -83,10 +83,10 @@ func (c *conn) handshake(deadline time.Time) error {
 		return fmt.Errorf("TLS handshake: %w", err)
 	}
 	if c.sasl != nil {
-		return nil // who the client is SASL says, as in Kafka
+		return nil // SASL determines the principal, not the certificate, as in Kafka
 	}
 	state := sc.ConnectionState()
-	if len(state.VerifiedChains) == 0 { // a certificate that nobody has verified proves nothing
+	if len(state.VerifiedChains) == 0 { // an unverified certificate proves nothing
 		return nil
 	}
 	name, err := x500.Name(state.PeerCertificates[0].RawSubject)
@@ -101,19 +101,19 @@ func (c *conn) handshake(deadline time.Time) error {
 	return nil
 }
 
-// farewell tells the client of a connection with TLS that nothing was cut off. It does not where an
-// answer is being written: the client may not be reading.
+// farewell sends close_notify on a connection with TLS, which shows the client that nothing was
+// cut off. It does not while a response is being written: the client may not be reading.
 func (c *conn) farewell() {
 	if c.secure == nil || c.transport.Context().Err() != nil || c.transport.Writing() {
 		return
 	}
-	c.secure.CloseWrite() // waits for at most 5 s, or until somebody closes the connection
+	c.secure.CloseWrite() // waits for at most 5 s, or until the connection is closed
 }
 
 // maxRecord is the payload of one record of TLS.
 const maxRecord = 16 << 10
 
-// WritePieces writes an answer, or several, in as few records of TLS as their bytes take.
+// WritePieces writes one or more responses in as few TLS records as their bytes need.
 func (c *secureConn) WritePieces(pieces net.Buffers) error {
 	if len(pieces) == 1 {
 		_, err := c.Write(pieces[0])
@@ -152,9 +152,9 @@ func (c *secureConn) WritePieces(pieces net.Buffers) error {
 	return err
 }
 
-// certificateError returns why a client that connects to host would refuse the listener's
-// certificate now; nil without TLS, and where certificates are chosen by a function. The
-// authorities that the client trusts are not known here.
+// certificateError returns the reason for which a client that connects to host would reject the
+// listener's certificate now. It returns nil without TLS, and if a function selects certificates.
+// The client's trusted authorities are not known here.
 func (s Security) certificateError(host string, now time.Time) (err error) {
 	if s.TLS == nil || s.TLS.GetCertificate != nil {
 		return nil

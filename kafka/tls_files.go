@@ -30,7 +30,7 @@ type TLSFiles struct {
 	Logger *slog.Logger
 }
 
-// lookEvery is how often files are looked at.
+// lookEvery is the least time between two checks of the files.
 const lookEvery = time.Second
 
 // Config reads the files and returns the configuration for Security.TLS.
@@ -52,20 +52,20 @@ func (f TLSFiles) Config() (*tls.Config, error) {
 	}
 	w.read, w.looked = read, time.Now()
 	w.current.Store(cfg)
-	outer := cfg.Clone() // tells ClientAuth, also to Security.check
+	outer := cfg.Clone() // has ClientAuth, which the methods of Security read
 	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return w.latest(), nil }
 	return outer, nil
 }
 
-// tlsFiles keeps what was last read of TLSFiles.
+// tlsFiles caches the contents and configuration of TLSFiles.
 type tlsFiles struct {
 	TLSFiles
 	current atomic.Pointer[tls.Config] // immutable
 
-	mu     sync.Mutex // held by who looks at the files; nobody waits for it
+	mu     sync.Mutex // guards the fields below; taken by TryLock only, so that no handshake waits
 	looked time.Time
-	read   pemFiles // what current is made of
-	failed string   // why the files cannot be used, so that it is logged once
+	read   pemFiles // contents that current was built from
+	failed string   // last error of the files, which is logged once; empty if none
 }
 
 // latest returns the configuration for the next handshake.
@@ -103,8 +103,8 @@ func (w *tlsFiles) look() {
 	w.Logger.Info("certificates were read again", "cert", w.Cert, "not_after", cfg.Certificates[0].Leaf.NotAfter)
 }
 
-// pemFiles is what the files hold. They are compared, not their times: a file may change twice
-// within the resolution of these.
+// pemFiles has the contents of the files. Contents are compared instead of modification times,
+// because a file may change twice within their resolution.
 type pemFiles struct{ cert, key, clientCA []byte }
 
 func (f TLSFiles) read() (p pemFiles, err error) {
@@ -117,7 +117,7 @@ func (f TLSFiles) read() (p pemFiles, err error) {
 	return p, errors.Join(errs[:]...)
 }
 
-// maxPEM bounds a file that is named as one of certificates and may be anything.
+// maxPEM bounds the size of a certificate file, which may be any file by mistake.
 const maxPEM = 4 << 20
 
 func readPEM(name string) ([]byte, error) {
@@ -135,8 +135,8 @@ func (p pemFiles) equal(q pemFiles) bool {
 	return bytes.Equal(p.cert, q.cert) && bytes.Equal(p.key, q.key) && bytes.Equal(p.clientCA, q.clientCA)
 }
 
-// config makes a configuration. A new one has new keys of session tickets: a client that the former
-// authorities let in has to show its certificate again.
+// config builds a configuration. It has new keys for session tickets: a client that was accepted
+// with the former authorities must send its certificate again.
 func (p pemFiles) config(f TLSFiles) (*tls.Config, error) {
 	pair, err := tls.X509KeyPair(p.cert, p.key)
 	if err != nil {

@@ -12,9 +12,10 @@ import (
 )
 
 // txnOffsetCommit serves TxnOffsetCommit: offsets of a group in a transaction. From version 3 on
-// the client names the member that has read (KIP-447), from 4 on it knows TRANSACTION_ABORTABLE,
-// and from 5 on the commit adds the group's partition to the transaction (KIP-890). What is wrong
-// with the request as a whole is said of each partition. Key 28, versions 0 to 5.
+// the request has the member that has read (KIP-447). From 4 on clients handle
+// TRANSACTION_ABORTABLE. From 5 on the commit adds the group's partition to the transaction
+// (KIP-890). An error of the whole request is returned for each partition. Key 28, versions 0 to
+// 5.
 func (c *call) txnOffsetCommit(req *kmsg.TxnOffsetCommitRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
 	r := group.TxnCommitRequest{
@@ -51,7 +52,7 @@ func (c *call) txnOffsetCommit(req *kmsg.TxnOffsetCommitRequest) kmsg.Response {
 			if err, told := errs[record.TopicPartition{Topic: t.Topic, Partition: p.Partition}]; told {
 				rp.ErrorCode = c.txnOffsetCode(err)
 			} else if _, err := c.partitionOf(t.Topic, p.Partition); err != nil && req.Group == "" {
-				rp.ErrorCode = c.txnOffsetCode(err) // Kafka looks first whether there is such a partition
+				rp.ErrorCode = c.txnOffsetCode(err) // Kafka first checks that the partition exists
 			} else {
 				rp.ErrorCode = c.txnOffsetCode(failed)
 			}
@@ -62,7 +63,7 @@ func (c *call) txnOffsetCommit(req *kmsg.TxnOffsetCommitRequest) kmsg.Response {
 	return resp
 }
 
-// txnOffsetCode returns the code of an error in the terms of TxnOffsetCommit.
+// txnOffsetCode returns the code of an error for TxnOffsetCommit.
 func (c *call) txnOffsetCode(err error) int16 {
 	switch code := Code(c.errorCode(err)); {
 	case errors.Is(err, group.ErrIllegalGeneration), // also of a group that does not exist
@@ -71,13 +72,13 @@ func (c *call) txnOffsetCode(err error) int16 {
 	case errors.Is(err, transaction.ErrInvalidID):
 		return int16(InvalidRequest)
 	case errors.Is(err, group.ErrOffsetsFull) && c.version >= 4:
-		return int16(TransactionAbortable) // without it, the producer has to be closed
+		return int16(TransactionAbortable) // with any other code the producer has to be closed
 	case code == TransactionAbortable && c.version < 4:
 		return int16(InvalidTxnState)
 	case code == ProducerFenced:
 		return int16(InvalidProducerEpoch)
 	case errors.Is(err, partition.ErrNotEnoughReplicas), errors.Is(err, partition.ErrNotEnoughReplicasAfterAppend):
-		return int16(CoordinatorNotAvailable) // clients of every version send it again
+		return int16(CoordinatorNotAvailable) // clients of every version retry on it
 	default:
 		return int16(code)
 	}

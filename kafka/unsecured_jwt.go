@@ -14,7 +14,7 @@ import (
 // claims sub, the user, and exp are required. Times are seconds since the Unix epoch.
 type UnsecuredJWTForTests struct{}
 
-// claims are those that count.
+// claims are the claims that are validated.
 type claims struct {
 	Subject  string   `json:"sub"`
 	Expires  *float64 `json:"exp"`

@@ -6,7 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// The features that clients are told of (KIP-584), with their highest levels.
+// The advertised features (KIP-584), with their highest levels.
 const (
 	groupVersion           = "group.version"
 	groupVersionMost       = 1
@@ -25,11 +25,11 @@ const (
 	featureUnsafeDowngrade = 3
 )
 
-// updateFeatures serves UpdateFeatures. A request is checked as Kafka checks it, but the level of
-// transaction.version is set when a cluster is opened, those of group.version, share.version and
-// streams.version are the highest, and none changes while it is served: what would change it is
-// refused. From version 1 on an update has its kind, and may be validated only; from 2 on the
-// answer tells of no feature by itself. Key 57, versions 0 to 2.
+// updateFeatures serves UpdateFeatures. It validates a request as Kafka does, but rejects every
+// change of a level. The level of transaction.version is set when a cluster is opened. Those of
+// group.version, share.version and streams.version depend on the served APIs. From version 1 on an
+// update has a type, and may only validate. From 2 on the response has no results of single
+// features. Key 57, versions 0 to 2.
 func (c *call) updateFeatures(req *kmsg.UpdateFeaturesRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.UpdateFeaturesResponse)
 	for _, u := range req.FeatureUpdates {
@@ -65,13 +65,15 @@ func (c *call) updateFeatures(req *kmsg.UpdateFeaturesRequest) kmsg.Response {
 	return resp
 }
 
-// levels are those of a feature, below 0 if there is no such feature, and who decides on them.
+// levels are the current and the highest level of a feature, below 0 if it does not exist, and the
+// id of the controller.
 type levels struct {
 	now, most  int16
 	controller int32
 }
 
-// checkUpdate returns why a feature cannot be set to a level, "" if it has that level.
+// checkUpdate returns the reason for which a feature cannot be set to a level; empty if it has
+// that level.
 func checkUpdate(feature string, level int16, kind int8, of levels) string {
 	switch {
 	case kind < featureUpgrade || kind > featureUnsafeDowngrade:

@@ -11,13 +11,13 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// markerTimeout bounds how long a marker waits for the replicas in sync. Kafka: request.timeout.ms
-// of the broker.
+// markerTimeout bounds the wait of a marker for the in-sync replicas. Kafka: request.timeout.ms of
+// the broker.
 const markerTimeout = 30 * time.Second
 
-// writeTxnMarkers serves WriteTxnMarkers, by which a coordinator elsewhere, or an operator who ends
-// a hanging transaction, writes markers into partitions that this broker leads. Version 2 has the
-// transaction.version by which the transaction ends. Key 27, versions 1 and 2.
+// writeTxnMarkers serves WriteTxnMarkers, which writes markers into partitions that this broker
+// leads. Another coordinator sends it, or an operator to end a hanging transaction. Version 2 adds
+// the transaction.version by which the transaction ends. Key 27, versions 1 and 2.
 func (c *call) writeTxnMarkers(req *kmsg.WriteTxnMarkersRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.WriteTxnMarkersResponse)
 	var markers []replication.TxnMarker
@@ -67,8 +67,8 @@ func (c *call) writeTxnMarkers(req *kmsg.WriteTxnMarkersRequest) kmsg.Response {
 	return resp
 }
 
-// markable refuses a marker for a topic that is not there, and one of a producer that there cannot
-// be. Kafka: MemoryRecordsBuilder, whose IllegalArgumentException is an UNKNOWN_SERVER_ERROR.
+// markable rejects a marker for a missing topic or with an invalid producer. Kafka:
+// MemoryRecordsBuilder, whose IllegalArgumentException is an UNKNOWN_SERVER_ERROR.
 func (c *call) markable(m kmsg.WriteTxnMarkersRequestMarker, known bool) error {
 	switch {
 	case !known:
