@@ -25,7 +25,7 @@ func (w *world) follow(m *member, args Args) error {
 	offset := l.EndOffset() + args.Int("gap")
 	record.SetBaseOffset(p, offset)
 	e, ok := l.Epochs().Latest()
-	if !ok { // whoever leads has begun an epoch
+	if !ok { // a leader has always begun an epoch
 		if err := w.setEpoch(m, nil); err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func (w *world) reconfigure(m *member, args Args) error {
 	m.mu.Lock()
 	cfg := configOf(args, m.cfg)
 	if m.policy == log.SyncOnAck {
-		m.policy = cfg.Sync // from now on less may be promised
+		m.policy = cfg.Sync // the weaker policy may apply from now on
 	}
 	m.mu.Unlock()
 	err := m.log.Load().Reconfigure(cfg)
@@ -63,7 +63,7 @@ func (w *world) reconfigure(m *member, args Args) error {
 	return w.failed(m, err)
 }
 
-// view opens the log read-only beside the writer, which does args.mid meanwhile.
+// view reads the log through a read-only one beside the writer, which must not change anything.
 func (w *world) view(m *member, args Args) error {
 	before := w.known()
 	guard := &guardFS{FaultFS: vfs.Faulty(w.fs)}
@@ -98,7 +98,7 @@ func (w *world) view(m *member, args Args) error {
 	return e.check(f)
 }
 
-// guardFS notes calls that change something.
+// guardFS records the last call that changes something.
 type guardFS struct {
 	*vfs.FaultFS
 
@@ -122,7 +122,7 @@ func (g *guardFS) changed() string {
 	return g.bad
 }
 
-// openTwice tries to open the log once more: through its directory, beside it, and alone.
+// openTwice tries to open the log once more, through its directory and without it.
 func (w *world) openTwice(m *member, _ Args) error {
 	for _, dir := range []*log.Directory{w.dir, nil} {
 		l, err := log.Open(m.path, w.config(m, w.fs, dir, nil))
@@ -137,7 +137,7 @@ func (w *world) openTwice(m *member, _ Args) error {
 	return w.check(m)
 }
 
-// backUp copies the log, and checks the copy.
+// backUp backs up the log and checks the copy.
 func (w *world) backUp(m *member, _ Args) error {
 	w.mu.Lock()
 	name := fmt.Sprintf("/backup/%d-%d", m.index, w.backup)
@@ -154,7 +154,7 @@ func (w *world) backUp(m *member, _ Args) error {
 	return checkBackup(w.fs.Kill(), name, expect(after, before, m.index, 0, true))
 }
 
-// checkBackup opens a copy, which must be whole.
+// checkBackup checks that a backup opens without recovery and has the expected content.
 func checkBackup(fsys *vfs.MemFS, name string, e *expectation) error {
 	l, err := log.Open(name, log.Config{FS: fsys, RetentionAge: log.Unlimited})
 	if err != nil {

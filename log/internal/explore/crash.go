@@ -31,7 +31,7 @@ var Crashes = []Crash{
 	{Name: "ordered", CrashOptions: vfs.CrashOptions{Data: vfs.CrashOrdered, Sizes: vfs.CrashOrdered, Entries: vfs.CrashOrdered}},
 }
 
-// of returns what the crash leaves of fsys.
+// of returns the file system that the crash leaves of fsys.
 func (c Crash) of(fsys *vfs.MemFS, seed uint64) *vfs.MemFS {
 	if c.Killed {
 		return fsys.Kill()
@@ -50,29 +50,29 @@ func crashNamed(name string) Crash {
 	return Crashes[0]
 }
 
-// A cut is a moment to crash at: before one call.
+// A cut is a moment before a file system call at which a crash is tried.
 type cut struct {
 	fs      *vfs.MemFS
-	facts   []fact // known when the file system had been copied
-	sure    int    // how many of them were known before; the others may have come true in between
+	facts   []fact // known after the file system was copied
+	sure    int    // number of facts known before the copy; the others may have come true since
 	durable []int64
 	cfgs    []log.Config // of the logs
 	event   vfs.Event
-	doubt   bool // a sync failed, and was not noted: another process does not know that
-	op      int  // index of the operation under way
+	doubt   bool // a sync failed and was not noted on disk, so the next process cannot know it
+	op      int  // index of the operation in progress
 }
 
-// cuts are taken while a script runs.
+// cuts holds the cuts taken while a script runs.
 type cuts struct {
 	mu      sync.Mutex // guards the fields below
 	list    []cut
 	calls   int
-	every   int // take each so manieth call; 0: none
-	from    int // index of the first operation to take them in
+	every   int // take every every-th call; 0 means none
+	from    int // index of the first operation in which cuts are taken
 	unwatch func()
 }
 
-// observe takes cuts of the present file system from now on.
+// observe starts to take cuts of the current file system.
 func (w *world) observe() {
 	w.cuts.stop()
 	w.doubts.clear()
@@ -108,10 +108,10 @@ func (c *cuts) take(w *world, e vfs.Event) {
 	c.mu.Unlock()
 }
 
-// now is a cut at this moment. A goroutine in the background takes its time for it on a busy
-// machine, and the script goes on: a cut during which a log was removed is taken anew, before the
-// call all the same. It might hold the log that was made in its place, which what was sure before
-// does not know.
+// now returns a cut of this moment. On a busy machine a background goroutine takes a while for it,
+// and the script continues. A cut during which a log was removed is therefore taken again, still
+// before the call. Otherwise its file system might hold the log created in the removed one's
+// place, which the sure facts do not include.
 func (w *world) now(e vfs.Event) cut {
 	for {
 		if one := w.taken(e); !one.spansRemoval() {
@@ -120,7 +120,7 @@ func (w *world) now(e vfs.Event) cut {
 	}
 }
 
-// spansRemoval reports whether a log was removed after what was sure had been counted.
+// spansRemoval reports whether a log was removed after the sure facts were counted.
 func (c *cut) spansRemoval() bool {
 	return slices.ContainsFunc(c.facts[min(c.sure, len(c.facts)):], func(f fact) bool { return f.kind == removed })
 }
@@ -144,7 +144,7 @@ func (w *world) taken(e vfs.Event) cut {
 	return one
 }
 
-// doubts are directories of logs that had a sync fail since they were opened.
+// doubts counts the syncs that failed in each log directory since the log was opened.
 type doubts struct {
 	mu    sync.Mutex // guards the field below
 	syncs map[string]int
@@ -172,7 +172,8 @@ func (d *doubts) of(dir string) int {
 	return d.syncs[dir]
 }
 
-// resolved says that the log in dir was opened, by the process that saw n syncs fail there before.
+// resolved clears dir after its log was opened, unless more than the n syncs counted before have
+// failed.
 func (d *doubts) resolved(dir string, n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -181,7 +182,7 @@ func (d *doubts) resolved(dir string, n int) {
 	}
 }
 
-// left reports whether one of the logs in fsys has no note of it.
+// left reports whether fsys lacks the strata.suspect file of a log with a failed sync.
 func (d *doubts) left(fsys *vfs.MemFS) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -193,7 +194,7 @@ func (d *doubts) left(fsys *vfs.MemFS) bool {
 	return false
 }
 
-// expectAll returns what the logs have to look like after a crash at a cut.
+// expectAll returns the content that each log must have after a crash at the cut.
 func (c *cut) expectAll(killed bool) (all []*expectation) {
 	for i := range c.cfgs {
 		all = append(all, expect(c.facts, c.sure, i, c.durable[i], killed))

@@ -10,14 +10,14 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// crash stops everything and goes on with what is left.
+// crash stops all logs and continues with the file system that the crash leaves.
 func (w *world) crash(_ *member, args Args) error {
 	how := crashNamed(args["kind"])
 	now := w.now(vfs.Event{})
 	next := how.of(w.fs, uint64(args.Int("seed")))
 	w.cuts.stop()
 	w.heal()
-	_ = w.closeAll() // the old process: what it says does not matter any more
+	_ = w.closeAll() // the old process: its errors do not matter any more
 	w.fs = next
 	o := &opening{world: w, cut: &now, fs: next.Kill(), want: now.expectAll(how.Killed)}
 	if how.Killed {
@@ -28,7 +28,7 @@ func (w *world) crash(_ *member, args Args) error {
 	}
 	w.forget()
 	for _, m := range w.logs {
-		m.half = false // what is expected after the crash says so too
+		m.half = false // the expectation after the crash covers a removal that failed
 	}
 	if err := w.openAll(); err != nil {
 		return fmt.Errorf("%s: open: %w", how.Name, err)
@@ -48,8 +48,8 @@ func (w *world) crash(_ *member, args Args) error {
 	return nil
 }
 
-// checkBackups looks at the copies made since the last crash: those that were finished are there,
-// the others too or not at all.
+// checkBackups checks the backups made since the last crash. A finished backup must exist; another
+// one may be missing, but must be whole if it exists.
 func (w *world) checkBackups(c *cut, fsys *vfs.MemFS) error {
 	for i, f := range c.facts {
 		if f.kind != backing {
@@ -98,7 +98,7 @@ func (w *world) fault(_ *member, args Args) error {
 	return nil
 }
 
-// healAll disarms the faults; logs that are broken, or could not be opened, are opened again.
+// healAll disarms the faults, and opens each log again that is broken or could not be opened.
 func (w *world) healAll(_ *member, _ Args) error {
 	w.heal()
 	for _, m := range w.logs {

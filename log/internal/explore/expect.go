@@ -5,35 +5,40 @@ import (
 	"slices"
 )
 
-// A slot is what the history says about an offset.
+// A slot is the record that the history expects at an offset.
 type slot struct {
 	rec
 	base     int64 // first and last offset of its batch
 	last     int64
 	must     bool // it was confirmed to be on stable storage
-	shadowed bool // a compaction may have taken it: a later record has its key
+	shadowed bool // a later record has its key, so compaction may have removed it
 }
 
-// An expectation is what a log has to look like, from the facts up to a moment. A fact that was not
-// sure yet at that moment may have come true.
+// An expectation is the content a log must have at a moment, derived from the facts up to then. A
+// fact that was not yet sure at that moment may or may not have come true.
 type expectation struct {
-	killed   bool             // only the process died
-	slots    map[int64]*slot  // by offset
-	pending  map[int64]rec    // handed over, with an unknown fate
-	gone     map[int64]string // ids that must not be there, and why
-	low      int64            // bounds of the start offset
-	high     int64            // math.MaxInt64: the end
-	end      int64            // smallest end offset, if nothing is being cut
-	cut      int64            // a truncation under way may take what is at or above, math.MaxInt64: none
-	cutWas   int64            // cut before the last truncation began: one that failed may be done by the next open
+	killed  bool             // only the process died
+	slots   map[int64]*slot  // expected records, by offset
+	pending map[int64]rec    // submitted records with an unknown fate, by id
+	gone    map[int64]string // why an id must not be found, by id
+	low     int64            // smallest start offset
+	high    int64            // largest start offset; math.MaxInt64 means the end offset
+	end     int64            // smallest end offset while no truncation is in progress
+	// offset from which a truncation in progress may remove records; math.MaxInt64 means none
+	cut int64
+	// cut before the last truncation began, restored if that one cuts nothing. It may belong to an
+	// earlier truncation that failed and that the next open completes.
+	cutWas   int64
 	cleaning bool
-	removing bool         // the log may be gone
-	removed  bool         // it is
-	before   *expectation // of the log that a removal which failed may have left for a power cut to bring back; nil: none
-	epoch    int64        // newest leader epoch, and where it began; -1: none
-	epochAt  int64
-	doubt    int64 // DeleteRecords(doubt) has not returned, or failed
-	floor    int64 // ids below that are in no slot were lost in an earlier crash
+	removing bool // Remove was called: the log may be deleted
+	removed  bool // Remove returned: the log is deleted
+	// expectation of a log whose removal failed and left no files: a power cut may restore it; nil
+	// if there is none
+	before  *expectation
+	epoch   int64 // newest leader epoch and the offset where it begins; -1 means none
+	epochAt int64
+	doubt   int64 // offset of a DeleteRecords that failed or has not returned; 0 means none
+	floor   int64 // smaller ids that are in no slot were lost in an earlier crash
 }
 
 const none = math.MaxInt64
@@ -44,7 +49,7 @@ func newExpectation(killed bool) *expectation {
 	return e
 }
 
-// reset makes it that of an empty log.
+// reset makes e the expectation of an empty log. Ids that must not be found are kept.
 func (e *expectation) reset() {
 	gone := e.gone
 	if gone == nil {
@@ -53,12 +58,12 @@ func (e *expectation) reset() {
 	*e = expectation{killed: e.killed, floor: e.floor, slots: make(map[int64]*slot), pending: make(map[int64]rec), gone: gone, cut: none, cutWas: none, epoch: -1, epochAt: -1}
 }
 
-// expect derives what log has to look like after a crash from what was known: of facts, the first
-// sure ones had come true before it. durable is what the log had called durable.
+// expect derives the content that log must have after a crash. The first sure facts had come true
+// before the crash. durable is the durable offset that the log had reported.
 func expect(facts []fact, sure, log int, durable int64, killed bool) *expectation {
 	e := newExpectation(killed)
 	stable := durable
-	var end int64 // of what was written
+	var end int64 // end offset of the written records
 	for i := range facts {
 		f := &facts[i]
 		if f.log != log {
@@ -78,7 +83,7 @@ func expect(facts []fact, sure, log int, durable int64, killed bool) *expectatio
 				e.before = nil
 			}
 		case written, acked:
-			if e.cut <= f.offset { // what was synced behind the cut is gone: the appends begin there
+			if e.cut <= f.offset { // a cut from here on has removed synced records
 				stable = min(stable, f.offset)
 			}
 			e.append(f)
@@ -111,7 +116,7 @@ func expect(facts []fact, sure, log int, durable int64, killed bool) *expectatio
 	return e
 }
 
-// confirms says that the fact is one only when its call has returned.
+// confirms reports whether a fact of this kind holds only once its call has returned.
 func (k factKind) confirms() bool {
 	switch k {
 	case submitted, deleting, cleaning, truncating, restarting, removing, backing:
@@ -120,7 +125,7 @@ func (k factKind) confirms() bool {
 	return true
 }
 
-// note takes in a fact that moves no records.
+// note applies a fact that moves no records.
 func (e *expectation) note(f *fact) {
 	switch f.kind {
 	case submitted:
@@ -170,10 +175,10 @@ func (e *expectation) note(f *fact) {
 	}
 }
 
-// append puts records where they were confirmed to be.
+// append adds the records of f at the offsets that the log confirmed.
 func (e *expectation) append(f *fact) {
 	for o, s := range e.slots {
-		if o >= f.offset { // a cut that was not confirmed has taken place
+		if o >= f.offset { // a truncation that was not confirmed has taken place
 			e.gone[s.id] = "cut off"
 			delete(e.slots, o)
 		}
@@ -198,7 +203,7 @@ func (e *expectation) append(f *fact) {
 	}
 }
 
-// shadow marks what a compaction may take: all records of a key but the last.
+// shadow marks the records that a compaction may remove: all records of a key except the last.
 func (e *expectation) shadow() {
 	last := make(map[string]int64)
 	for o, s := range e.slots {
@@ -214,8 +219,8 @@ func (e *expectation) shadow() {
 	}
 }
 
-// baseOf returns the first offset of the batch that offset is inside of: batches are cut off as a
-// whole. A compaction may have taken the record at offset and left others of the batch.
+// baseOf returns the first offset of the batch that contains offset, since batches are cut off as
+// a whole. Compaction may have removed the record at offset and kept others of its batch.
 func (e *expectation) baseOf(offset int64) int64 {
 	for _, s := range e.slots {
 		if s.base <= offset && offset <= s.last {
@@ -253,13 +258,13 @@ func (e *expectation) restart(start int64) {
 	e.low, e.high, e.end = start, start, start
 }
 
-// reopen takes in what was found after a crash.
+// reopen starts from the content that was found after a crash.
 func (e *expectation) reopen(f *fact) {
 	e.low, e.high, e.floor = f.offset, f.offset, f.at
 	for i, r := range f.recs {
 		e.slots[f.offsets[i]] = &slot{rec: r, base: f.bases[i], last: f.lasts[i]}
 	}
-	if f.durable { // nothing but a cut moves the end back
+	if f.durable { // only a truncation moves the end back
 		e.end = f.end
 	}
 	if f.id >= 0 {
@@ -267,7 +272,7 @@ func (e *expectation) reopen(f *fact) {
 	}
 }
 
-// settle decides what must be there.
+// settle marks the records that must be found, from the stable offset and the end offset.
 func (e *expectation) settle(stable, end int64) {
 	if e.killed {
 		e.end = max(e.end, end)
@@ -289,7 +294,7 @@ func (e *expectation) settle(stable, end int64) {
 	}
 }
 
-// offsets returns those with a slot, ascending.
+// offsets returns the offsets that have a slot, ascending.
 func (e *expectation) offsets() []int64 {
 	var all []int64
 	for o := range e.slots {

@@ -15,7 +15,7 @@ type Options struct {
 	Kinds int    // number of kinds of crashes at each of them
 	Kind  string // or only this kind
 	Tries int    // of a kind that is random; 0 means one
-	Again int    // in one of Again states, crash again at every fifth call of the recovery; 0 means never
+	Again int    // in one of Again states, crash again at every third recovery call; 0 means never
 	Fail  int    // in one of Fail states, make calls of the recovery fail; 0 means never
 	Step  int    // every Step-th of these calls; 0 means all
 	Seed  uint64 // of the crashes

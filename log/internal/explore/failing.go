@@ -12,10 +12,10 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// failing opens the logs once more for each stride-th call of their opening, from the first-th one
-// on, and has that call fail. The open may fail too, with that error; whoever opens them next,
-// without the fault, finds everything. Every call fails with EIO, those that change something with
-// ENOSPC as well; once, or that and all that follow.
+// failing opens the logs once for each stride-th file system call of their opening, beginning with
+// call first, and makes that call fail. The open may return that error; the next open, without the
+// fault, must find everything. Each call fails with EIO, alone and together with all later calls.
+// A call that changes the file system also fails with ENOSPC, alone.
 func (o *opening) failing(crash Crash, seed uint64, first, stride int) (states int, err error) {
 	calls, err := o.calls()
 	if err != nil {
@@ -36,12 +36,12 @@ func (o *opening) failing(crash Crash, seed uint64, first, stride int) (states i
 	return states, nil
 }
 
-// aftermaths are what can happen when an opening has failed: the same process tries again, it is
-// killed first, or the power is cut.
+// aftermaths lists the crashes after a failed opening: none, so that the same process tries again,
+// the death of the process, or a power cut.
 var aftermaths = []string{"", "killed", "lost", "torn"}
 
-// calls are those of an opening, in order. Others may come in between when logs share a directory:
-// which of them fails is a matter of chance then.
+// calls returns the file system calls of an opening, in order. If the logs share a directory,
+// other calls may come between them: it is then left to chance which call fails.
 func (o *opening) calls() (calls []vfs.Event, err error) {
 	var mu sync.Mutex // guards calls while the logs are open
 	p := o.on(o.fs.Kill())
@@ -55,12 +55,12 @@ func (o *opening) calls() (calls []vfs.Event, err error) {
 	return calls, errors.Join(err, closeAll())
 }
 
-// on is the same opening on another file system.
+// on returns the same opening on another file system.
 func (o *opening) on(fsys *vfs.MemFS) *opening {
 	return &opening{world: o.world, cut: o.cut, want: o.want, fs: fsys, doubt: o.doubt}
 }
 
-// fail opens the logs while the disk fails, and looks at what there is afterwards.
+// fail opens the logs while fault f is armed, then checks their content after the aftermath.
 func (o *opening) fail(f vfs.Fault, crash Crash, seed uint64, aftermath int) error {
 	p := o.on(o.fs.Kill())
 	var lost doubts
@@ -92,12 +92,13 @@ func (o *opening) fail(f vfs.Fault, crash Crash, seed uint64, aftermath int) err
 	}
 	p.want = o.cut.expectAll(crash.Killed && next.Killed)
 	p.fs = next.of(p.fs, seed)
-	// The disk did not even take the note that a sync had failed: the next process does not know.
+	// The disk did not even store the note that a sync had failed, so the next process cannot know
+	// it.
 	p.doubt = p.doubt || next.Killed && f.Times == vfs.Always && lost.left(p.fs)
 	return p.check()
 }
 
-// open opens the directory and each log, whatever becomes of the others; nil for those that fail.
+// open opens the directory and all logs, even if some fail; those are nil.
 func (o *opening) open() (logs []*log.Log, closeAll func() error, err error) {
 	var dir *log.Directory
 	closeAll = func() error {
@@ -129,7 +130,7 @@ func (o *opening) open() (logs []*log.Log, closeAll func() error, err error) {
 	return logs, closeAll, err
 }
 
-// shown checks what logs hold that were opened while the disk failed.
+// shown checks the content of the logs that were opened although the disk failed.
 func (o *opening) shown(logs []*log.Log) error {
 	for i, l := range logs {
 		if l == nil {

@@ -10,16 +10,16 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// found is what a log holds.
+// found is the content of a log.
 type found struct {
 	start, end int64
 	recs       []rec
 	offsets    []int64 // of recs
-	bases      []int64 // first and last offset of the batches they are in
+	bases      []int64 // first and last offset of the batch of each record
 	lasts      []int64
 }
 
-// equal compares all of it.
+// equal compares the bounds, the records and their offsets.
 func (f *found) equal(g *found) bool {
 	return f.start == g.start && f.end == g.end && slices.Equal(f.recs, g.recs) && slices.Equal(f.offsets, g.offsets)
 }
@@ -38,7 +38,7 @@ func readLog(l *log.Log) (*found, error) {
 			return f, fmt.Errorf("read at %d of [%d,%d): %w", next, f.start, f.end, err)
 		}
 		if len(buf) == 0 {
-			return f, nil // compaction has taken the last ones
+			return f, nil // compaction has removed the last ones
 		}
 		for rest := buf; len(rest) > 0; {
 			b, n, err := record.Parse(rest)
@@ -60,7 +60,7 @@ func readLog(l *log.Log) (*found, error) {
 	return f, nil
 }
 
-// add takes over the records of a batch from offset from on.
+// add appends the records of a batch that are at offset from or above.
 func (f *found) add(b *record.Batch, from int64) error {
 	for r, err := range b.All() {
 		if err != nil {
@@ -79,13 +79,13 @@ func (f *found) add(b *record.Batch, from int64) error {
 	return nil
 }
 
-// check compares what was found with what has to be there.
+// check compares the content that was found with the expected content.
 func (e *expectation) check(f *found) error {
 	if e.before != nil && !e.killed && e.before.check(f) == nil {
 		return nil
 	}
 	switch {
-	case e.removing && f.end == 0: // whole or gone, nothing in between
+	case e.removing && f.end == 0: // all of it or nothing
 		return nil
 	case f.start < e.low || f.start > max(min(e.high, f.end), e.low):
 		return fmt.Errorf("starts at %d, outside [%d,%d]", f.start, e.low, e.high)
@@ -116,7 +116,7 @@ func (e *expectation) check(f *found) error {
 	return nil
 }
 
-// checkRecords says whether all records may be where they are.
+// checkRecords returns an error if a record is not where it may be, or is there twice.
 func (e *expectation) checkRecords(f *found) error {
 	at := make(map[int64]int64, len(f.recs))
 	for i, r := range f.recs {
@@ -131,7 +131,7 @@ func (e *expectation) checkRecords(f *found) error {
 	return nil
 }
 
-// checkRecord says whether a record may be at an offset.
+// checkRecord returns an error if record r may not be at offset o.
 func (e *expectation) checkRecord(o int64, r rec) error {
 	want, ok := e.slots[o]
 	if ok && want.id == r.id {
@@ -155,8 +155,8 @@ func (e *expectation) checkRecord(o int64, r rec) error {
 	return fmt.Errorf("offset %d: record %d was never given to this log, or not for there", o, r.id)
 }
 
-// checkEpochs checks that the newest epoch that was confirmed is known, unless a power cut has
-// taken all that DeleteRecords had left: such a log begins anew.
+// checkEpochs checks that the log has the newest confirmed epoch. A log is exempt if a power cut
+// has removed all records that DeleteRecords had left: it starts over without them.
 func (e *expectation) checkEpochs(l *log.Log) error {
 	latest, _ := l.Epochs().Latest()
 	anew := l.StartOffset() == l.EndOffset() && l.StartOffset() >= e.epochAt
@@ -169,7 +169,7 @@ func (e *expectation) checkEpochs(l *log.Log) error {
 	return nil
 }
 
-// checkTimes compares time lookups with what a reader finds.
+// checkTimes compares time lookups with the records that a reader finds.
 func checkTimes(l *log.Log, f *found) error {
 	if len(f.recs) == 0 {
 		return nil

@@ -20,14 +20,14 @@ type generator struct {
 	rnd    *rand.Rand
 	script Script
 	logs   int
-	faulty int // steps until the disk is healthy again
+	faulty int // steps until the faults are disarmed
 }
 
 func (g *generator) oneOf(words ...string) string { return words[g.rnd.IntN(len(words))] }
 
 func number(n int) string { return strconv.Itoa(n) }
 
-// world chooses what there is.
+// world chooses the number of logs and their settings.
 func (g *generator) world() {
 	g.logs = 1 + g.rnd.IntN(3)/2
 	w := Args{"sync": g.oneOf("ack", "ack", "never", "interval"), "cleanup": g.cleanup(),
@@ -56,7 +56,7 @@ func (g *generator) world() {
 
 func (g *generator) add(o Op) { g.script.Ops = append(g.script.Ops, o) }
 
-// step adds an operation, or a fault and what comes after it.
+// step adds an operation, a fault, or the end of earlier faults.
 func (g *generator) step() {
 	if g.faulty > 0 {
 		if g.faulty--; g.faulty == 0 {
@@ -72,7 +72,7 @@ func (g *generator) step() {
 		g.fault()
 	case n < 9:
 		g.add(Op{Verb: "sleep", Log: -1, Args: Args{"ms": g.oneOf("400", "1100", "11000")}})
-	case n < 9+2*g.logs && g.logs > 1: // several logs to be synced at once
+	case n < 9+2*g.logs && g.logs > 1: // several logs that are synced at once
 		g.add(Op{Verb: "spread", Log: -1, Args: Args{"n": number(1 + g.rnd.IntN(3))}})
 	case n < 23 && g.faulty == 0:
 		g.overlapped()
@@ -118,7 +118,7 @@ func (g *generator) op() Op {
 	return o
 }
 
-// aside chooses an operation beside the log's main ones.
+// aside chooses one of the rarer operations, such as a backup.
 func (g *generator) aside(o *Op) {
 	o.Verb = g.oneOf("check", "view", "backup", "remove", "lock", "odd", "view")
 	if o.Verb == "odd" {
@@ -138,7 +138,7 @@ func (g *generator) reconfiguration(o *Op) {
 	}
 }
 
-// overlapped puts an operation into the middle of another one, on the same log mostly.
+// overlapped adds an operation that begins during another one, on the same log in most cases.
 func (g *generator) overlapped() {
 	first, second := g.op(), g.op()
 	for !mayOverlap[first.Verb] && first.Verb != "view" {
@@ -159,7 +159,7 @@ var mayOverlap = map[string]bool{
 	"epoch": true, "reconfigure": true, "backup": true,
 }
 
-// fault has the disk fail for a while.
+// fault makes the disk fail for the next few steps.
 func (g *generator) fault() {
 	a := Args{"ops": g.oneOf("write", "write", "sync", "truncate+write", "create", "open", "rename", "remove", "read", "syncdir", "allocate", "close", "stat+list", "other", "any", "grow"),
 		"after": number(g.rnd.IntN(30)), "times": g.oneOf("1", "1", "2", "-1"), "err": g.oneOf("io", "io", "full")}

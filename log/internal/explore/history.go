@@ -8,31 +8,35 @@ import (
 type factKind uint8
 
 const (
-	submitted   factKind = iota // recs have been handed to the log
-	refused                     // and records [id, id+n) refused: their write failed, and the log goes on; durable says that the policy was SyncOnAck
-	written                     // and records [id, id+n) appended from offset on
-	acked                       // and confirmed to be on stable storage
-	synced                      // everything below offset is on stable storage
-	deleting                    // DeleteRecords(offset) has begun
-	deleted                     // and returned
-	cleaning                    // Clean has begun; offset is the largest start it may leave
-	cleaned                     // and returned; the log starts at offset
-	cleanFailed                 // or failed
-	truncating                  // TruncateTo(offset) has begun
-	truncated                   // and returned; the log ends at offset
-	unchanged                   // or failed and cut nothing
-	restarting                  // TruncateFully(offset) has begun
-	restarted                   // and returned
-	removing                    // Remove has begun
-	removed                     // and returned
-	vanished                    // or failed, and there is nothing where the log was
-	reopened                    // the log was opened after a crash, and holds [offset, end) with recs; at is the next record's id, id and n the newest epoch and where it begins
-	epoch                       // SetLeaderEpoch(id) has returned; it begins at offset
-	backing                     // Backup to name has begun
-	backed                      // and returned
+	submitted factKind = iota // recs were passed to the log
+	// records [id, id+n) were refused: their write failed, and the log continues. durable is true
+	// if the policy was SyncOnAck.
+	refused
+	written     // records [id, id+n) were appended from offset on
+	acked       // they were appended and confirmed to be on stable storage
+	synced      // everything below offset is on stable storage
+	deleting    // DeleteRecords(offset) has begun
+	deleted     // it returned
+	cleaning    // Clean has begun; offset is the largest start it may leave
+	cleaned     // it returned; the log starts at offset
+	cleanFailed // it failed
+	truncating  // TruncateTo(offset) has begun
+	truncated   // it returned; the log ends at offset
+	unchanged   // it failed and cut nothing
+	restarting  // TruncateFully(offset) has begun
+	restarted   // it returned
+	removing    // Remove has begun
+	removed     // it returned
+	vanished    // it failed, and no file of the log is left
+	// the log was opened after a crash and holds [offset, end) with recs. at is the next record's
+	// id; id and n are the newest epoch and the offset where it begins.
+	reopened
+	epoch   // SetLeaderEpoch(id) has returned; it begins at offset
+	backing // Backup to name has begun
+	backed  // it returned
 )
 
-// A fact is one thing the run knows of a log.
+// A fact is one event in the life of a log. Its kind determines which fields are set.
 type fact struct {
 	kind    factKind
 	log     int
@@ -41,15 +45,15 @@ type fact struct {
 	end     int64
 	at      int64
 	recs    []rec
-	offsets []int64 // of recs, where they are known
-	bases   []int64 // first and last offset of the batches they are in
+	offsets []int64 // of recs, where they were found
+	bases   []int64 // first and last offset of the batch of each
 	lasts   []int64
 	durable bool
-	shadows bool // cleaning: records with a later one of their key may go
+	shadows bool // cleaning: records with a later one of their key may be removed
 	name    string
 }
 
-// history is what is known, in the order it came to be known.
+// history has the facts in the order in which the run learned them.
 type history struct {
 	mu sync.Mutex // guards the fields below
 
@@ -77,7 +81,8 @@ func (h *history) known() []fact {
 	return slices.Clip(h.facts)
 }
 
-// timeGrain is what times are multiples of, in ms: coarse, so that different records have the same.
+// timeGrain is the unit of record times in ms: coarse, so that different records have the same
+// time.
 const timeGrain = 100
 
 // take notes the submission of n new records to a log, with times around the given one.
@@ -93,7 +98,7 @@ func (h *history) take(log, n int, at int64) []rec {
 	return recs
 }
 
-// forget drops the facts: those that say what there is after a crash follow.
+// forget drops all facts at a crash. The caller then adds the content found after it.
 func (h *history) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

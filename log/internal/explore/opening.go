@@ -12,26 +12,26 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// An opening is how the logs of a cut come back.
+// An opening opens and checks the logs that a crash at a cut has left.
 type opening struct {
 	world *world
 	cut   *cut
 	want  []*expectation
 	fs    *vfs.MemFS
-	// doubt says that a process was killed which knew of a failed sync and had not noted it: a
-	// power cut can take what whoever opens the logs then calls durable.
+	// doubt is true if a killed process saw a sync fail and had not noted it on disk. The next
+	// process may then report an offset as durable that a power cut can still undo.
 	doubt bool
 }
 
-// seen is what the logs were seen to hold.
+// seen is the content that the logs had when they were opened.
 type seen struct {
 	logs    []*found
 	durable []int64
 	clean   bool
-	cut     bool // something was cut off
+	cut     bool // recovery cut off bytes
 }
 
-// look opens the logs, checks what they hold, has use work on them, and closes them.
+// look opens the logs, checks their content, calls use for each, and closes them.
 func (o *opening) look(use func(i int, l *log.Log, f *found) error) (s seen, err error) {
 	var dir *log.Directory
 	if o.world.args.Int("shared") > 0 {
@@ -70,8 +70,9 @@ func (o *opening) lookAt(s *seen, i int, m *member, dir *log.Directory, use func
 	return errors.Join(err, l.Close())
 }
 
-// check looks at what a crash has left: that everything is there, and the second time too, that the
-// logs go on, and that what they call durable is.
+// check examines the logs after a crash. Every record that must be there is found, at the first
+// and at the second open. The logs accept appends, and the offset that they report as durable
+// survives a power cut.
 func (o *opening) check() error {
 	var killed *vfs.MemFS
 	shown, err := o.readOnly()
@@ -124,8 +125,8 @@ func (o *opening) check() error {
 	return nil
 }
 
-// readOnly returns what the logs show to who only reads them, before anybody recovers them; nil for
-// one of which the directory's journal has what its files lack.
+// readOnly returns what each log holds when a reader opens it before any recovery. A log is nil if
+// the directory's journal has data that its files lack.
 func (o *opening) readOnly() (shown []*found, err error) {
 	for i, m := range o.world.logs {
 		guard := &guardFS{FaultFS: vfs.Faulty(o.fs)}
@@ -152,8 +153,8 @@ func (o *opening) readOnly() (shown []*found, err error) {
 	return shown, nil
 }
 
-// again opens logs whose process was killed when they had just been recovered: there is nothing
-// more to be done.
+// again opens logs whose process was killed right after their recovery. Nothing is left to
+// recover.
 func (o *opening) again(killed *vfs.MemFS, first *seen) error {
 	if killed == nil {
 		return nil
@@ -176,7 +177,7 @@ func (o *opening) again(killed *vfs.MemFS, first *seen) error {
 	return nil
 }
 
-// goOn appends to a log that has come back.
+// goOn appends to a log that was reopened after a crash.
 func (o *opening) goOn(_ int, l *log.Log, f *found) error {
 	offset, err := l.Append(context.Background(), record.String("", "after", "the crash"))
 	if err == nil && offset < f.end {
@@ -188,7 +189,7 @@ func (o *opening) goOn(_ int, l *log.Log, f *found) error {
 	return l.Roll()
 }
 
-// during crashes again at calls of the reopening.
+// during crashes a second time, before every every-th file system call of the reopening.
 func (o *opening) during(crash Crash, seed uint64, every int) (states int, err error) {
 	var mu sync.Mutex // guards at and calls while the logs are open
 	var at []*vfs.MemFS

@@ -11,7 +11,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// do does one operation, and the one in the middle of it.
+// do runs one operation, and o.Mid if it is set.
 func (w *world) do(o *Op) error {
 	if o.Mid == nil {
 		return w.one(o)
@@ -28,7 +28,7 @@ func (w *world) do(o *Op) error {
 	return err
 }
 
-// overlapped begins the second operation at a call of the first one.
+// overlapped runs an operation, and begins the second one at call o.At of the first.
 func (w *world) overlapped(o *Op) error {
 	var mu sync.Mutex // guards the variables below
 	var mid chan error
@@ -44,7 +44,7 @@ func (w *world) overlapped(o *Op) error {
 		mu.Unlock()
 		if now {
 			go func() { mid <- w.one(o.Mid) }()
-			synctest.Wait() // it is done, or waits for the first one
+			synctest.Wait() // until it is done, or waits for the first one
 			close(waited)
 		}
 	}})
@@ -52,8 +52,8 @@ func (w *world) overlapped(o *Op) error {
 	stop()
 	mu.Lock()
 	started := mid
-	calls = math.MinInt // a call that was under way before stop begins nothing any more
-	mu.Unlock()         // before the wait: such a call may be one that the second operation waits for
+	calls = math.MinInt // an observer call that still runs after stop begins no operation
+	mu.Unlock()         // before the wait: the second operation may wait for such a call
 	if started != nil {
 		err = errors.Join(err, <-started)
 		<-waited
@@ -61,8 +61,8 @@ func (w *world) overlapped(o *Op) error {
 	return err
 }
 
-// sortOut looks at what two overlapping operations have left: the order in which their facts were
-// noted says nothing.
+// sortOut checks the logs after two overlapping operations and makes their content the beginning
+// of their history. The order in which the operations noted their facts means nothing.
 func (w *world) sortOut() error {
 	facts := w.known()
 	for _, m := range w.logs {
@@ -76,14 +76,14 @@ func (w *world) sortOut() error {
 			return err
 		}
 		w.begin(m, l, f)
-		if e.doubt > f.start { // a deletion that failed may still be what the next open finds
+		if e.doubt > f.start { // the next open may still carry out a deletion that failed
 			w.add(fact{kind: deleting, log: m.index, offset: e.doubt})
 		}
 	}
 	return nil
 }
 
-// begin makes what an open log holds the beginning of its history.
+// begin makes the content of an open log the beginning of its history.
 func (w *world) begin(m *member, l *log.Log, f *found) {
 	first := fact{kind: reopened, log: m.index, offset: f.start, end: f.end, at: w.nextID(), recs: f.recs, offsets: f.offsets, bases: f.bases, lasts: f.lasts, id: -1}
 	if e, ok := l.Epochs().Latest(); ok {

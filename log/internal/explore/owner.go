@@ -10,7 +10,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// An owner has snapshots taken, each of which tells which record was the last one below its offset.
+// An owner has snapshots written. Each names the last record below the snapshot's offset.
 type owner struct {
 	mu sync.Mutex // guards the field below
 
@@ -30,7 +30,7 @@ func (o *owner) Written(as []*log.Append) {
 	for _, a := range as {
 		b, _, err := record.Parse(a.Batch)
 		if err != nil {
-			continue // the reader will find out
+			continue // the reader reports it
 		}
 		id := int64(-1)
 		for r := range b.All() {
@@ -47,7 +47,7 @@ func (o *owner) cutLocked(from int64) {
 	o.wrote = slices.DeleteFunc(o.wrote, func(p placed) bool { return p.offset >= from })
 }
 
-// begin makes it that of a log with these records.
+// begin makes o the owner of a log that holds the records of f.
 func (o *owner) begin(f *found) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -74,8 +74,8 @@ func snapshotOf(offset int64, last placed) []byte {
 	return fmt.Appendf(nil, "at %d, last %d %d %s", offset, last.offset, last.id, bytes.Repeat([]byte{'.'}, int(mix(offset)%200)))
 }
 
-// checkSnapshots checks that snapshots are whole, of the log's past, and of no other past than the
-// log's.
+// checkSnapshots checks that each snapshot is complete, lies within the log, and names the record
+// that the log has at that offset, if it still has one.
 func checkSnapshots(l *log.Log, f *found) error {
 	offsets, err := l.SnapshotFiles()
 	if err != nil {

@@ -21,7 +21,7 @@ func (w *world) deleteRecords(m *member, args Args) error {
 		w.add(fact{kind: deleted, log: m.index, offset: before})
 	}
 	if errors.Is(err, log.ErrOffsetOutOfRange) && w.overlap.Load() != 0 {
-		err = nil // truncated meanwhile
+		err = nil // a truncation took place at the same time
 	}
 	return w.failed(m, err)
 }
@@ -63,7 +63,7 @@ func (w *world) truncate(m *member, args Args) error {
 	return w.failed(m, err)
 }
 
-// cutEnded notes what a truncation has left of a log that ended at end.
+// cutEnded notes the result of a truncation of a log that ended at end.
 func (w *world) cutEnded(m *member, end int64, err error) {
 	l := m.log.Load()
 	switch now := l.EndOffset(); {
@@ -76,7 +76,7 @@ func (w *world) cutEnded(m *member, end int64, err error) {
 	}
 }
 
-// restart removes everything; the log begins args.n above its end.
+// restart removes all records; the log then begins args.n above its former end.
 func (w *world) restart(m *member, args Args) error {
 	l := m.log.Load()
 	start := l.EndOffset() + args.Int("n")
@@ -88,7 +88,7 @@ func (w *world) restart(m *member, args Args) error {
 	return w.failed(m, err)
 }
 
-// removeLog deletes the log and makes it again.
+// removeLog removes the log and creates it again.
 func (w *world) removeLog(m *member, _ Args) error {
 	w.add(fact{kind: removing, log: m.index})
 	err := m.log.Load().Remove()
@@ -101,7 +101,7 @@ func (w *world) removeLog(m *member, _ Args) error {
 	return w.open(m)
 }
 
-// odd asks for what no log can do: a typed error, and nothing has changed.
+// odd makes a call that no log can carry out. It must return a typed error and change nothing.
 func (w *world) odd(m *member, args Args) error {
 	l := m.log.Load()
 	if l.Err() != nil {
@@ -130,7 +130,7 @@ func (w *world) odd(m *member, args Args) error {
 	return w.check(m)
 }
 
-// appendAt appends a batch with offsets of its own, as a follower does.
+// appendAt appends a batch at a given offset, as a follower does.
 func appendAt(l *log.Log, offset int64) error {
 	batch, err := batchOf([]rec{{0, 0}})
 	if err != nil {

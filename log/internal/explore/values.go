@@ -9,8 +9,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A rec is a record that was handed to a log: what it looks like follows from its id, but for its
-// time.
+// A rec is a record that was passed to a log. Its id determines all of it except its time.
 type rec struct {
 	id int64
 	ts int64 // ms
@@ -23,13 +22,13 @@ const (
 
 func mix(id int64) uint64 { return uint64(id+1) * 0x9e3779b97f4a7c15 }
 
-// keyOf returns the key of a record: one of few, so that compaction finds something to do.
+// keyOf returns the key of a record. There are few keys, so that compaction removes records.
 func keyOf(id int64) string { return "k" + strconv.Itoa(int(mix(id)>>20%differentKeys)) }
 
-// tombstone says that the record has no value.
+// tombstone reports whether the record has no value.
 func tombstone(id int64) bool { return mix(id)>>40%7 == 0 }
 
-// valueOf returns filler that depends on the id.
+// valueOf returns the value of a record: filler that depends on the id, nil for a tombstone.
 func valueOf(id int64) []byte {
 	if tombstone(id) {
 		return nil
@@ -37,7 +36,7 @@ func valueOf(id int64) []byte {
 	return bytes.Repeat([]byte{byte('a' + mix(id)%26)}, int(mix(id)>>32%400)+1)
 }
 
-// record makes it what the log is given.
+// record returns the record as it is passed to the log.
 func (r rec) record() record.Record {
 	return record.Record{
 		Key: []byte(keyOf(r.id)), Value: valueOf(r.id), Timestamp: time.UnixMilli(r.ts),
@@ -45,7 +44,7 @@ func (r rec) record() record.Record {
 	}
 }
 
-// recOf is its inverse: it fails unless every part of the record is as it was.
+// recOf is the inverse of record. It fails if any part of the record has changed.
 func recOf(r *record.Record) (rec, error) {
 	p, ok := r.Header(idHeader)
 	id, err := strconv.ParseInt(string(p), 10, 64)

@@ -13,7 +13,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// verb returns an operation by its name, nil if there is none. Those on the world get no member.
+// verb returns an operation by its name; nil if there is none. An operation on the world gets a
+// nil member.
 func verb(name string) func(w *world, m *member, args Args) error {
 	switch name {
 	case "append":
@@ -66,7 +67,8 @@ func verb(name string) func(w *world, m *member, args Args) error {
 	return nil
 }
 
-// one does one operation on a log that is open, if faults let it be.
+// one runs one operation. A log that is not open is opened first, except while a fault is armed:
+// then the operation is skipped.
 func (w *world) one(o *Op) error {
 	if o.Log < 0 {
 		return verb(o.Verb)(w, nil, o.Args)
@@ -83,8 +85,8 @@ func (w *world) one(o *Op) error {
 	return verb(o.Verb)(w, m, o.Args)
 }
 
-// failed judges the error of an operation on a log: nil if it is one that may be, and the log still
-// shows what it should.
+// failed judges the error of an operation on a log. It returns nil if the error may occur and the
+// log still has the expected content.
 func (w *world) failed(m *member, err error) error {
 	if err == nil || errors.Is(err, log.ErrRecordTooLarge) {
 		return nil
@@ -98,8 +100,8 @@ func (w *world) failed(m *member, err error) error {
 	return w.check(m)
 }
 
-// injected returns nil if err is nil or comes from an injected fault: now, or one that broke a log
-// before.
+// injected returns nil if err is nil or comes from an injected fault. The fault may be an earlier
+// one that broke the log.
 func (w *world) injected(err error) error {
 	if err == nil {
 		return nil
@@ -112,7 +114,7 @@ func (w *world) injected(err error) error {
 	return err
 }
 
-// appendOne hands over n records as one batch and waits for the confirmation.
+// appendOne appends n records as one batch and waits for the confirmation.
 func (w *world) appendOne(m *member, args Args) error {
 	recs := w.take(m.index, int(max(args.Int("n"), 1)), time.Now().UnixMilli())
 	var rs []record.Record
@@ -131,13 +133,13 @@ func (m *member) policyNow() log.SyncPolicy {
 	return m.policy
 }
 
-// appended notes how an append ended.
+// appended notes the result of an append.
 func (w *world) appended(m *member, before log.SyncPolicy, recs []rec, offset int64, err error) {
 	onAck := before == log.SyncOnAck && m.policyNow() == log.SyncOnAck
 	f := fact{kind: written, log: m.index, id: recs[0].id, n: int64(len(recs)), offset: offset, durable: onAck}
 	switch {
 	case err != nil && m.log.Load().Err() != nil:
-		return // it may be there or not
+		return // the records may or may not be there
 	case err != nil:
 		f.kind = refused
 	case onAck:
@@ -146,12 +148,12 @@ func (w *world) appended(m *member, before log.SyncPolicy, recs []rec, offset in
 	w.add(f)
 }
 
-// burst hands over several batches before it waits for any of them.
+// burst submits several batches before it waits for any of them.
 func (w *world) burst(m *member, args Args) error {
 	return w.submit(int(args.Int("n")), m)
 }
 
-// spread is burst for all logs at once, so that there are many to be synced.
+// spread submits several batches to each log at once, so that many logs need a sync.
 func (w *world) spread(_ *member, args Args) error {
 	var open []*member
 	for _, m := range w.logs {
@@ -162,7 +164,7 @@ func (w *world) spread(_ *member, args Args) error {
 	return w.submit(int(args.Int("n")), open...)
 }
 
-// submit hands over n batches to each of some logs before it waits for any of them.
+// submit submits n batches to each of the logs before it waits for any of them.
 func (w *world) submit(n int, ms ...*member) error {
 	var wg sync.WaitGroup
 	errs := make([]error, max(n, 1)*len(ms))

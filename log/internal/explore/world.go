@@ -18,19 +18,22 @@ const root = "/data"
 type world struct {
 	history
 
-	args    Args
-	fs      *vfs.MemFS
-	dir     *log.Directory // nil: each log is alone
-	share   func(*log.Directory) error
-	logs    []*member
-	cuts    *cuts
-	faults  []func()     // disarm them
-	faulty  bool         // some are armed
-	hurt    bool         // some have been: a log may have left a state behind that says less than it could
-	overlap atomic.Int64 // facts before the operation that another one is in the middle of, plus 1; 0: none is
-	backup  int          // number of the next
-	doubts  doubts       // since the last crash
-	op      atomic.Int64 // index of the operation under way
+	args   Args
+	fs     *vfs.MemFS
+	dir    *log.Directory // nil if the logs do not share a directory
+	share  func(*log.Directory) error
+	logs   []*member
+	cuts   *cuts
+	faults []func() // each disarms one fault
+	faulty bool     // a fault is armed
+	// true once a fault was armed: a log's state file may then be incomplete after an orderly
+	// close
+	hurt bool
+	// number of facts known before two overlapping operations began, plus 1; 0 if none overlap
+	overlap atomic.Int64
+	backup  int          // number of the next backup
+	doubts  doubts       // failed syncs since the last crash
+	op      atomic.Int64 // index of the operation in progress
 }
 
 // A member is a log of a world.
@@ -38,11 +41,11 @@ type member struct {
 	index int
 	path  string
 	owner *owner
-	log   atomic.Pointer[log.Log] // nil: it could not be opened, a fault was in the way
-	half  bool                    // its removal failed: it is whole, or gone
+	log   atomic.Pointer[log.Log] // nil if an injected fault kept it from opening
+	half  bool                    // its removal failed: either all of it is left or nothing
 
 	mu     sync.Mutex // guards the fields below
-	cfg    log.Config // without what every opening sets
+	cfg    log.Config // without the fields that config sets at each opening
 	policy log.SyncPolicy
 	epoch  int32
 }
@@ -62,7 +65,7 @@ var policies = map[string]log.SyncPolicy{"ack": log.SyncOnAck, "never": log.Sync
 
 var cleanups = map[string]log.CleanupPolicy{"delete": log.CleanupDelete, "compact": log.CleanupCompact, "both": log.CleanupCompact | log.CleanupDelete, "none": log.CleanupNone}
 
-// configOf changes what args name.
+// configOf returns cfg with the settings that args name.
 func configOf(args Args, cfg log.Config) log.Config {
 	cfg.MinDirtyRatio, cfg.RetentionAge = 1e-9, log.Unlimited
 	cfg.IndexIntervalBytes, cfg.IndexBytes = 300, 120
@@ -87,7 +90,7 @@ func configOf(args Args, cfg log.Config) log.Config {
 	return cfg
 }
 
-// config returns how m is opened.
+// config returns the configuration that m is opened with.
 func (w *world) config(m *member, fsys vfs.FS, dir *log.Directory, o log.Owner) log.Config {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,7 +121,7 @@ func (w *world) openAll() error {
 	return nil
 }
 
-// open opens a log and lets its owner know what is there.
+// open opens a log and gives its owner the records found in it.
 func (w *world) open(m *member) error {
 	if w.args.Int("shared") > 0 && w.dir == nil {
 		return nil
@@ -166,7 +169,7 @@ func (w *world) closeAll() error {
 	return errors.Join(errs...)
 }
 
-// run does what the script says. An error is a violation.
+// run runs the operations of s. An error is a violation.
 func (w *world) run(s *Script) error {
 	w.observe()
 	defer func() { w.cuts.stop() }()
@@ -190,14 +193,14 @@ func (w *world) run(s *Script) error {
 	return nil
 }
 
-// end lets go of everything.
+// end stops the cuts, disarms the faults, and closes the logs.
 func (w *world) end() error {
 	w.cuts.stop()
 	w.heal()
 	return w.closeAll()
 }
 
-// check compares an open log with what is known of it.
+// check compares an open log with the content expected from its history.
 func (w *world) check(m *member) error {
 	l := m.log.Load()
 	if l == nil {
@@ -210,7 +213,8 @@ func (w *world) check(m *member) error {
 		return w.injected(err)
 	}
 	if l.Err() != nil {
-		return e.check(f) // an operation that broke it has left things half done: opening it anew sees to them
+		// the failed operation may be half done: the next open completes or undoes it
+		return e.check(f)
 	}
 	return w.injected(errors.Join(e.check(f), e.checkEpochs(l), checkSnapshots(l, f), checkTimes(l, f)))
 }
@@ -224,7 +228,7 @@ func (w *world) reopen(m *member) error {
 		if clean = err == nil; !clean && l.Err() == nil {
 			err = w.injected(err)
 		} else {
-			err = nil // broken, and says so
+			err = nil // the log reports that it is broken
 		}
 		if err != nil {
 			return fmt.Errorf("close: %w", err)
@@ -242,7 +246,7 @@ func (w *world) reopen(m *member) error {
 	return w.check(m)
 }
 
-// heal disarms all faults, and opens what they kept from opening.
+// heal disarms all faults.
 func (w *world) heal() {
 	for _, remove := range w.faults {
 		remove()
@@ -250,7 +254,7 @@ func (w *world) heal() {
 	w.faults, w.faulty = nil, false
 }
 
-// youngest bounds the start that retention may leave: math.MaxInt64 if nothing does.
+// youngest returns the largest log start that retention may leave; math.MaxInt64 means the end.
 func (w *world) youngest(m *member, e *expectation) int64 {
 	m.mu.Lock()
 	cfg := m.cfg
@@ -263,7 +267,7 @@ func (w *world) youngest(m *member, e *expectation) int64 {
 	}
 	limit := time.Now().Add(-cfg.RetentionAge).UnixMilli()
 	start := m.log.Load().StartOffset()
-	for _, o := range e.offsets() { // a young record that was deleted keeps no later one
+	for _, o := range e.offsets() { // a record below the log start protects no later one
 		if o >= start && e.slots[o].ts >= limit {
 			return o
 		}
