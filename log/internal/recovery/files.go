@@ -8,7 +8,8 @@ import (
 	"github.com/stratalog/strata/log/internal/manifest"
 )
 
-// Suffixes of the files of a segment, the data last: its name says that the others have theirs.
+// Suffixes of the files of a segment. The data is last: once it has its name, the others have
+// theirs.
 const (
 	logSuffix      = ".log"
 	snapshotSuffix = ".snapshot"
@@ -28,9 +29,9 @@ func logName(base int64) string { return fileName(base, logSuffix) }
 
 func fileName(base int64, suffix string) string { return fmt.Sprintf("%020d%s", base, suffix) }
 
-// An inventory is what lies in the directory, as far as it can be a log's.
+// An inventory lists the files of the directory that are named like a segment's files.
 type inventory struct {
-	names    map[string]int64 // all of it, with sizes
+	names    map[string]int64 // all of them, with sizes in bytes
 	bases    []int64          // of .log files, ascending
 	logs     map[int64]int64  // their sizes
 	cleaned  []int64          // bases of .cleaned files, ascending
@@ -43,7 +44,7 @@ func takeStock(files []File) inventory {
 	for _, f := range files {
 		base, rest, ok := splitName(f.Name)
 		if !ok {
-			continue // none of our business
+			continue // not a segment's file
 		}
 		v.names[f.Name] = f.Size
 		switch {
@@ -69,7 +70,7 @@ func sortedOnce(bases []int64) []int64 {
 	return slices.Compact(bases)
 }
 
-// splitName takes the name of a segment's file apart: 20 digits and what follows.
+// splitName splits the name of a segment's file into the base, 20 digits, and the rest.
 func splitName(name string) (base int64, rest string, ok bool) {
 	if len(name) < 20 {
 		return 0, "", false
@@ -92,8 +93,8 @@ func (v *inventory) has(name string) bool {
 	return ok
 }
 
-// suffixOf returns what is behind the name of the file with s's data; "" if it has its own name, or
-// is not there.
+// suffixOf returns the suffix behind the name of the file with s's data; "" if the file has its
+// final name or does not exist.
 func (v *inventory) suffixOf(s manifest.Segment) string {
 	if s.Role != manifest.Installing {
 		return ""

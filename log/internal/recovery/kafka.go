@@ -6,18 +6,18 @@ import (
 	"github.com/stratalog/strata/log/internal/manifest"
 )
 
-// adopt makes a manifest of format 2 for a directory that has none, by Kafka's rules (LogLoader):
-// all .log files are segments; if there is a .cleaned file then .swap files from its base on are
-// unfinished; any other .swap replaces the segments in its range. What there is of an older
-// manifest is kept.
+// adopt makes a manifest of format 2 for a directory that has none, by Kafka's rules (LogLoader).
+// All .log files are segments. If there is a .cleaned file, .swap files from its base on are
+// unfinished. Any other .swap file replaces the segments in its range. The content of a manifest
+// of format 1 is kept.
 func (p *planner) adopt() {
 	own := p.Facts.State.Version == 1
 	p.plan.Adopted = !own && len(p.bases)+len(p.SwapEnds) > 0
 	if p.state.Emptied {
-		return // format 1: nothing that is there counts
+		return // format 1: no file counts
 	}
 	if !own && !p.Known && p.state.RecoveryPoint == 0 && len(p.bases) == 1 && p.logs[p.bases[0]] == 0 && len(p.SwapEnds) == 0 {
-		// Made and never written to: there is nothing that could be wrong, and nothing to be noted.
+		// Created and never written to: it cannot be damaged, and needs no new manifest.
 		base := p.bases[0]
 		p.plan.Clean, p.plan.SameBoot, p.plan.Adopted, p.plan.Start = true, true, false, base
 		p.state = manifest.State{Clean: true, Start: base, RecoveryPoint: base, End: base}
@@ -44,9 +44,9 @@ func (p *planner) adopt() {
 	p.state.Segments = segments
 }
 
-// unfinished reports whether the .swap file with the given base does not count: a .cleaned file is
-// left of the same attempt. A manifest that asks for a segment of just that size, which is nowhere
-// else, says that it does count.
+// unfinished reports whether the .swap file with the given base does not count, because a .cleaned
+// file of the same attempt is left. It does count if the manifest names a segment of this base and
+// size that no other file holds.
 func (p *planner) unfinished(base, size int64) bool {
 	if len(p.cleaned) == 0 || base < p.cleaned[0] {
 		return false
@@ -56,7 +56,7 @@ func (p *planner) unfinished(base, size int64) bool {
 	return there || !ok || named.Size != size
 }
 
-// replaced returns the segments with s in the place of those from its base up to end.
+// replaced returns the segments with s instead of the segments from its base up to end.
 func replaced(segments []manifest.Segment, s manifest.Segment, end int64) []manifest.Segment {
 	var out []manifest.Segment
 	for _, old := range segments {

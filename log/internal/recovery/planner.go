@@ -7,18 +7,18 @@ import (
 	"github.com/stratalog/strata/log/internal/manifest"
 )
 
-// planner makes one Plan.
+// A planner makes one Plan.
 type planner struct {
 	Facts
 	inventory
 
 	plan  Plan
-	state manifest.State // of format 2, as of the steps done so far
-	store bool           // state has to be written before anything else is done
+	state manifest.State // in format 2, after the steps planned so far
+	store bool           // state has to be written before any other step
 
 	belong []manifest.Segment
 	gone   []manifest.Segment
-	behind int64 // base of the first segment that the manifest does not name; math.MaxInt64: none
+	behind int64 // base of the first segment not in the manifest; math.MaxInt64 if none
 	out    steps
 }
 
@@ -54,7 +54,7 @@ func Make(f Facts) (Plan, error) {
 	return p.finish(), nil
 }
 
-// split parts what belongs to the log from what does not.
+// split separates the segments that belong to the log from the others.
 func (p *planner) split() {
 	for _, s := range p.state.Segments {
 		if s.Role.Belongs() {
@@ -65,9 +65,9 @@ func (p *planner) split() {
 	}
 }
 
-// undone takes back compactions that a Kafka broker has undone which had the directory in between:
-// neither the result's .cleaned nor its .swap is there, and the segment of its name is another one.
-// The sources count then.
+// undone restores the sources of compactions that a Kafka broker undid while it had the directory.
+// In that case the result has neither a .cleaned nor a .swap file, and the segment with its name
+// is another one.
 func (p *planner) undone() {
 	for i := range p.belong {
 		s := &p.belong[i]
@@ -94,8 +94,8 @@ func (p *planner) undone() {
 	slices.SortFunc(p.belong, byBase)
 }
 
-// sourcesOf returns the obsolete segments between base and upper as what they were; whole is false
-// if one is gone.
+// sourcesOf returns the obsolete segments from base up to upper as segments of the log. whole is
+// false if one of them is missing.
 func (p *planner) sourcesOf(base, upper int64) (sources []manifest.Segment, whole bool) {
 	for _, g := range p.gone {
 		if g.Role != manifest.Obsolete || g.Base < base || g.Base >= upper {
@@ -110,10 +110,10 @@ func (p *planner) sourcesOf(base, upper int64) (sources []manifest.Segment, whol
 	return sources, true
 }
 
-// unnamed deals with segments of which a manifest of format 2 says nothing. Those behind all others
-// go on with the log: a Kafka broker began them. But for empty ones at the end: they are what rolls
-// have left that were never committed. The log may have gone on past their names since, so they say
-// nothing about where it ends. Any other is nothing we know of.
+// unnamed handles the segments that a manifest of format 2 does not name. Segments behind all
+// named ones continue the log: a Kafka broker began them. Empty ones at the end are obsolete: they
+// are left from rolls that were not committed. The log may have grown past their names since, so
+// they do not show its end. Any other unnamed segment is unknown and is set aside.
 func (p *planner) unnamed() {
 	last, known := int64(-1), len(p.belong)
 	if known > 0 {
@@ -142,8 +142,8 @@ func (p *planner) unnamed() {
 	slices.SortFunc(p.gone, byBase)
 }
 
-// missing checks that what belongs to the log is there. What lies below the start offset was being
-// removed.
+// missing checks that the segments of the log exist. A segment below the start offset may be
+// missing, since its removal had begun.
 func (p *planner) missing() error {
 	kept := p.belong[:0:0]
 	for i, s := range p.belong {
@@ -159,8 +159,9 @@ func (p *planner) missing() error {
 	return nil
 }
 
-// restartAbove begins the log anew at its start offset: a power cut took all that DeleteRecords had
-// left, and what is there was deleted by it. Kafka: UnifiedLog restarts there, too.
+// restartAbove makes the log empty at its start offset. A power cut has removed all records that
+// DeleteRecords had left, and only deleted records are there. Kafka's UnifiedLog restarts there,
+// too.
 func (p *planner) restartAbove() {
 	for _, s := range p.belong {
 		p.gone = append(p.gone, manifest.Segment{Base: s.Base, Size: -1, Role: manifest.Obsolete})
@@ -172,14 +173,14 @@ func (p *planner) restartAbove() {
 	p.beginAnew()
 }
 
-// beginAnew plans a log without segments: a crash interrupted the removal of everything.
+// beginAnew plans a log without segments: a crash interrupted the removal of all segments.
 func (p *planner) beginAnew() {
 	for _, base := range p.bases {
 		if _, named := find(p.gone, base); named {
 			continue
 		}
 		role := manifest.Aside
-		if p.logs[base] == 0 || p.Facts.State.Version == 1 { // the new first segment, not named yet
+		if p.logs[base] == 0 || p.Facts.State.Version == 1 { // the new first segment
 			role = manifest.Obsolete
 		}
 		p.gone = append(p.gone, manifest.Segment{Base: base, Size: -1, Role: role})

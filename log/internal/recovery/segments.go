@@ -45,14 +45,15 @@ func (p *planner) segments() error {
 	return nil
 }
 
-// gapless reports whether the manifest says that the batches of the segment leave no offset out. It
-// speaks of the last one that it names: one that a broker began behind it may be a follower's.
+// gapless reports whether the batches of the segment leave no offset out according to the
+// manifest. The manifest's flag covers only the last segment that it names. A later segment was
+// begun by a Kafka broker, which may have been a follower.
 func (p *planner) gapless(base int64) bool {
 	named := p.Facts.State.Belonging()
 	return p.Facts.State.Gapless && len(named) > 0 && named[len(named)-1].Base == base
 }
 
-// trust says whether the end of seg is known without a look at its batches; then it is set.
+// trust reports whether the end of seg is known without a scan of its batches, and then sets it.
 func (p *planner) trust(seg *Segment, s manifest.Segment, size int64) (bool, error) {
 	clean := p.plan.Clean
 	// A segment of unknown size was closed after our last state: a power cut can have brought back
@@ -64,10 +65,10 @@ func (p *planner) trust(seg *Segment, s manifest.Segment, size int64) (bool, err
 			return false, &Damage{Name: logName(s.Base), Pos: min(s.Size, size), Offset: s.Base, Reason: fmt.Sprintf("file has %d bytes, %d were written", size, s.Size)}
 		}
 		seg.NextOffset, seg.Size = seg.Next, size
-		seg.Unsynced = !clean && (seg.Next > rp || reserved) // closed, and the process killed before it was synced
+		seg.Unsynced = !clean && (seg.Next > rp || reserved) // killed before the sync
 	case seg.Next < 0 && size == 0 && rp <= s.Base && (!clean || p.state.End <= s.Base): // never written to
 		seg.NextOffset, seg.Size = s.Base, 0
-		seg.Unsynced = !clean // empty perhaps by a cut that is not on the disk
+		seg.Unsynced = !clean // perhaps emptied by a cut that is not durable
 	case seg.Next < 0 && clean && size == p.state.Size && p.state.End >= s.Base:
 		seg.NextOffset, seg.Size = p.state.End, size
 	default:
@@ -77,12 +78,13 @@ func (p *planner) trust(seg *Segment, s manifest.Segment, size int64) (bool, err
 	return true, nil
 }
 
-// takeScan takes in what a scan of seg has found; whole is false if the segment has lost its end,
-// so that nothing can follow.
+// takeScan applies the scan of seg. whole is false if the segment has lost its end, so that no
+// segment can follow.
 func (p *planner) takeScan(seg *Segment, s manifest.Segment, scan Scan) (whole bool, err error) {
 	sealed := seg.Next >= 0
-	// A gap up to the next segment is compaction's, or a leader's, if no byte is missing: its bytes
-	// are counted, or all below was durable.
+	// A gap before the next segment comes from compaction or the leader if no byte is missing.
+	// That is so if the scan reaches the size in the manifest, or if all offsets below the next
+	// segment were durable.
 	whole = !sealed || s.Size >= 0 && scan.Size >= s.Size || scan.Cut == 0 && (scan.Next == seg.Next || s.Size < 0 && seg.Next <= p.state.RecoveryPoint)
 	lost := int64(-1)
 	switch {
@@ -93,7 +95,7 @@ func (p *planner) takeScan(seg *Segment, s manifest.Segment, scan Scan) (whole b
 		lost = p.state.RecoveryPoint
 	}
 	damage := &Damage{Name: logName(s.Base), Pos: scan.Size, Offset: scan.Next}
-	if !whole && s.Role == manifest.Installing { // it was synced before it was to replace anything
+	if !whole && s.Role == manifest.Installing { // it was synced before it could replace a segment
 		damage.Reason = "written by compaction, and not whole"
 		return false, damage
 	}
@@ -101,8 +103,8 @@ func (p *planner) takeScan(seg *Segment, s manifest.Segment, scan Scan) (whole b
 		damage.Reason = fmt.Sprintf("file ends, although everything below offset %d was on stable storage", p.state.RecoveryPoint)
 		return whole, damage
 	}
-	// Where the log was closed behind a gap, no batch tells its end: the recovery point is the
-	// last's.
+	// If the log was closed behind a gap, no batch reaches its end. The recovery point is then the
+	// end of the last batch.
 	if p.plan.Clean && !sealed && scan.Next < min(p.state.RecoveryPoint, p.state.End) {
 		damage.Reason = fmt.Sprintf("file ends, although the log was closed at offset %d", p.state.End)
 		return whole, damage
@@ -129,11 +131,11 @@ func (p *planner) joins(seg *Segment, whole bool) (bool, error) {
 	return false, nil
 }
 
-// endAt makes segment i the last: it has lost its end, and what follows cannot be joined to it.
+// endAt makes segment i the last: it has lost its end, so later segments cannot be joined to it.
 func (p *planner) endAt(i int) {
 	p.plan.Segments[i].Next = -1
 	p.plan.CutOffset = p.plan.Segments[i].NextOffset
-	p.belong[i].Size = -1 // it takes appends again
+	p.belong[i].Size = -1 // it is the active segment again
 	for _, s := range p.belong[i+1:] {
 		p.gone = append(p.gone, manifest.Segment{Base: s.Base, Size: s.Size, Role: manifest.Aside})
 	}
@@ -142,9 +144,9 @@ func (p *planner) endAt(i int) {
 	p.store = true
 }
 
-// end returns where the log ends: behind its last batch, at the base of its last
-// segment, or where the manifest says, if compaction has taken the records before
-// and a crash came before a name said so.
+// end returns the log end offset: the end of the last batch, or the base of the last segment. If
+// compaction has removed the records below the end, and the name of the next segment was lost in a
+// crash, it is the end in the manifest.
 func (p *planner) end() int64 {
 	end := int64(0)
 	if n := len(p.plan.Segments); n > 0 {

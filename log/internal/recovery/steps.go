@@ -54,11 +54,13 @@ func (s Step) String() string {
 	return "sync the directory"
 }
 
-// steps are gathered by what has to be done before what.
+// steps collects the steps in groups, in the order in which order runs them.
 type steps struct {
-	strays   []Step // .cleaned and .swap files that nobody asks for: a .cleaned one would void the .swap files in Kafka's eyes
+	// .cleaned and .swap files that the manifest does not name. They go first: Kafka ignores .swap
+	// files while a .cleaned file is left.
+	strays   []Step
 	swaps    []Step // .cleaned to .swap
-	sources  []Step // removal of what is obsolete
+	sources  []Step // removal of obsolete files
 	installs []Step // .swap to the final name
 	aside    []Step
 	cuts     []Step
@@ -78,7 +80,7 @@ func (p *planner) finish() Plan {
 		p.out.deleted = append(p.out.deleted, Step{Kind: Remove, Name: name, Reason: "was waiting to be deleted"})
 	}
 	p.plan.Steps = p.order()
-	p.plan.Clean = p.plan.Clean && !p.store // the manifest that is stored does not say so any more
+	p.plan.Clean = p.plan.Clean && !p.store // the stored manifest is no longer a clean one
 	return p.plan
 }
 
@@ -90,8 +92,9 @@ func (p *planner) order() (all []Step) {
 	}
 	groups := [][]Step{p.out.strays, p.out.swaps, p.out.sources, p.out.installs, p.out.aside}
 	names := slices.Concat(groups...)
-	// The next manifest does not name what is gone any more: until then it must be durable that it
-	// is. And no end is called durable that names alone tell.
+	// The next manifest does not name removed files any more, so their removal must be durable
+	// before it. The directory is also synced if only a file name shows the log's end, which must
+	// be durable before it is reported as such.
 	if len(all) == 0 && (p.endsInName() || len(names)+len(p.out.deleted)+len(p.gone) > 0) {
 		all = append(all, Step{Kind: Sync, Reason: "what a killed process named may not be durable"})
 	}
@@ -107,9 +110,9 @@ func (p *planner) order() (all []Step) {
 	return append(all, p.out.deleted...)
 }
 
-// endsInName reports whether the last segment is empty, and so the log's end its name: behind a gap
-// no batch tells it. The process that began the segment may have died before its name was durable,
-// or that of the manifest.
+// endsInName reports whether the last segment is empty. Then only its name shows the log's end,
+// since behind a gap no batch does. The process that began the segment may have died before its
+// name, or the manifest's, was durable.
 func (p *planner) endsInName() bool {
 	n := len(p.plan.Segments)
 	return n > 1 && p.plan.Segments[n-1].Size == 0
@@ -134,7 +137,7 @@ func (p *planner) findStrays() {
 func (p *planner) stray(base int64, suffix string, kind Kind) {
 	s, ok := find(p.belong, base)
 	if ok && (s.Role == manifest.Installing || suffix == SwapSuffix && p.Facts.State.Version < 2 && !p.has(logName(base)+suffix)) {
-		return // Kafka renames the data first: its indexes may be left to follow
+		return // Kafka renames the data first, so its indexes may still have to be renamed
 	}
 	for _, own := range segmentSuffixes {
 		name := fileName(base, own) + suffix
@@ -148,7 +151,7 @@ func (p *planner) stray(base int64, suffix string, kind Kind) {
 	}
 }
 
-// install plans the way of s's files to their own names.
+// install plans the renames that give s's files their final names.
 func (p *planner) install(s manifest.Segment) {
 	legacy := p.Facts.State.Version < 2
 	if s.Role != manifest.Installing && !legacy {
@@ -172,7 +175,8 @@ func (p *planner) install(s manifest.Segment) {
 	if p.suffixOf(s) == "" {
 		return
 	}
-	for _, own := range []string{".index", ".timeindex"} { // of the source of this name, if the result has none
+	// Indexes of the source with this name are obsolete if the result has none.
+	for _, own := range []string{".index", ".timeindex"} {
 		if name := fileName(s.Base, own); p.has(name) && !p.has(name+CleanedSuffix) && !p.has(name+SwapSuffix) {
 			p.out.sources = append(p.out.sources, Step{Kind: Remove, Name: name, Reason: "index of a segment that was replaced"})
 		}
@@ -188,7 +192,7 @@ func (p *planner) committed(s manifest.Segment, own string) bool {
 	return own != logSuffix || p.suffixOf(s) == CleanedSuffix
 }
 
-// takeAway plans what becomes of a segment that is no part of the log any more.
+// takeAway plans the removal of a segment that no longer belongs to the log.
 func (p *planner) takeAway(g manifest.Segment) {
 	size, found := p.logs[g.Base]
 	_, belongs := find(p.belong, g.Base)
@@ -214,7 +218,7 @@ func (p *planner) takeAway(g manifest.Segment) {
 	}
 }
 
-// vacant returns a name for what is set aside that nothing has.
+// vacant returns an unused name for a file that is set aside.
 func (p *planner) vacant(name string) string {
 	to := name + AsideSuffix
 	for i := 1; p.has(to); i++ {
