@@ -30,12 +30,12 @@ func (c *Pass) gather(ctx context.Context, r cleanableRange) (*offsetMap, error)
 		if err != nil || full {
 			return m, err
 		}
-		m.latest = upper - 1 // there may be nothing at the end
+		m.latest = upper - 1 // there may be no batch at the end of the range
 	}
 	return m, nil
 }
 
-// gatherSegment reports whether the map took no more.
+// gatherSegment adds the keys of a segment, and reports whether the map became full.
 func (c *Pass) gatherSegment(ctx context.Context, m *offsetMap, s *segment.Segment, from int64, txns *txnFilter) (full bool, err error) {
 	for b, err := range s.Batches(max(from, s.Base())) {
 		if err := errors.Join(err, ctx.Err()); err != nil {
@@ -56,7 +56,7 @@ func (c *Pass) gatherSegment(ctx context.Context, m *offsetMap, s *segment.Segme
 }
 
 func gatherBatch(m *offsetMap, b *record.Batch, from int64) (full bool, err error) {
-	it, err := b.Records(math.MaxInt32) // it was accepted once
+	it, err := b.Records(math.MaxInt32) // its size was accepted once
 	if err != nil {
 		return false, err
 	}
@@ -77,9 +77,8 @@ func gatherBatch(m *offsetMap, b *record.Batch, from int64) (full bool, err erro
 	}
 }
 
-// readAborted reads the transaction indexes of all segments, each once: whoever looks for the
-// transactions of one segment has to look at all that follow, since it may hold only their
-// beginning.
+// readAborted reads the transaction index of each segment once. A segment may hold only the
+// beginning of a transaction, so a search for its transactions has to read all later indexes.
 func (c *Pass) readAborted() error {
 	for _, s := range c.Segments {
 		found, _, err := s.Aborted(0, math.MaxInt64)
@@ -91,8 +90,7 @@ func (c *Pass) readAborted() error {
 	return nil
 }
 
-// addAborted tells txns of the aborted transactions that have records or their marker in [from,
-// upper).
+// addAborted adds to txns the aborted transactions with records or their marker in [from, upper).
 func (c *Pass) addAborted(txns *txnFilter, from, upper int64) {
 	i, _ := slices.BinarySearchFunc(c.aborted, from, func(t segment.AbortedTxn, from int64) int { return cmp.Compare(t.LastOffset, from) })
 	var found []segment.AbortedTxn
@@ -100,7 +98,7 @@ func (c *Pass) addAborted(txns *txnFilter, from, upper int64) {
 		if t.FirstOffset < upper {
 			found = append(found, t)
 		}
-		if t.LastStableOffset >= upper { // of the others all records come later
+		if t.LastStableOffset >= upper { // the remaining transactions have only later records
 			break
 		}
 	}

@@ -3,14 +3,14 @@ package compact
 import "hash/maphash"
 
 // An offsetMap holds the last offset of each key, by a 128-bit hash of the key: 24 bytes per key
-// whatever its length, as Kafka's SkimpyOffsetMap. The hash is seeded anew for each map, so that
-// nobody can choose keys that collide. Not safe for concurrent use.
+// of any length, as Kafka's SkimpyOffsetMap. Each map has its own hash seeds, so that clients
+// cannot choose keys that collide. Not safe for concurrent use.
 type offsetMap struct {
-	slots  []mapSlot // a power of two; at most three quarters are taken
+	slots  []mapSlot // a power of two; at most three quarters are in use
 	len    int
 	max    int // keys
 	seeds  [2]maphash.Seed
-	latest int64 // offsets up to here are in the map; -1: none
+	latest int64 // offsets up to this one are in the map; -1 means none
 }
 
 // A mapSlot is free if next is 0.
@@ -55,7 +55,7 @@ func (m *offsetMap) slot(h [2]uint64) *mapSlot {
 	}
 }
 
-// put remembers offset as the last of key. It must not be called when the map is full.
+// put stores offset as the last one of key. It must not be called when the map is full.
 func (m *offsetMap) put(key []byte, offset int64) {
 	h := m.hash(key)
 	s := m.slot(h)

@@ -7,7 +7,7 @@ import (
 	"github.com/stratalog/strata/internal/segment"
 )
 
-// A cleanableRange is what a compaction would work on.
+// A cleanableRange is the dirty part of a log that a compaction can process.
 type cleanableRange struct {
 	firstDirty, firstUncleanable int64
 	cleanBytes, dirtyBytes       int64
@@ -42,7 +42,7 @@ func (c *Pass) plan() (r cleanableRange, err error) {
 	}
 	r.firstUncleanable = min(c.Stable, active.Base(), young)
 	for _, s := range dirty {
-		if c.upper(s) > r.firstUncleanable { // a segment is cleaned whole or not at all
+		if c.upper(s) > r.firstUncleanable { // a segment is cleaned completely or not at all
 			r.firstUncleanable = min(r.firstUncleanable, s.Base())
 			break
 		}
@@ -74,8 +74,8 @@ func (c *Pass) ages(segs []*segment.Segment) (young, oldest int64, err error) {
 	return young, oldest, nil
 }
 
-// upper returns the base of the segment after s, which is where the range of s ends: its own last
-// records may be gone.
+// upper returns the end of the range of s: the base of the next segment, since the last records of
+// s may have been removed.
 func (c *Pass) upper(s *segment.Segment) int64 {
 	if i := slices.Index(c.Segments, s); i+1 < len(c.Segments) {
 		return c.Segments[i+1].Base()
@@ -83,8 +83,8 @@ func (c *Pass) upper(s *segment.Segment) int64 {
 	return s.NextOffset()
 }
 
-// groups puts neighbours below end together as long as they fit into one segment. A group never
-// reaches across firstUncleanable.
+// groups puts neighbouring segments below end together as long as they fit into one segment. No
+// group extends beyond firstUncleanable.
 func (c *Pass) groups(end, firstUncleanable int64) [][]*segment.Segment {
 	var out [][]*segment.Segment
 	var size, indexes int64

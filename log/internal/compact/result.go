@@ -18,7 +18,7 @@ const (
 	snapshotSuffix = ".snapshot"
 )
 
-// The .log file comes last: its new name says that the others have theirs.
+// The .log file comes last: once it has its new name, the others have theirs.
 var segmentSuffixes = []string{segment.IndexSuffix, segment.TimeIndexSuffix, segment.TxnIndexSuffix, segment.LogSuffix}
 
 // A Result is a compacted segment that is to replace its sources. It is on stable storage, under
@@ -46,7 +46,7 @@ type Result struct {
 	Purged int64
 
 	pass *Pass
-	kept bool // the manifest may name it
+	kept bool // a manifest on the disk may name it
 }
 
 // Commit calls write, which replaces the manifest. From then on the result's files are kept, also
@@ -70,7 +70,7 @@ func (r *Result) Install(remove func(*segment.Segment) error) (*segment.Segment,
 		if s.Base() == r.Base {
 			continue
 		}
-		// The state of producers there is not asked for any more.
+		// The producer state at that offset is not needed any more.
 		err := fsys.Remove(filePath(dir, s.Base(), snapshotSuffix))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err

@@ -7,12 +7,12 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A txnFilter follows the transactions of a log during compaction, batch by batch in offset order:
-// it says which batches were aborted and which markers end a transaction that has no records left.
-// Kafka: CleanedTransactionMetadata.
+// A txnFilter follows the transactions of a log during compaction, batch by batch in offset order.
+// It determines which batches were aborted, and which markers end a transaction without remaining
+// records. Kafka: CleanedTransactionMetadata.
 type txnFilter struct {
-	aborted []segment.AbortedTxn   // to come, by first offset
-	open    map[int64]*abortedOpen // aborted ones that have begun, by producer id
+	aborted []segment.AbortedTxn   // not begun yet, by first offset
+	open    map[int64]*abortedOpen // begun, by producer id
 	// committed has the producers with records that were read since their last marker.
 	committed map[int64]bool
 	keep      func(segment.AbortedTxn) error
@@ -20,17 +20,17 @@ type txnFilter struct {
 
 type abortedOpen struct {
 	txn  segment.AbortedTxn
-	seen bool // a batch of it is still there
+	seen bool // a batch of it still exists
 }
 
-// newTxnFilter returns a filter that hands index entries that are still needed to keep, in order of
+// newTxnFilter returns a filter that passes the index entries still needed to keep, in order of
 // their markers. keep may be nil.
 func newTxnFilter(keep func(segment.AbortedTxn) error) *txnFilter {
 	return &txnFilter{open: map[int64]*abortedOpen{}, committed: map[int64]bool{}, keep: keep}
 }
 
-// add tells of aborted transactions of the part of the log that is read next. Those known already
-// are no harm.
+// add adds aborted transactions of the part of the log that is read next. It may get the same ones
+// again.
 func (f *txnFilter) add(txns []segment.AbortedTxn) {
 	f.aborted = append(f.aborted, txns...)
 	slices.SortStableFunc(f.aborted, func(a, b segment.AbortedTxn) int {
@@ -44,7 +44,7 @@ func (f *txnFilter) add(txns []segment.AbortedTxn) {
 	})
 }
 
-// begin moves the transactions that have begun at offset.
+// begin moves the transactions that have begun at offset from aborted to open.
 func (f *txnFilter) begin(offset int64) {
 	n := 0
 	for ; n < len(f.aborted) && f.aborted[n].FirstOffset <= offset; n++ {
@@ -55,8 +55,8 @@ func (f *txnFilter) begin(offset int64) {
 	f.aborted = f.aborted[n:]
 }
 
-// discard reports whether b is of no use any more: records of an aborted transaction, or a marker
-// without records before it.
+// discard reports whether b is not needed any more: it has records of an aborted transaction, or
+// is a marker without records before it.
 func (f *txnFilter) discard(b *record.Batch) (bool, error) {
 	f.begin(b.LastOffset())
 	if b.IsControl() {
@@ -75,7 +75,7 @@ func (f *txnFilter) discard(b *record.Batch) (bool, error) {
 
 func (f *txnFilter) marker(b *record.Batch) (bool, error) {
 	if b.RecordCount == 0 {
-		return true, nil // cleaned before
+		return true, nil // an earlier pass removed its marker
 	}
 	kind, _, err := b.Control()
 	if err != nil {
@@ -88,8 +88,8 @@ func (f *txnFilter) marker(b *record.Batch) (bool, error) {
 		if a == nil || !a.seen {
 			return true, nil
 		}
-		// Its records go in this pass: readers of the old segments and a crash before the swap
-		// still need marker and entry.
+		// This pass removes its records. Readers of the old segments, and the log after a crash
+		// before the swap, still need its marker and index entry.
 		if f.keep != nil {
 			err = f.keep(a.txn)
 		}

@@ -14,27 +14,27 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// compactBufferBytes is how much is gathered before it is written.
+// compactBufferBytes is the number of bytes collected before they are written.
 const compactBufferBytes = 1 << 20
 
-// A compactWriter is the second half of a compaction: it writes groups of segments anew.
+// A compactWriter is the second half of a compaction: it rewrites groups of segments.
 type compactWriter struct {
 	*Pass
 	keys *offsetMap
 	txns *txnFilter
-	// upper is firstUncleanable. The batch that ends there stays, if only as a header, so that
-	// offsets before it are not given again.
+	// upper is firstUncleanable. The batch that ends there is kept, if only as a header, so that
+	// no offset before it is assigned again.
 	upper int64
 	rep   *Report
 
-	out    *segment.Segment // of the present group
-	purged int64            // of the present group, see Result.Purged
+	out    *segment.Segment // of the current group
+	purged int64            // of the current group, see Result.Purged
 	buf    []byte
 	infos  []segment.BatchInfo
-	left   int64 // bytes of the present group that were not looked at yet
+	left   int64 // bytes of the current group that have not been read yet
 }
 
-// maxBytes returns how large a result may get: positions have to fit the index.
+// maxBytes returns the maximum size of a result, whose positions have to fit the index.
 func (c *Pass) maxBytes() int64 {
 	if c.room > 0 {
 		return c.room
@@ -46,7 +46,7 @@ func filePath(dir string, base int64, suffix string) string {
 	return filepath.Join(dir, segment.FileName(base, suffix))
 }
 
-// group writes one group to .cleaned files and has the result take its place.
+// group writes one group to .cleaned files and replaces the group by the result.
 func (w *compactWriter) group(ctx context.Context, group []*segment.Segment) error {
 	r, err := w.clean(ctx, group)
 	if err != nil {
@@ -64,8 +64,8 @@ func (w *compactWriter) group(ctx context.Context, group []*segment.Segment) err
 	return nil
 }
 
-// clean writes what stays of a group to .cleaned files. They are on stable storage when it returns,
-// and gone if it fails.
+// clean writes the remaining records of a group to .cleaned files. They are on stable storage when
+// it returns, and removed if it fails.
 func (w *compactWriter) clean(ctx context.Context, group []*segment.Segment) (*Result, error) {
 	base, last := group[0].Base(), group[len(group)-1]
 	info, err := w.FS.Stat(last.Path())
@@ -96,7 +96,7 @@ func (w *compactWriter) clean(ctx context.Context, group []*segment.Segment) (*R
 	return r, nil
 }
 
-// fill writes what stays of a group to w.out, and seals it.
+// fill writes the remaining records of a group to w.out, and seals it.
 func (w *compactWriter) fill(ctx context.Context, group []*segment.Segment) error {
 	w.left = 0
 	for _, s := range group {
@@ -113,11 +113,12 @@ func (w *compactWriter) fill(ctx context.Context, group []*segment.Segment) erro
 	if err := w.out.Seal(); err != nil {
 		return err
 	}
-	// Seal leaves the transaction index to recovery, which there is none of here.
+	// Seal does not sync the transaction index, since recovery rebuilds it. A result is not
+	// recovered.
 	return syncFile(w.FS, filePath(w.Dir, w.out.Base(), segment.TxnIndexSuffix)+cleanedSuffix)
 }
 
-// segmentOf adds what stays of s.
+// segmentOf adds the remaining records of s.
 func (w *compactWriter) segmentOf(ctx context.Context, s *segment.Segment) error {
 	w.addAborted(w.txns, s.Base(), w.Pass.upper(s))
 	for b, err := range s.Batches(s.Base()) {
@@ -131,7 +132,7 @@ func (w *compactWriter) segmentOf(ctx context.Context, s *segment.Segment) error
 	return nil
 }
 
-// batch adds what stays of b.
+// batch adds the remaining records of b.
 func (w *compactWriter) batch(b *record.Batch) error {
 	discard, err := w.txns.discard(b)
 	if err != nil {
@@ -143,7 +144,7 @@ func (w *compactWriter) batch(b *record.Batch) error {
 		DeleteHorizonMs: w.Now + w.Limits.DeleteRetention,
 		FinishedMarker:  discard && b.IsControl(),
 		KeepEmpty:       w.isLastOfProducer(b) || b.NextOffset() == w.upper,
-		MaxInflated:     math.MaxInt32, // it was accepted once
+		MaxInflated:     math.MaxInt32, // its size was accepted once
 	}
 	keep := func(r *record.Record) bool { return w.keepRecord(r, expired) }
 	switch {
@@ -161,9 +162,9 @@ func (w *compactWriter) batch(b *record.Batch) error {
 		return err
 	}
 	if w.out.Size()+int64(len(out))+w.left > w.maxBytes() {
-		// A delete horizon makes timestamps longer. Without it the batch is not larger than it was,
-		// so that a segment which is nearly full is compacted, too. Its tombstones get their
-		// horizon from a later pass, when other records have gone.
+		// A delete horizon makes timestamps longer. Without it the batch is not larger than it
+		// was, so that a nearly full segment is compacted, too. Its tombstones get their horizon
+		// from a later pass, when other records have been removed.
 		o.DeleteHorizonMs = 0
 		if out, kept, err = record.Filter(w.buf[:start], b, o, keep); err != nil {
 			return err
@@ -186,12 +187,13 @@ func (w *compactWriter) batch(b *record.Batch) error {
 	return nil
 }
 
-// keepRecord decides about one record with data. expired says that its batch's tombstones may go.
+// keepRecord reports whether to keep a record with data. expired means that the tombstones of its
+// batch may be removed.
 func (w *compactWriter) keepRecord(r *record.Record, expired bool) bool {
 	switch {
 	case r.Offset > w.keys.latest:
 		return true
-	case r.Key == nil: // cannot be compacted, and should not be here
+	case r.Key == nil: // cannot be compacted, and should not be in such a log
 		return false
 	}
 	newest := r.Offset >= w.keys.get(r.Key)
@@ -202,7 +204,7 @@ func (w *compactWriter) keepRecord(r *record.Record, expired bool) bool {
 	return newest
 }
 
-// isLastOfProducer reports whether b is the last trace of a live producer.
+// isLastOfProducer reports whether b is the last append of a live producer.
 func (w *compactWriter) isLastOfProducer(b *record.Batch) bool {
 	if w.LastOf == nil || !b.HasProducerID() {
 		return false
