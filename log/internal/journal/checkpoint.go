@@ -52,7 +52,7 @@ func (j *Journal[H]) Checkpoint() error {
 	return nil
 }
 
-// full returns the holders of a full half, nil if it is not full. Nobody is added to them any more.
+// full returns the holders of a full half, which gets no more; nil if it is not full.
 func (j *Journal[H]) full(i int) ([]H, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -62,7 +62,7 @@ func (j *Journal[H]) full(i int) ([]H, error) {
 	return append([]H{}, slices.Collect(maps.Keys(j.halves[i].holders))...), nil
 }
 
-// settle asks all holders, a few at once.
+// settle calls Settle for all holders, a few at once.
 func (j *Journal[H]) settle(holders []H) error {
 	var wg sync.WaitGroup
 	errs := make([]error, min(j.cfg.Settlers, len(holders)))
@@ -77,13 +77,14 @@ func (j *Journal[H]) settle(holders []H) error {
 	return errors.Join(errs...)
 }
 
-// markFree makes a half one whose entries do not count, before anything else may be written there.
-// Its first byte says so, which is there or not; only then the rest of the sector is cleared, so
-// that a frame that is torn there is not taken for one of the half's last use.
+// markFree invalidates the entries of a half before any new ones are written there. First it
+// clears the half's first byte, which marks it as free and which a crash cannot tear. Then it
+// clears the rest of the sector, so that a frame torn there is not taken for one of the half's
+// last use.
 //
 // It has a descriptor of its own: Linux reports a failed write once to each descriptor that is
-// synced. A Sync of Append's that runs at the same time must not miss the failure of its own write
-// because this one was told of it.
+// synced. A concurrent Sync of Append must not miss the failure of its own write because this Sync
+// got the error.
 func (j *Journal[H]) markFree(i int) error {
 	f, err := j.cfg.FS.OpenFile(j.path, os.O_RDWR, 0)
 	if err != nil {

@@ -17,9 +17,9 @@ const (
 	headerBytes = 4096
 
 	frameMagic = "SJF1"
-	frameFixed = 4 + 4 + 8 + 8 + 8 // before the entries
+	frameFixed = 4 + 4 + 8 + 8 + 8 // bytes before the entries
 	sumBytes   = 8
-	// alignment of frames: none shares a sector with an earlier one, which has been acknowledged.
+	// alignment of frames in bytes: no frame shares a sector with an earlier, acknowledged one.
 	alignment   = 512
 	entryFixed  = 2 + 8 + 8 + 8 + 4
 	maxNameSize = 1<<16 - 1
@@ -30,7 +30,7 @@ type Entry struct {
 	Log  string // name of the log's directory
 	Tag  uint64 // set by the log, which uses it to decide whether the entry is valid
 	Base int64  // base offset of the segment
-	Pos  int64  // of Data in the segment's file
+	Pos  int64  // of Data in the segment's file, in bytes
 	Data []byte
 }
 
@@ -68,14 +68,13 @@ func (f *Frame) Add(e Entry, pieces ...[]byte) {
 	}
 }
 
-// size returns the bytes that the frame takes in the file.
+// size returns the bytes that the frame takes up in the file.
 func (f *Frame) size() int64 { return align(int64(max(len(f.buf), frameFixed) + sumBytes)) }
 
-// place says which frame of which file and use of a half it is.
+// A place identifies a frame: the use of a half, the file, and the frame's number in the half.
 type place struct{ generation, id, number uint64 }
 
-// seal completes the frame and returns what is to be written. The frame can only be reset
-// afterwards.
+// seal completes the frame and returns the bytes to write. Afterwards the frame can only be reset.
 func (f *Frame) seal(at place) []byte {
 	size, be := f.size(), binary.BigEndian
 	copy(f.buf, frameMagic)
@@ -91,7 +90,7 @@ func (f *Frame) seal(at place) []byte {
 
 func align(n int64) int64 { return (n + alignment - 1) / alignment * alignment }
 
-// parseFrame returns the frame at the start of p; ok is false if there is none that is whole.
+// parseFrame returns the frame at the start of p; ok is false if there is no complete one.
 func parseFrame(p []byte) (at place, entries []byte, size int64, ok bool) {
 	be := binary.BigEndian
 	if len(p) < frameFixed+sumBytes || string(p[:4]) != frameMagic {
@@ -108,7 +107,7 @@ func parseFrame(p []byte) (at place, entries []byte, size int64, ok bool) {
 	return placeOf(p), p[frameFixed:end:end], align(end + sumBytes), true
 }
 
-// placeOf returns what the beginning of a frame says, whole or not.
+// placeOf returns the place in the beginning of a frame, which may be incomplete.
 func placeOf(p []byte) place {
 	be := binary.BigEndian
 	return place{generation: be.Uint64(p[8:]), id: be.Uint64(p[16:]), number: be.Uint64(p[24:])}
@@ -145,7 +144,7 @@ func parseEntries(dst []Entry, p []byte) ([]Entry, error) {
 type Header struct {
 	ID      uint64 // random: frames with the id of another file are invalid
 	Witness uint64 // the caller's, from Config.Witness
-	BootID  string // of the machine's run in which the file was created
+	BootID  string // of the boot of the machine in which the file was created
 	half    int64  // bytes
 }
 

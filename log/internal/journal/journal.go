@@ -43,8 +43,8 @@ type Journal[H Holder] struct {
 	halves     [2]half[H]
 	active     int    // index of the half that is appended to
 	generation uint64 // of the half that was begun last
-	frames     int64  // appended since Create
-	err        error  // sticky: out of use
+	frames     int64  // number of frames appended since Create
+	err        error  // sticky: why the journal is out of use; nil while it is in use
 }
 
 // half is a half of the file. It is free (generation 0), in use, or full and waiting for its
@@ -93,7 +93,7 @@ func Create[H Holder](path string, cfg Config) (_ *Journal[H], err error) {
 	return j, nil
 }
 
-// fill writes header and zeros, and syncs.
+// fill writes the header and zeros, and syncs the file.
 func (j *Journal[H]) fill() error {
 	if _, err := j.file.WriteAt(j.head.encode(), 0); err != nil {
 		return err
@@ -152,8 +152,8 @@ func (j *Journal[H]) Append(f *Frame, holders []H) error {
 	return nil
 }
 
-// reserve finds room for a frame of the given size. Its half waits for the holders from then on,
-// also if the frame is not written after all.
+// reserve reserves room for a frame of the given size. Its half waits for the holders from then
+// on, even if the frame is not written in the end.
 func (j *Journal[H]) reserve(size int64, holders []H) (at place, pos int64, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -184,7 +184,7 @@ func (j *Journal[H]) reserve(size int64, holders []H) (at place, pos int64, err 
 	return at, pos, nil
 }
 
-// begin returns where a half begins in the file.
+// begin returns the position of a half in the file.
 func (j *Journal[H]) begin(i int) int64 { return headerBytes + int64(i)*j.cfg.HalfSize }
 
 // fail puts the journal out of use and returns the first reason for that.

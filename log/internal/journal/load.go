@@ -15,7 +15,7 @@ import (
 
 // A DamageError reports bytes that no crash can have left.
 type DamageError struct {
-	Pos    int64 // in the file
+	Pos    int64 // in the file, in bytes
 	Reason string
 }
 
@@ -102,7 +102,7 @@ func Exists(fsys vfs.FS, path string) (bool, error) {
 
 // loaded is the content of a half.
 type loaded struct {
-	generation uint64 // 0: free
+	generation uint64 // 0 means free
 	entries    []Entry
 }
 
@@ -113,8 +113,8 @@ func parseHalf(p []byte, id uint64) (h loaded, err error) {
 	}
 	first := placeOf(p)
 	if first.id != id {
-		// Torn before the id, which comes last of what tells this use of the half from an earlier
-		// one.
+		// Torn before the id, the last field that distinguishes this use of the half from an
+		// earlier one.
 		return h, nil
 	}
 	pos, next := int64(0), place{id: id, generation: first.generation}
@@ -130,8 +130,8 @@ func parseHalf(p []byte, id uint64) (h loaded, err error) {
 		next.number++
 		pos += size
 	}
-	// Whatever is here is torn, or left of an earlier use. A frame of this use behind it proves
-	// that it was whole once: it would not have been begun else.
+	// The bytes here are torn, or left from an earlier use. If a frame of this use follows, they
+	// were a whole frame once: the later frame was begun only after this one was durable.
 	for behind := pos + alignment; behind < int64(len(p)); behind += alignment {
 		if !bytes.HasPrefix(p[behind:], []byte(frameMagic)) {
 			continue
