@@ -23,8 +23,8 @@ type Fencing struct {
 // others; that commits the first change too. If too many copies fail, the change is undone and has
 // not happened. If undoing it fails as well, nothing can be changed before Reopen.
 //
-// A change that is larger than a batch is a transaction of several. If copies fail during it, the
-// others continue with the rest of it, and the set shrinks by the change after its end.
+// A change that is larger than a batch is a transaction of several batches. If copies fail during
+// it, the others get the rest of it, and the change after its end makes the set smaller.
 func (m *Log) Commit(img *image.Image, recs []metarecord.Record) (version int64, out *Fencing, err error) {
 	if m.failure != nil {
 		return 0, nil, m.failure
@@ -53,21 +53,21 @@ func (m *Log) Commit(img *image.Image, recs []metarecord.Record) (version int64,
 		return 0, nil, errors.Join(cause, m.fail(errors.Join(byid.Values(stuck)...)))
 	}
 	if broken := m.broken(); !controller.MayBecome(m.without(broken), m.sets...) {
-		_ = m.fail(cause) // no change is made with these copies as they are
+		_ = m.fail(cause) // no change is made with these copies in their present state
 	}
 	return 0, nil, cause
 }
 
-// An unapplied change is one that copies failed in, and that the image does not contain yet.
+// An unapplied change is one in which copies failed, and which the image does not contain yet.
 type unapplied struct {
 	recs []metarecord.Record
-	rest [][]metarecord.Record // what is still to be written of it
+	rest [][]metarecord.Record // its parts that are not written yet
 }
 
-// takeOut takes brokers out of the set, with a change that is committed on the copies of the
-// others; those of them that fail meanwhile go, too, and are put into failed. named are the sets
-// that a copy may name. version is that behind the rest of the change under way, 0 if there was no
-// rest.
+// takeOut removes brokers from the set, with a change that is committed on the copies of the
+// others. Copies that fail in that change are removed, too, and added to failed. named are the
+// sets that a copy may name. version is the version after the rest of the change in progress, 0 if
+// there was no rest.
 func (m *Log) takeOut(img *image.Image, failed map[int32]error, named [][]int32, under unapplied) (version int64, out *Fencing, err error) {
 	out = &Fencing{causes: map[int32]error{}}
 	for len(failed) > 0 {
@@ -105,12 +105,12 @@ func (m *Log) takeOut(img *image.Image, failed map[int32]error, named [][]int32,
 	return version, out, nil
 }
 
-// cause returns why the brokers were taken out.
+// cause returns why the brokers were removed.
 func (f *Fencing) cause() error { return errors.Join(byid.Values(f.causes)...) }
 
-// takeOutStuck takes brokers out of the set whose copies have batches that the
-// others have taken back. What the others write from now on must be in another
-// epoch, or nothing tells the copies apart.
+// takeOutStuck removes brokers from the set whose copies still have batches that the others have
+// truncated. Later batches of the others must be in another epoch: otherwise the copies could not
+// be distinguished.
 func (m *Log) takeOutStuck(img *image.Image, stuck map[int32]error) (out *Fencing, err error) {
 	cause := errors.Join(byid.Values(stuck)...)
 	named := m.named()
@@ -125,7 +125,7 @@ func (m *Log) takeOutStuck(img *image.Image, stuck map[int32]error) (out *Fencin
 	return out, err
 }
 
-// TakeOut removes brokers from the set when no change is in progress. img is the present state.
+// TakeOut removes brokers from the set when no change is in progress. img is the current state.
 func (m *Log) TakeOut(img *image.Image, failed map[int32]error) (*Fencing, error) {
 	_, out, err := m.takeOut(img, failed, m.named(), unapplied{})
 	return out, err

@@ -77,7 +77,7 @@ func (p Place) OpenIn(dir string) (*Copy, error) {
 	return m, nil
 }
 
-// config returns how the log of a copy is opened.
+// config returns the configuration that the log of a copy is opened with.
 func (p *Place) config() log.Config {
 	cfg := p.Log
 	cfg.FS = p.FS
@@ -88,8 +88,8 @@ func (p *Place) config() log.Config {
 	return cfg
 }
 
-// beginEpoch records that a controller's epoch begins at the copy's end, durably if anything of the
-// copy has to be.
+// beginEpoch records that a controller's epoch begins at the copy's end: durably, unless the copy
+// is Late.
 func (m *Copy) beginEpoch(epoch int32) error {
 	if m.place.Late {
 		return m.LeadInEpoch(epoch)
@@ -97,7 +97,7 @@ func (m *Copy) beginEpoch(epoch int32) error {
 	return m.SetLeaderEpoch(epoch)
 }
 
-// settle puts what a late copy has on stable storage; from then on it is a copy like any other.
+// settle puts the content of a late copy on stable storage and makes it an ordinary copy.
 func (m *Copy) settle() error {
 	if !m.place.Late {
 		return nil
@@ -106,7 +106,7 @@ func (m *Copy) settle() error {
 	return m.Reconfigure(m.place.config())
 }
 
-// explain turns what package log has against a directory into an error of Blame's making.
+// explain converts an error of package log about a directory into an error made by Blame.
 func (p *Place) explain(dir string, err error) error {
 	if reason := ReasonOf(err); reason != nil {
 		return p.Blame(dir, reason, err)
@@ -137,7 +137,7 @@ func (m *Copy) Promised() int32 {
 	return max(latest, m.kept)
 }
 
-// state returns how far the copy goes.
+// state returns the last epoch and the end offset of the copy.
 func (m *Copy) state(broker int32) controller.Copy {
 	c := controller.Copy{Broker: broker, Epoch: -1, End: m.EndOffset()}
 	if c.End > m.StartOffset() {
@@ -146,8 +146,8 @@ func (m *Copy) state(broker int32) controller.Copy {
 	return c
 }
 
-// cut truncates the copy to an offset. If that takes its newest epoch off it, the promise that this
-// one does not begin again is durable before.
+// cut truncates the copy to an offset. If that removes the newest epoch, the promise that this
+// epoch does not begin again is durable before.
 func (m *Copy) cut(to int64) error {
 	if m.Epochs().At(to-1) != m.Promised() {
 		if err := m.keepPromise(); err != nil {
@@ -157,8 +157,8 @@ func (m *Copy) cut(to int64) error {
 	return m.TruncateTo(to)
 }
 
-// restart is cut of a copy that ends before the others begin: it goes on at start, with nothing in
-// it.
+// restart is cut for a copy that ends before the others begin: the copy is empty and continues at
+// start.
 func (m *Copy) restart(start int64) error {
 	if err := m.keepPromise(); err != nil {
 		return err
@@ -179,7 +179,7 @@ func (m *Copy) keepPromise() error {
 	return nil
 }
 
-// A sourceError says that it was the leader's copy that could not be read.
+// A sourceError is an error of the leader's copy, which could not be read.
 type sourceError struct{ error }
 
 func (e *sourceError) Unwrap() error { return e.error }
@@ -187,8 +187,7 @@ func (e *sourceError) Unwrap() error { return e.error }
 // Follow makes the copy equal to the leader's: it truncates the part where they differ, and appends
 // the missing part unchanged.
 func (m *Copy) Follow(leader *Copy) error {
-	// Also at the end: an epoch that began there, and that nothing was written in, is not the
-	// leader's.
+	// Also at the end: an epoch that began there, without a batch, is not the leader's.
 	if err := m.cut(controller.Part(leader.Epochs(), m.Epochs(), m.state(0))); err != nil {
 		return err
 	}
@@ -220,7 +219,7 @@ func (m *Copy) Follow(leader *Copy) error {
 	return m.DeleteRecords(leader.StartOffset())
 }
 
-// appendWhole appends one batch and waits for it.
+// appendWhole appends one batch and waits for the result.
 func appendWhole(l *log.Log, a *log.Append) error {
 	done := make(chan struct{})
 	a.Done = func(*log.Append) { close(done) }

@@ -36,16 +36,16 @@ type Log struct {
 	copies  map[int32]*Copy // the copies in sync, by broker: all end at the same offset
 	apart   map[int32]*Copy // the other copies: not in sync yet, or failed
 	found   []int32         // brokers whose copies existed when they were opened
-	sets    controller.Sets // that may be in force. After the first change: the brokers of copies
+	sets    controller.Sets // may be in force. After the first change: the brokers of copies
 	sealed  bool            // a copy shows that the last set that it names was committed
-	joining int32           // the broker whose copy the change in progress adds; 0: none
-	causes  map[int32]error // why copies were removed, or not added, the last time
+	joining int32           // the broker whose copy the change in progress adds; 0 means none
+	causes  map[int32]error // why copies were last removed, or not added, by broker
 	leader  int32           // the broker that is controller
-	failure error           // set if the content of the copies is unknown: nothing is written before Reopen
+	failure error           // set if the content of the copies is unknown: no writes before Reopen
 	origin  error           // of failure: the first error, before the copies were reopened without success
 	builder record.Builder
 
-	end      int64 // of the committed log that open found; a transaction after it did not end
+	end      int64 // of the committed log that Open found, without a transaction that did not end
 	size     int64 // bytes of the log's batches
 	snapshot int64 // bytes of the last snapshot
 }
@@ -103,8 +103,8 @@ func (m *Log) CanSpare(out map[int32]error) bool {
 	return controller.MayBecome(m.without(out), m.named()...)
 }
 
-// beginEpoch makes a new epoch durable on all copies, so many higher than any that began on a copy
-// at hand. broken is the broker whose copy failed.
+// beginEpoch begins a new epoch durably on all copies, step above the newest one of all available
+// copies. broken is the broker whose copy failed.
 func (m *Log) beginEpoch(step int32) (broken int32, err error) {
 	epoch := int32(-1)
 	for _, copies := range []map[int32]*Copy{m.copies, m.apart} {
@@ -145,17 +145,17 @@ func (m *Log) Settle() error {
 	return nil
 }
 
-// fail says that nothing is written before the copies were opened again, and returns why.
+// fail makes the log unwritable until the copies are reopened, and returns the error for callers.
 func (m *Log) fail(cause error) error {
 	m.origin = cause
 	m.failure = fmt.Errorf("%w: %w", ErrReadOnly, cause)
 	return m.failure
 }
 
-// named returns the sets that a copy may name, with those that a change leads to.
+// named returns the sets that a copy may name, with next, the sets that a change leads to.
 func (m *Log) named(next ...[]int32) [][]int32 { return slices.Concat([][]int32(m.sets), next) }
 
-// committed says that the copies are the set in force.
+// committed makes the brokers of copies the set in force.
 func (m *Log) committed(sealed bool) {
 	m.sets, m.sealed = controller.Sets{slices.Sorted(maps.Keys(m.copies))}, sealed
 }
@@ -178,7 +178,7 @@ func (m *Log) encode(recs []metarecord.Record) ([]byte, error) {
 
 // append writes one change to all copies at the same time, and waits until each has it on stable
 // storage or has failed. It returns the metadata version after the change, and why copies failed.
-// If none did the change is committed; see Commit for what becomes of it otherwise.
+// If none did, the change is committed; otherwise see Commit.
 func (m *Log) append(recs []metarecord.Record) (version int64, failed map[int32]error, err error) {
 	if m.failure != nil {
 		return 0, nil, m.failure
@@ -192,7 +192,7 @@ func (m *Log) append(recs []metarecord.Record) (version int64, failed map[int32]
 	if joining := m.apart[m.joining]; joining != nil {
 		if len(failed) == 0 {
 			_, failed = m.writeTo(map[int32]*Copy{m.joining: joining}, batch, end)
-		} else { // the change registers it, so that it has to be fenced as well
+		} else { // the change registers the joining copy, so it has to be fenced as well
 			others := errors.Join(byid.Values(failed)...)
 			failed[m.joining] = fmt.Errorf("write metadata on broker %d: %w: %w", m.joining, ErrOthersFailed, others)
 		}
@@ -217,8 +217,8 @@ func (m *Log) without(failed map[int32]error) (ids []int32) {
 	return ids
 }
 
-// drop takes copies that failed out of those that are written to. If the controller's own is among
-// them another broker is controller from now on, in a new epoch. See elect for named and errors.
+// drop removes failed copies from the set. If the controller's own is among them, another broker
+// is controller from now on, in a new epoch. See elect for named and errors.
 func (m *Log) drop(failed map[int32]error, named [][]int32) error {
 	if !m.detach(failed) {
 		return nil
@@ -226,10 +226,9 @@ func (m *Log) drop(failed map[int32]error, named [][]int32) error {
 	return m.elect(failed, named)
 }
 
-// elect begins a new epoch on the copies that are left. Those that fail in it are taken
-// out, too, and put into failed, as long as the others have half of each of the sets
-// named. Each attempt has an epoch of its own, because the copy that failed may have begun the one
-// before.
+// elect begins a new epoch on the remaining copies. A copy that fails in it is removed, too, and
+// put into failed, as long as the others have at least half of each of the named sets. Each
+// attempt has an epoch of its own, because the failed copy may have begun the previous one.
 func (m *Log) elect(failed map[int32]error, named [][]int32) error {
 	for step := int32(1); ; step++ {
 		broken, err := m.beginEpoch(step)
@@ -245,8 +244,8 @@ func (m *Log) elect(failed map[int32]error, named [][]int32) error {
 	}
 }
 
-// detach takes copies that failed out of those that are written to. If the controller's own is
-// among them another broker is controller, which needs an epoch.
+// detach moves failed copies from the set to apart. If the controller's own is among them, another
+// broker is controller, which needs a new epoch.
 func (m *Log) detach(failed map[int32]error) (another bool) {
 	for id := range failed {
 		if l := m.copies[id]; l != nil {
@@ -261,8 +260,8 @@ func (m *Log) detach(failed map[int32]error) (another bool) {
 	return true
 }
 
-// Surrender returns the copy of a broker that ends, so that the caller can close it, or nil if
-// there is none. The copy is not in the set any more, except when nothing can be changed anyway.
+// Surrender returns the copy of a broker that is stopping, so that the caller can close it; nil if
+// there is none. The copy is no longer in the set, except when no change can be made anyway.
 func (m *Log) Surrender(id int32) *Copy {
 	l := m.apart[id]
 	if delete(m.apart, id); l == nil && m.failure != nil {
@@ -271,9 +270,9 @@ func (m *Log) Surrender(id int32) *Copy {
 	return l
 }
 
-// takeBack truncates every copy to end: the batches behind it were not committed. It returns why
-// copies still have them. The controller's epoch is forgotten with its first batch: then the
-// cluster has not opened, and does not.
+// takeBack truncates every copy to end, since the batches after it were not committed. It returns
+// why copies still have them. Truncation of its first batch also removes the controller's epoch:
+// then the cluster has not opened, and will not.
 func (m *Log) takeBack(end int64) (stuck map[int32]error) {
 	for id, l := range byid.Range(m.copies) {
 		if l.EndOffset() <= end {
@@ -289,7 +288,7 @@ func (m *Log) takeBack(end int64) (stuck map[int32]error) {
 	return stuck
 }
 
-// broken returns why copies take nothing before they are opened again.
+// broken returns why copies accept no write before they are reopened, by broker.
 func (m *Log) broken() map[int32]error {
 	broken := map[int32]error{}
 	for id, l := range m.copies {
@@ -314,7 +313,7 @@ func (m *Log) Close() error {
 // set could be a majority of it without any copy that has the committed changes.
 func (m *Log) Join(broker int32, register func() error) error {
 	l := m.apart[broker]
-	if l == nil { // it failed when it was opened again
+	if l == nil { // it failed when it was reopened
 		return m.Keeps(broker)
 	}
 	if err := l.Follow(m.Own()); err != nil {

@@ -12,8 +12,9 @@ import (
 // MaxPartBytes is the approximate maximum of a change's bytes in one batch.
 const MaxPartBytes = 1 << 20
 
-// split cuts a change into what goes into batches of about part bytes: several are a transaction,
-// named for who reads the log. It refuses a record that no batch can hold.
+// split divides a change into batches of about Config.Part bytes. Several batches form a
+// transaction, whose name is only for people. It returns an error for a record that is too large
+// for a batch.
 func (m *Log) split(state []metarecord.Record, name string) (parts [][]metarecord.Record, err error) {
 	var value []byte
 	size, from := int64(0), 0
@@ -37,8 +38,8 @@ func (m *Log) split(state []metarecord.Record, name string) (parts [][]metarecor
 	return parts, nil
 }
 
-// appendNext writes the parts of a change in order, and takes those off that it has written. It
-// stops behind the first one that a copy refuses.
+// appendNext writes the parts of a change in order, and removes the written ones from parts. It
+// stops after the first part that failed on a copy.
 func (m *Log) appendNext(parts *[][]metarecord.Record) (version int64, failed map[int32]error, err error) {
 	for len(*parts) > 0 && len(failed) == 0 && err == nil {
 		version, failed, err = m.append((*parts)[0])
@@ -47,8 +48,9 @@ func (m *Log) appendNext(parts *[][]metarecord.Record) (version int64, failed ma
 	return version, failed, err
 }
 
-// appendParts writes a snapshot of several batches. If a copy refuses one of them all are taken
-// back: the next change finds out what becomes of the copy. stuck are those that could not be.
+// appendParts writes a snapshot of several batches. If one of them fails on a copy, all are
+// truncated again: the next change determines whether the copy stays. stuck are the copies that
+// kept some.
 func (m *Log) appendParts(parts [][]metarecord.Record) (version int64, stuck map[int32]error, err error) {
 	end, size := m.Own().EndOffset(), m.size
 	for _, part := range parts {

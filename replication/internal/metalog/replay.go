@@ -12,32 +12,32 @@ import (
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
-// errNoBeginning says that a log begins in its middle.
+// errNoBeginning means that the log starts after offset 0 without a snapshot.
 var errNoBeginning = errors.New("the log starts after its beginning, and has no snapshot of the earlier records")
 
 // A replaying applies a copy of the metadata log to an image. Records between BeginTransaction and
-// EndTransaction wait until all of them are there.
+// EndTransaction wait until all of them have been read.
 type replaying struct {
 	img   *image.Image
-	start int64 // of the log
+	start int64 // log start offset
 
 	sets controller.Sets     // see Log
-	recs []metarecord.Record // that the batch under way has applied
+	recs []metarecord.Record // records of the current batch that were applied
 
 	size, snapshot int64 // bytes of batches, and of the last snapshot
 
-	since int64 // changes behind this version are kept in news
+	since int64 // changes after this version are collected in news
 	news  []Change
 
 	open    bool // a transaction has begun and not ended
 	began   int64
 	waiting []metarecord.Record
-	bytes   int64 // of the batches since it began
+	bytes   int64 // of the batches since the transaction began
 }
 
-// replay applies the whole log to img, and returns the changes behind the version since. A log that
-// does not begin at offset 0 begins with a snapshot. What replay has against the log is of
-// Place.Blame's making; every other error is the disk's.
+// replay applies the whole log to img, and returns the changes after the version since. A log that
+// does not begin at offset 0 begins with a snapshot. Errors about the content of the log are made
+// by Place.Blame; all others come from the disk.
 func (m *Log) replay(l *Copy, img *image.Image, since int64) ([]Change, error) {
 	dir := l.place.Dir()
 	r := &replaying{img: img, start: l.StartOffset(), since: since}
@@ -69,7 +69,7 @@ func (m *Log) replay(l *Copy, img *image.Image, since int64) ([]Change, error) {
 	return r.news, nil
 }
 
-// batch takes in one batch.
+// batch applies one batch.
 func (r *replaying) batch(b *record.Batch) error {
 	r.size += int64(b.Size())
 	r.bytes += int64(b.Size())
@@ -95,7 +95,7 @@ func (r *replaying) batch(b *record.Batch) error {
 	}
 }
 
-// record takes in one record, of a batch of that many bytes.
+// record applies one record of a batch with size bytes.
 func (r *replaying) record(raw *record.Record, size int64) error {
 	rec, err := metarecord.Parse(raw.Value)
 	if err != nil {
@@ -135,8 +135,8 @@ type Change struct {
 	Version int64
 }
 
-// noteChange takes in that a change is complete with a batch, if it is, and what it says of the
-// set.
+// noteChange records a change that b has completed, and the set of copies that follows from it. It
+// does nothing if a transaction is still open.
 func (r *replaying) noteChange(b *record.Batch) {
 	if len(r.recs) == 0 {
 		return
@@ -150,7 +150,7 @@ func (r *replaying) noteChange(b *record.Batch) {
 	r.sets, r.recs = r.sets.Named(r.img.Serving()), r.recs[:0]
 }
 
-// end applies what a transaction waited with, or drops it.
+// end applies the waiting records of a transaction, or drops them if it was aborted.
 func (r *replaying) end(rec metarecord.Record) error {
 	if !r.open {
 		return errors.New("the end of a transaction that has not begun")

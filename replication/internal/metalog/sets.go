@@ -7,8 +7,8 @@ import (
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
-// changesSet reports whether a change says which copies are in sync, be they the same as before. A
-// snapshot says it of what was committed before.
+// changesSet reports whether a change names the copies that are in sync, even if they are the same
+// as before. A snapshot only repeats a set that was committed earlier.
 func changesSet(recs []metarecord.Record) bool {
 	return !image.IsSnapshot(recs[0]) && slices.ContainsFunc(recs, func(rec metarecord.Record) bool {
 		switch rec := rec.(type) {
@@ -21,7 +21,7 @@ func changesSet(recs []metarecord.Record) bool {
 	})
 }
 
-// setAfter returns the set of copies that a change leads to.
+// setAfter returns the set of copies after a change.
 func setAfter(set []int32, recs []metarecord.Record) []int32 {
 	set = slices.Clone(set)
 	for _, rec := range recs {

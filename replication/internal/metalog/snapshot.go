@@ -9,10 +9,10 @@ import (
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
-// The controller's log is kept short by snapshots in the log itself: when it has grown to several
-// times what the present state takes, that state is written as one batch, or as a transaction of
-// several if it is large, which begins with a record that voids all before it, and then what is
-// before it is deleted. A crash in between leaves the history and the snapshot, which say the same.
+// Snapshots in the log itself keep the controller's log short. When the log has grown to several
+// times the size of the current state, the state is written as one batch. A large state is a
+// transaction of several batches. Its first record voids all earlier ones, which are then deleted.
+// A crash in between leaves both the history and the snapshot, which lead to the same state.
 // (Kafka writes snapshots to files beside the log.)
 
 // DefaultSlack is the default number of bytes by which the log may outgrow its last snapshot: see
@@ -30,7 +30,7 @@ func (m *Log) IsDue() bool {
 // Sizes returns the bytes of the log's batches, and the bytes of its last snapshot.
 func (m *Log) Sizes() (all, snapshot int64) { return m.size, m.snapshot }
 
-// Postpone makes the next snapshot due when the log has grown a lot again.
+// Postpone makes the next snapshot due only after the log has grown as much again.
 func (m *Log) Postpone() { m.snapshot = m.size }
 
 // Snapshot writes a snapshot of the state and deletes the earlier part of the log, on all copies.
@@ -38,7 +38,7 @@ func (m *Log) Postpone() { m.snapshot = m.size }
 // written.
 func (m *Log) Snapshot(img *image.Image, state []metarecord.Record) (version int64, out *Fencing, err error) {
 	for _, l := range byid.Range(m.copies) {
-		if err := l.Roll(); err != nil { // so that all before it goes, segment by segment
+		if err := l.Roll(); err != nil { // so that all segments before the snapshot can be deleted
 			return 0, nil, err
 		}
 	}

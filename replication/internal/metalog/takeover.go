@@ -13,27 +13,28 @@ import (
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
-// A TakeOver makes one of the available brokers the controller, by the content of their disks: when
-// the cluster opens, and when copies are reopened. A copy that fails meanwhile is treated as
-// missing: without it the newest copy, and the epoch, may be different.
+// A TakeOver makes one of the available brokers the controller, from the content of their disks.
+// It runs when the cluster opens, and when copies are reopened. A copy that fails during it is
+// treated as missing: without it the newest copy, and the epoch, may be different.
 type TakeOver struct {
 	Places   func() map[int32]Place          // of the brokers whose copies can be reached, by their ids
 	LeaveOut func(broker int32, cause error) // removes a broker from Places, and closes its copy
-	Failures map[int32]error                 // why brokers were left out
+	Failures map[int32]error                 // why brokers were left out, by broker
 	Asked    []int32                         // brokers of a new cluster; nil if it is not new
-	Since    int64                           // later changes than this version go into News
+	Since    int64                           // changes after this version are returned in News
 	// AcceptLoss continues with the available copies if they are too few.
 	AcceptLoss bool
 	// Examine is called when the newest copy is known, before any copy is changed.
 	Examine func() error
 
-	Image  *image.Image // of the newest copy
-	Epoch  int32        // of its last batch; -1 if it has none
-	News   []Change
-	Founds bool // the cluster is new: brokers without a directory are its first, as the others are
+	Image *image.Image // of the newest copy
+	Epoch int32        // of its last batch; -1 if it has none
+	News  []Change
+	// the cluster is new: brokers without a directory are founders, too
+	Founds bool
 
 	m    *Log
-	step int32 // by which the controller epoch grows
+	step int32 // added to the newest epoch for the controller's epoch
 }
 
 // Open opens the existing copies and takes over. It returns *TooFewError if missing copies may have
@@ -70,15 +71,15 @@ func (m *Log) Reopen(t *TakeOver, least int64, begin func() error) error {
 	return nil
 }
 
-// failAgain is fail when the copies were opened again in vain. What they had failed with is told,
-// too: it says why they had to be.
+// failAgain is fail after copies were reopened without success. The error includes the earlier
+// failure, the reason why they were reopened.
 func (m *Log) failAgain(cause, before error) {
 	m.failure = fmt.Errorf("%w: %w, after %w", ErrReadOnly, cause, before)
 	m.origin = before
 }
 
-// closeAll closes all copies, which are to be opened again: what they fail with is on the disks, or
-// noted.
+// closeAll closes all copies before they are reopened. Their errors do not matter: the disks will
+// show them again, or they are noted.
 func (m *Log) closeAll() {
 	_ = m.Close()
 	clear(m.copies)
@@ -115,7 +116,7 @@ func (t *TakeOver) run() error {
 	}
 }
 
-// openCopies opens the copies that there are.
+// openCopies opens the existing copies.
 func (t *TakeOver) openCopies() error {
 	m := t.m
 	for id, p := range byid.Range(t.Places()) {
@@ -124,7 +125,7 @@ func (t *TakeOver) openCopies() error {
 			continue
 		}
 		var l *Copy
-		if err == nil { // else there may be none, and none is made now
+		if err == nil { // else it is unknown whether there is one, and none may be created
 			l, err = p.Open()
 		}
 		switch {
@@ -140,8 +141,8 @@ func (t *TakeOver) openCopies() error {
 	return nil
 }
 
-// choose finds the copy to go by and replays it. It is an error if so many are missing that another
-// may know more; no copy has been changed then.
+// choose selects the newest copy and replays it. It returns an error if so many copies are missing
+// that one of them may have later changes. It changes no copy.
 func (t *TakeOver) choose() error {
 	m := t.m
 	if len(t.Places()) == 0 {
@@ -164,8 +165,8 @@ func (t *TakeOver) choose() error {
 		if errors.Is(err, ErrNewerFormat) {
 			return err
 		}
-		// Its disk fails, or it is damaged. The others may do without it if they are a majority
-		// without it: then nothing is committed that only this one has.
+		// The disk fails, or the copy is damaged. If the others are a majority without it, they
+		// can continue: every committed change is on one of them.
 		if err != nil {
 			t.LeaveOut(newest.Broker, err)
 			return t.choose()
@@ -176,15 +177,16 @@ func (t *TakeOver) choose() error {
 	}
 	m.leader, m.sealed = newest.Broker, len(m.sets) <= 1
 	switch m.sets = m.sets.Known(newest, copies); {
-	case newest.End == 0: // a new cluster, perhaps one that was not completed
+	case newest.End == 0: // a new cluster, or one whose creation was interrupted
 		m.sets = controller.Sets{t.Asked}
-	case len(m.sets) == 0: // written when there was one broker, and it was not registered
+	case len(m.sets) == 0: // written while there was one broker, which was not registered
 		m.sets = controller.Sets{{newest.Broker}}
 	}
 	return t.judge(newest, reachable)
 }
 
-// judge reports whether the copies that can be reached are enough.
+// judge returns an error unless the reachable copies are enough. With AcceptLoss any copies are
+// enough.
 func (t *TakeOver) judge(newest controller.Copy, reachable []int32) error {
 	m := t.m
 	t.Founds = false
@@ -201,17 +203,17 @@ func (t *TakeOver) judge(newest controller.Copy, reachable []int32) error {
 	}
 	t.step, m.sealed = epochGap, false
 	there := slices.DeleteFunc(m.sets.All(), func(id int32) bool { return !slices.Contains(reachable, id) })
-	if len(there) == 0 { // a copy of one that was about to join
+	if len(there) == 0 { // the copy of a broker that was joining
 		there = []int32{newest.Broker}
 	}
 	m.sets = controller.Sets{there}
 	return nil
 }
 
-// isUnfounded reports whether copies that are empty, or none, are what is left of a founding that
-// was cut short. The first of the brokers asked for is one of every founding, whose first change is
-// on its copy before anybody is told of it. It must not be one that was added later: then there are
-// others, which have everything.
+// isUnfounded reports whether the empty or missing copies are left from an interrupted creation of
+// the cluster. The first of the requested brokers takes part in every creation, and its copy has
+// the first change before the cluster is announced. If that broker was added later, other brokers
+// have the content.
 func (t *TakeOver) isUnfounded(reachable []int32) bool {
 	if len(t.Asked) == 0 {
 		return false
@@ -223,7 +225,8 @@ func (t *TakeOver) isUnfounded(reachable []int32) bool {
 	case first.Origin == Founder:
 		return true
 	}
-	return len(reachable) == 0 || len(t.Places()) == len(t.Asked) // all directories were made before the first copy
+	// All directories are made before the first copy.
+	return len(reachable) == 0 || len(t.Places()) == len(t.Asked)
 }
 
 // A TooFewError reports which copies of the metadata are needed.
@@ -256,14 +259,15 @@ func (e *TooFewError) Error() string {
 	return fmt.Sprintf("the metadata is kept by brokers %s, and more than half of them are needed", strings.Join(kept, " or "))
 }
 
-// epochGap is by how much the controller's epoch grows if not all can be known that were in use:
-// what a missing copy has must not be in the same epochs as what comes now.
+// epochGap is the step of the controller's epoch if not all used epochs can be known. The batches
+// of a missing copy and later batches must not have the same epochs.
 const epochGap = 1 << 10
 
 // follow brings the copies of all sets that may be in force up to the newest, and begins the
-// controller's epoch on all of them. Only then may it write, and the set of its first change has
-// more than half of each of those, whichever it is that is in force. The others join one by one
-// afterwards. broken is the broker whose copy failed, 0 if it was none of them.
+// controller's epoch on all of them. Only then may the controller write. The set of its first
+// change has more than half of each of these sets, so it does not matter which one is in force.
+// The other copies join one by one afterwards. broken is the broker whose copy failed, 0 if none
+// did.
 func (t *TakeOver) follow() (broken int32, err error) {
 	m := t.m
 	for id, p := range byid.Range(t.Places()) {
@@ -276,7 +280,7 @@ func (t *TakeOver) follow() (broken int32, err error) {
 		}
 	}
 	newest := m.apart[m.leader]
-	if newest.EndOffset() > m.end { // a transaction that did not end has done nothing
+	if newest.EndOffset() > m.end { // a transaction without an end has no effect
 		if err := newest.cut(m.end); err != nil {
 			return m.leader, err
 		}

@@ -11,14 +11,15 @@ import (
 	"github.com/stratalog/strata/replication/internal/silence"
 )
 
-// heard is what a copy answers to a batch.
+// The result of an append to one copy.
 type heard struct {
 	broker int32
 	a      *log.Append
 }
 
-// writeTo writes a batch to copies at the same time. It returns the version after it, 0 if none has
-// it, and why copies failed. A copy that the others can do without, and that is silent, has failed.
+// writeTo writes a batch to copies at the same time. It returns the version after the batch, 0 if
+// no copy has it, and why copies failed. A copy that does not respond has failed if the others are
+// enough.
 func (m *Log) writeTo(copies map[int32]*Copy, batch []byte, end int64) (version int64, failed map[int32]error) {
 	answers := make(chan heard, len(copies))
 	for id, l := range copies {
@@ -51,13 +52,13 @@ func (m *Log) writeTo(copies map[int32]*Copy, batch []byte, end int64) (version 
 				failed[id] = fmt.Errorf("write metadata on broker %d: %w", id, ErrSilent)
 			}
 			clear(waiting)
-			m.builder = record.Builder{} // they may still read the batch
+			m.builder = record.Builder{} // the silent copies may still read the batch
 		}
 	}
 	return version, failed
 }
 
-// misplaced returns why a batch is not where it has to be.
+// misplaced returns an error if a batch was not appended at offset end.
 func misplaced(a *log.Append, end int64) error {
 	if a.Err == nil && a.BaseOffset != end {
 		return fmt.Errorf("it has offset %d instead of %d", a.BaseOffset, end)
@@ -65,8 +66,8 @@ func misplaced(a *log.Append, end int64) error {
 	return a.Err
 }
 
-// needNot reports whether those that have written a batch may go on without those that are waited
-// for.
+// needNot reports whether the copies that have written a batch can continue without the waiting
+// ones.
 func (m *Log) needNot(waiting map[int32]*Copy, failed map[int32]error) bool {
 	written := slices.DeleteFunc(m.without(failed), func(id int32) bool { return waiting[id] != nil })
 	return controller.MayBecome(written, m.sets...)
