@@ -127,15 +127,16 @@ func Apply(p Partition, c Change, r Rules) (Partition, Outcome) {
 		next.Eligible = nil
 	}
 	switch {
-	case !clean: // of what its leader has, nobody knows what is synced
+	case !clean: // it is unknown which records of the new leader are synced
 		next.Durable = false
-	case r.SyncOnAck && c.Synced && len(next.Eligible) == 0: // also of those who leave by this change
+	// replicas that leave in this change count, too
+	case r.SyncOnAck && c.Synced && len(next.Eligible) == 0:
 		next.Durable = true
 	}
 	if leader != p.Leader || leader != NoLeader && slices.Contains(c.Restarted, leader) {
 		next.LeaderEpoch++
 	} else if c.InSync != nil && !slices.Equal(c.InSync, p.InSync) {
-		next.Recovering = false // who is in sync has what its leader has
+		next.Recovering = false // an in-sync replica has all records of its leader
 	}
 	if p.equal(next) {
 		return p, Outcome{}
@@ -144,7 +145,7 @@ func Apply(p Partition, c Change, r Rules) (Partition, Outcome) {
 	return next, Outcome{Changed: true, Unclean: !clean}
 }
 
-// elect chooses a leader, NoLeader if there is none; clean is false if records may be lost by it.
+// elect chooses a leader, NoLeader if there is none; clean is false if records may be lost.
 func (p Partition) elect(c Change, r Rules) (leader int32, clean bool) {
 	present := func(broker int32) bool { return r.Acceptable(broker) && !slices.Contains(p.Missing, broker) }
 	valid := func(broker int32) bool { return p.complete(broker) && present(broker) }
@@ -178,7 +179,8 @@ func (p Partition) complete(broker int32) bool {
 	return slices.Contains(p.InSync, broker) || len(p.InSync) == 0 && slices.Contains(p.Eligible, broker)
 }
 
-// install makes leader, who was elected in p, the leader after the one before.
+// install makes leader, elected from p, the leader of the partition. before is the partition
+// before the change.
 func (p *Partition) install(before Partition, c Change, leader int32, clean bool) {
 	p.Leader = leader
 	switch {
@@ -210,7 +212,7 @@ func without(set []int32, others ...[]int32) []int32 {
 	})
 }
 
-// union returns what is in either set, sorted.
+// union returns the members of either set, sorted.
 func union(a, b []int32) []int32 {
 	u := slices.Concat(a, b)
 	slices.Sort(u)

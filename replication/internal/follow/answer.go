@@ -8,7 +8,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// answer is what a leader said.
+// answer is a leader's response to a fetch request.
 type answer struct {
 	p   *Place
 	ask partition.ReplicaFetch
@@ -16,7 +16,7 @@ type answer struct {
 	got partition.ReplicaRead
 	err error
 
-	heldUntil time.Time // zero: nothing was left out
+	heldUntil time.Time // zero if no batches were left out
 }
 
 func (p *Place) read(ask partition.ReplicaFetch) answer {
@@ -30,7 +30,7 @@ func (p *Place) read(ask partition.ReplicaFetch) answer {
 	return a
 }
 
-// apply does what the leader's answer asks for.
+// apply processes the leader's response.
 func (f *Fetcher) apply(a *answer) {
 	p := a.p
 	if a.err != nil {
@@ -49,7 +49,8 @@ func (f *Fetcher) apply(a *answer) {
 		return
 	}
 	size := len(a.got.Bytes)
-	moved := p.leaderStart > a.ask.LogStart // which the leader waits to hear
+	// the leader has to get the new log start
+	moved := p.leaderStart > a.ask.LogStart
 	if size == 0 && a.got.HighWatermark <= p.hw {
 		a.buf.put()
 		f.done(p, outcome{again: moved, heldUntil: a.heldUntil})
@@ -74,9 +75,8 @@ func (f *Fetcher) apply(a *answer) {
 	})
 }
 
-// align brings the log start in line with the leader's. The leader's may be in the middle of a
-// batch: a log that is empty begins with that one, and with what the leader knows of producers
-// then.
+// align moves the log start to the leader's. The leader's may be in the middle of a batch. An
+// empty log then begins with that batch, and with the producer state that the leader sent for it.
 func (p *Place) align(a *answer) error {
 	if a.got.LogStart > p.leaderStart {
 		if err := p.Target.AdvanceStart(p.Epoch, a.got.LogStart); err != nil {
@@ -97,7 +97,8 @@ func (p *Place) align(a *answer) error {
 		if err := p.Target.Seed(a.ask, offset, a.got.Producers); err != nil {
 			return err
 		}
-	case offset < a.ask.Offset: // it was seeded elsewhere: once more
+	// the log begins in the middle of a batch: start again
+	case offset < a.ask.Offset:
 		return errors.Join(errBegunElsewhere, p.Target.StartAt(a.ask, a.ask.Offset, a.ask.Purged))
 	}
 	if offset < a.ask.Offset {
@@ -108,7 +109,7 @@ func (p *Place) align(a *answer) error {
 
 var errBegunElsewhere = errors.New("follow: the log does not begin where a batch of the leader's does")
 
-// refused sees to a question that the leader has not answered.
+// refused handles an error of the leader's Read.
 func (f *Fetcher) refused(a *answer) {
 	p := a.p
 	if errors.Is(a.err, partition.ErrPurged) || errors.Is(a.err, partition.ErrOffsetOutOfRange) && a.ask.Offset < a.got.LogStart {
@@ -118,7 +119,7 @@ func (f *Fetcher) refused(a *answer) {
 	f.done(p, outcome{err: a.err, awaits: awaitsLeader(a.err)})
 }
 
-// awaitsLeader reports whether an error is over when the leader wakes the follower.
+// awaitsLeader reports whether the leader wakes the follower when the cause of err has ended.
 func awaitsLeader(err error) bool {
 	for _, e := range []error{ErrNotReady, partition.ErrNotLeader, partition.ErrFencedLeaderEpoch, partition.ErrUnknownLeaderEpoch, partition.ErrClosed} {
 		if errors.Is(err, e) {

@@ -2,12 +2,12 @@ package follow
 
 import "sync"
 
-// maxPooled bounds the capacity of buffers that are used again.
+// maxPooled is the maximum capacity of buffers that are reused, in bytes.
 const maxPooled = 2 << 20
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
-// A buffer holds what was fetched of one partition until it is appended.
+// A buffer holds the fetched batches of one partition until they are appended.
 type buffer struct{ data []byte }
 
 func getBuffer() *buffer { return buffers.Get().(*buffer) }

@@ -57,7 +57,7 @@ func (f *Fetcher) Follow(what Following) {
 	if old != nil && old.Epoch == what.Epoch && old.Source == what.Source && old.Target == what.Target {
 		f.letGoLocked(old) // it may be in sync now
 		f.mu.Unlock()
-		old.Wake() // what was asked for in vain may be there now
+		old.Wake() // an earlier request without a result may get one now
 		return
 	}
 	f.places[what.Partition] = p
@@ -108,7 +108,7 @@ func (f *Fetcher) LetGo() {
 	}
 }
 
-// letGoLocked is LetGo of one partition.
+// letGoLocked is LetGo for one partition.
 func (f *Fetcher) letGoLocked(p *Place) {
 	switch {
 	case p.phase == busy:
@@ -150,7 +150,7 @@ func (f *Fetcher) Run(stop <-chan struct{}) {
 	}
 }
 
-// end lets go of all partitions. What is being appended is appended still.
+// end stops copying all partitions. Appends in progress continue.
 func (f *Fetcher) end() {
 	f.retry.Stop()
 	f.retry.Wait()
@@ -166,8 +166,8 @@ func (f *Fetcher) end() {
 	}
 }
 
-// take returns partitions to be asked for: one, since it need not wait for others, unless the
-// network makes a question cost something.
+// take returns the partitions to fetch next. It is one partition, which need not wait for others,
+// unless an impaired network makes each request expensive.
 func (f *Fetcher) take() []*Place {
 	n := 1
 	if f.cfg.Network.Impaired() {
@@ -190,7 +190,7 @@ func (f *Fetcher) take() []*Place {
 	return batch
 }
 
-// round asks for partitions and sees to what comes. False: stopped.
+// round fetches partitions and processes the responses. It returns false if stop was closed.
 func (f *Fetcher) round(batch []*Place, stop <-chan struct{}) bool {
 	there, back := Path{f.cfg.Broker, f.cfg.Leader}, Path{f.cfg.Leader, f.cfg.Broker}
 	asks := make([]partition.ReplicaFetch, len(batch))
@@ -200,7 +200,7 @@ func (f *Fetcher) round(batch []*Place, stop <-chan struct{}) bool {
 			asks[i] = f.question(p)
 			news = news || p.told != told(asks[i])
 		}
-		if !news && !f.cfg.Network.IsCut(there) { // the leader has the question already
+		if !news && !f.cfg.Network.IsCut(there) { // the leader has the request already
 			break
 		}
 		switch f.cfg.Network.Send(there, stop) {
@@ -237,10 +237,11 @@ func (f *Fetcher) round(batch []*Place, stop <-chan struct{}) bool {
 	return true
 }
 
-// question returns what to ask the leader of a partition. By asking a follower says that it has
-// what is before, so its log start is right by then.
+// question returns the request for a partition. A request at an offset confirms that the follower
+// has everything before it. So the log start must be right before the request.
 func (f *Fetcher) question(p *Place) partition.ReplicaFetch {
-	if p.startDue > 0 && p.Target.AdvanceStart(p.Epoch, p.startDue) == nil { // else align finds out
+	// An error here is returned by align later.
+	if p.startDue > 0 && p.Target.AdvanceStart(p.Epoch, p.startDue) == nil {
 		p.leaderStart, p.startDue = p.startDue, 0
 	}
 	ask := p.Target.Position()

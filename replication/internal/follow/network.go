@@ -14,21 +14,22 @@ type Path struct{ From, To int32 }
 // use.
 type Network struct {
 	impaired atomic.Bool // whether paths has anything; read without mu
-	watch    func()      // called without mu when a path was closed or opened; set before first use
+	// called without mu when a path was closed or opened; set before first use
+	watch func()
 
 	mu      sync.Mutex // guards the fields below; never held while waiting
 	paths   map[Path]condition
-	changed chan struct{} // closed when paths changes; nil: nobody waits
+	changed chan struct{} // closed when paths changes; nil if no caller waits
 }
 
-// condition is what is wrong with a path.
+// condition describes the impairment of a path.
 type condition struct {
 	cut, paused bool
-	closed      time.Time // since when it has been one of both
+	closed      time.Time // since when it has been cut or paused
 	delay       time.Duration
 }
 
-// isClosed reports whether nothing gets through.
+// isClosed reports whether no message gets through.
 func (c *condition) isClosed() bool { return c.cut || c.paused }
 
 // Watch registers fn, which is called whenever an open path is cut or paused, and whenever such a
@@ -53,7 +54,7 @@ func (n *Network) alter(p Path, change func(*condition)) {
 	}
 }
 
-// apply reports whether the path was closed or opened by that.
+// apply reports whether the change has closed or opened the path.
 func (n *Network) apply(p Path, change func(*condition)) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -115,7 +116,7 @@ func (n *Network) Send(p Path, stop <-chan struct{}) Delivery {
 		}
 		c, changed = n.look(p)
 	}
-	if c.cut { // it was under way
+	if c.cut { // cut while the message was in transit
 		return Lost
 	}
 	return Delivered

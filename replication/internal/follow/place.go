@@ -28,14 +28,14 @@ type Target interface {
 	// CopyFrom appends the batches that the leader has sent. It does not wait. See
 	// partition.Partition.
 	CopyFrom(*partition.Copy)
-	// Converge truncates the log where it diverges from the leader's. ask is the request to which
-	// the leader responded with d.
+	// Converge truncates the log where it diverges from the leader's. The leader responded with d
+	// to the given request.
 	Converge(ask partition.ReplicaFetch, d partition.Divergence) error
-	// StartAt empties the log, which continues at offset, the leader's log start. ask is the
-	// request that the leader responded to, and purged is the Purged of its log.
+	// StartAt empties the log, which continues at offset, the leader's log start. The leader
+	// responded to the given request, and purged is the Purged of its log.
 	StartAt(ask partition.ReplicaFetch, offset int64, purged log.Purged) error
-	// Seed makes an unseeded log begin at offset with the state of producers. ask is the request to
-	// which the leader responded with them.
+	// Seed makes an unseeded log begin at offset with the state of producers, which the leader
+	// sent in response to the given request.
 	Seed(ask partition.ReplicaFetch, offset int64, producers []byte) error
 	// AdvanceStart moves the log start to offset, the log start of the leader in an epoch.
 	AdvanceStart(epoch int32, offset int64) error
@@ -89,15 +89,15 @@ func told(ask partition.ReplicaFetch) position {
 	return position{ask.Offset, ask.Durable, ask.LogStart}
 }
 
-// phase is where a Place is.
+// phase is the state of a Place.
 type phase uint8
 
 const (
 	idle  phase = iota // until it is woken
 	ready              // in Fetcher.ready
-	busy               // asked for, or what came is being appended
+	busy               // being fetched or appended
 	late               // in Fetcher.late: it failed or is held back, and waits for retryAt
-	gone               // it is copied no longer
+	gone               // it is not copied any more
 )
 
 // Wake reports that a fetch from the leader may return something new. It does not block, and may be

@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// outcome is what became of a turn of a partition.
+// outcome is the result of a partition's turn.
 type outcome struct {
 	err    error
-	awaits bool // the leader wakes the place when err is over
-	again  bool // without an error: ask at once
-	bytes  int  // that are in flight no longer
+	awaits bool // the leader wakes the place when the cause of err has ended
+	again  bool // without an error: fetch again at once
+	bytes  int  // number of bytes that are not in flight any more
 
-	heldUntil time.Time // without an error, unless again: do not ask before
+	// without an error, unless again is set: time of the next fetch; zero means no limit
+	heldUntil time.Time
 }
 
 // done ends a partition's turn.
@@ -33,10 +34,10 @@ func (f *Fetcher) done(p *Place, o outcome) {
 	}
 }
 
-// toldAt is how many failures in a row are worth a line in the log.
+// toldAt is the number of failures in a row after which a warning is logged.
 const toldAt = 5
 
-// endTurnLocked returns how often the partition has failed in a row.
+// endTurnLocked returns the number of failures of the partition in a row.
 func (f *Fetcher) endTurnLocked(p *Place, o outcome) (failures int) {
 	switch {
 	case o.err == nil && !o.again && !p.letGo && !o.heldUntil.IsZero():
@@ -60,7 +61,7 @@ func (f *Fetcher) endTurnLocked(p *Place, o outcome) (failures int) {
 	return p.failures
 }
 
-// holdLocked has a partition wait for a quota: nothing that its leader gets meanwhile wakes it.
+// holdLocked makes a partition wait for a quota. New records of its leader do not wake it.
 func (f *Fetcher) holdLocked(p *Place, until time.Time) {
 	f.lateLocked(p, until)
 	p.held = true
@@ -77,7 +78,7 @@ func (f *Fetcher) notLateLocked(p *Place) {
 	f.late = slices.DeleteFunc(f.late, func(q *Place) bool { return q == p })
 }
 
-// lateAgain has those asked for again whose time has come.
+// lateAgain makes the partitions ready whose retryAt has passed.
 func (f *Fetcher) lateAgain() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

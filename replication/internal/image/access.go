@@ -11,12 +11,13 @@ import (
 	"github.com/stratalog/strata/internal/metarecord"
 )
 
-// What access control entries may come to: nobody fills the memory of all brokers with them.
+// Limits of the access control entries, which are in the memory of all brokers.
 const (
 	maxACLs     = 50_000
 	maxACLBytes = 16 << 20 // of names, principals and hosts
 
-	// maxACLsAtOnce is how many one request may make or remove. Kafka: MAX_RECORDS_PER_USER_OP.
+	// maxACLsAtOnce is the number of entries that one request may create or remove. Kafka:
+	// MAX_RECORDS_PER_USER_OP.
 	maxACLsAtOnce = 10_000
 )
 
@@ -24,7 +25,7 @@ const (
 type ACLs struct {
 	byID  map[metarecord.ID]acl.Entry
 	ids   map[acl.Entry]metarecord.ID
-	bytes int // of their texts
+	bytes int // of their names, principals and hosts
 }
 
 func textBytes(e acl.Entry) int { return len(e.ResourceName) + len(e.Principal) + len(e.Host) }
@@ -47,7 +48,8 @@ func (m *Image) applyAccess(rec *metarecord.AccessControlEntry) error {
 		Principal: rec.Principal, Host: rec.Host, Operation: acl.Operation(rec.Operation), Permission: acl.Permission(rec.Permission),
 	}
 	if err := e.Validate(); err != nil {
-		return fmt.Errorf("%w: access control entry: %w", ErrLaterRecord, err) // an operation that came later, say
+		// for example an operation of a later version
+		return fmt.Errorf("%w: access control entry: %w", ErrLaterRecord, err)
 	}
 	if m.acls != nil {
 		if _, known := m.acls.byID[rec.ID]; known {
@@ -156,7 +158,7 @@ func (m *Image) DeleteACLs(filters []acl.Filter) (recs []metarecord.Record, foun
 	return recs, found, nil
 }
 
-// accessRecords returns the records that make the entries out of nothing, by their ids.
+// accessRecords returns the records that create the entries in an empty image, by their ids.
 func (m *Image) accessRecords() (recs []metarecord.Record) {
 	if m.acls == nil {
 		return nil

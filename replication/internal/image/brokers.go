@@ -61,7 +61,7 @@ func (m *Image) applyBrokerChange(rec *metarecord.BrokerChange) error {
 	return nil
 }
 
-// setMember replaces the map, which others read without a lock.
+// setMember replaces the map, which readers use without a lock.
 func (m *Image) setMember(id int32, r Member) {
 	members := maps.Clone(m.Members)
 	members[id] = r
@@ -110,7 +110,7 @@ func (m *Image) Register(all ...Arrival) (recs []metarecord.Record) {
 	return m.registerAt(m.Version, all)
 }
 
-// registerAt is Register of records that begin at an offset.
+// registerAt is Register for records that begin at an offset.
 func (m *Image) registerAt(offset int64, all []Arrival) (recs []metarecord.Record) {
 	for i, a := range all {
 		rec := &metarecord.RegisterBroker{
@@ -153,7 +153,7 @@ func (m *Image) Resume(up, started []Arrival, policy Policy) []metarecord.Record
 	return recs
 }
 
-// attendance returns the records that say that those brokers serve from now on, and no others.
+// attendance returns the records that make exactly these brokers serve.
 func (m *Image) attendance(up []Arrival) []metarecord.Record {
 	recs := m.upgrade()
 	recs = append(recs, m.registerAt(m.Version+int64(len(recs)), up)...)
@@ -166,11 +166,12 @@ func (m *Image) attendance(up []Arrival) []metarecord.Record {
 	return recs
 }
 
-// after returns the image with changes of brokers and features, which replace what they change.
+// after returns the image after changes of brokers, features and broker configurations. m is
+// unchanged, since these changes replace maps.
 func (m *Image) after(recs []metarecord.Record) *Image {
 	later := *m
 	for _, rec := range recs {
-		_ = later.Apply(rec) // who applies the change is told
+		_ = later.Apply(rec) // the caller that applies the change gets the error
 	}
 	return &later
 }
@@ -202,7 +203,7 @@ func (m *Image) ReplicasOn(id int32) (tps []record.TopicPartition) {
 	return tps
 }
 
-// directoriesOf returns the directories of replicas; unassigned for those of unknown brokers.
+// directoriesOf returns the directories of replicas; zero for replicas of unknown brokers.
 func (m *Image) directoriesOf(replicas []int32) []metarecord.ID {
 	ids := make([]metarecord.ID, len(replicas))
 	for i, id := range replicas {
@@ -211,7 +212,7 @@ func (m *Image) directoriesOf(replicas []int32) []metarecord.ID {
 	return ids
 }
 
-// registrations returns the records that make the members out of nothing.
+// registrations returns the records that register the members in an empty image.
 func (m *Image) registrations() []metarecord.Record {
 	var recs []metarecord.Record
 	for _, id := range slices.Sorted(maps.Keys(m.Members)) {

@@ -46,7 +46,8 @@ func ConfigRecords(kind int8, name string, from, to map[string]string) []metarec
 	return recs
 }
 
-// sortedKeys costs nothing of an empty map, as most topics' settings are.
+// sortedKeys returns the sorted keys. It is cheap for an empty map, the usual configuration of a
+// topic.
 func sortedKeys(config map[string]string) []string {
 	if len(config) == 0 {
 		return nil

@@ -17,13 +17,13 @@ type Image struct {
 	Version    int64 // of the metadata: offset after the last record applied
 	Topics     map[string]*Topic
 	ByID       map[topic.ID]*Topic
-	collisions map[string]string // topic.CollisionKey -> name
-	// Removed has every topic that was ever removed, with its name: the directories of these may be
+	collisions map[string]string // names by topic.CollisionKey
+	// Removed has the names of all topics that were ever removed, by id. Their directories may be
 	// deleted.
 	Removed          map[topic.ID]string
 	Partitions       int // of all topics
 	NextProducerID   int64
-	producerIDBroker int32 // that got the last of them
+	producerIDBroker int32 // the broker that got the last of them
 	// BrokerConfigs has the dynamic configuration of brokers, by their keys; "" means all brokers.
 	// It is replaced, never written to.
 	BrokerConfigs map[string]map[string]string
@@ -34,19 +34,23 @@ type Image struct {
 	groups        namedConfigs
 	clientMetrics namedConfigs
 
-	users     *Users // nil: there were never any. Replaced by the first change behind a publish
-	ownsUsers bool   // they were made since the last publish
+	// nil if there were never any. Replaced by the first change after a publish
+	users     *Users
+	ownsUsers bool // users was copied since the last publish
 
-	acls     *ACLs // nil: there are none. Replaced by the first change behind a publish
-	ownsACLs bool  // they were made since the last publish
+	// nil if there are none. Replaced by the first change after a publish
+	acls     *ACLs
+	ownsACLs bool // acls was copied since the last publish
 
-	quotas     *clientquota.Set // nil: there are none. Replaced by the first change behind a publish
-	ownsQuotas bool             // they were made since the last publish
+	// nil if there are none. Replaced by the first change after a publish
+	quotas     *clientquota.Set
+	ownsQuotas bool // quotas was copied since the last publish
 
-	tokens     *Tokens // nil: there are none. Replaced by the first change behind a publish
-	ownsTokens bool    // they were made since the last publish
+	// nil if there are none. Replaced by the first change after a publish
+	tokens     *Tokens
+	ownsTokens bool // tokens was copied since the last publish
 
-	owned map[topic.ID]bool // topics copied since the last publish, which nobody else sees yet
+	owned map[topic.ID]bool // topics copied since the last publish, which readers do not see yet
 }
 
 // A Topic is the metadata of one topic. It is immutable once published: a change makes a new one.
@@ -114,7 +118,7 @@ func (m *Image) Apply(rec metarecord.Record) error {
 		m.NextProducerID, m.producerIDBroker = rec.Next, rec.BrokerID
 	case *metarecord.NoOp:
 		if rec.Snapshot {
-			*m = *New() // the state follows
+			*m = *New() // the records of the state follow
 		}
 	default:
 		return fmt.Errorf("%w: %T", ErrLaterRecord, rec)
@@ -179,7 +183,7 @@ func (m *Image) applyConfig(rec *metarecord.Config) error {
 	return nil
 }
 
-// applyBrokerConfig replaces the maps that it changes: others read them without a lock.
+// applyBrokerConfig replaces the maps that it changes, since readers use them without a lock.
 func (m *Image) applyBrokerConfig(rec *metarecord.Config) {
 	brokers := maps.Clone(m.BrokerConfigs)
 	config := maps.Clone(brokers[rec.ResourceName])
@@ -197,8 +201,8 @@ func (m *Image) applyBrokerConfig(rec *metarecord.Config) {
 	m.BrokerConfigs = brokers
 }
 
-// own returns the topic as a copy that may be changed until the next publish, and puts it in place
-// of t.
+// own returns the topic as a copy that may be changed until the next publish, and replaces t with
+// it.
 func (m *Image) own(t *Topic) *Topic {
 	if m.owned[t.ID] {
 		return t

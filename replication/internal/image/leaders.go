@@ -15,7 +15,7 @@ import (
 // certain.
 type Rules struct {
 	MinInSync int  // Kafka: min.insync.replicas
-	SyncOnAck bool // acknowledged means on stable storage
+	SyncOnAck bool // an acknowledged record is on stable storage
 	Unclean   bool // Kafka: unclean.leader.election.enable
 }
 
@@ -23,7 +23,7 @@ type Rules struct {
 // only computes.
 type Policy func(m *Image, config map[string]string) Rules
 
-// elections decide on the partitions of one topic after the other.
+// elections decides on partitions, one topic after the other.
 type elections struct {
 	m      *Image
 	policy Policy
@@ -39,16 +39,16 @@ func (e *elections) rulesOf(t *Topic) Rules {
 	return e.rules
 }
 
-// decide returns the record of what becomes of a partition in a change, by who serves; nil if it
-// stays as it is.
+// decide returns the record with the effect of change c and of the serving brokers on a partition;
+// nil if there is none.
 //
-// The one replica of a partition is the leader whenever its broker serves, whatever it may have
-// lost: nobody else can have that, and nobody can lead in its stead.
+// The only replica of a partition leads whenever its broker serves, even if it has lost records.
+// No other replica can have them or lead instead.
 func (m *Image) decide(t *Topic, number int, c election.Change, r Rules) *metarecord.PartitionChange {
 	return m.decideIn(t, number, t.Partitions[number].layout(), c, r)
 }
 
-// decideIn is decide of a partition that gets other replicas, or keeps those that it has.
+// decideIn is decide for a partition that gets the layout to, which may be the present one.
 func (m *Image) decideIn(t *Topic, number int, to layout, c election.Change, r Rules) *metarecord.PartitionChange {
 	p := &t.Partitions[number]
 	left, lost := m.gone(p)
@@ -59,7 +59,8 @@ func (m *Image) decideIn(t *Topic, number int, to layout, c election.Change, r R
 	}
 	after, ends, unclean := m.step(p, to, c, election.Rules{MinInSync: r.MinInSync, SyncOnAck: r.SyncOnAck, Unclean: r.Unclean, Acceptable: m.acceptable})
 	rec := difference(p.State(), after)
-	if unclean { // also of a partition that is recovering from another one: who reads the log counts them
+	// also of a partition that is recovering from an earlier one: readers of the log count them
+	if unclean {
 		rec.Recovery = 1
 	}
 	if has := p.layout(); !ends.equal(has) {
@@ -82,7 +83,7 @@ func isEmpty(rec *metarecord.PartitionChange) bool {
 	return sets && rec.Leader == metarecord.NoChange && rec.Recovery < 0 && rec.Durable == metarecord.Unchanged && rec.Directories == nil
 }
 
-// difference returns the record that makes one state of a partition of another.
+// difference returns the record that changes one state of a partition into the other.
 func difference(before, after election.Partition) *metarecord.PartitionChange {
 	rec := &metarecord.PartitionChange{Leader: metarecord.NoChange, Recovery: -1}
 	if after.LeaderEpoch != before.LeaderEpoch {
@@ -106,7 +107,7 @@ func difference(before, after election.Partition) *metarecord.PartitionChange {
 	return rec
 }
 
-// changed returns what a record says of a set: nil if it stays the same, and never nil otherwise.
+// changed returns a set for a record: nil if the set stays the same, and never nil otherwise.
 func changed(before, after []int32) []int32 {
 	switch {
 	case slices.Equal(before, after):
@@ -123,8 +124,8 @@ func (m *Image) acceptable(id int32) bool {
 	return known && !b.Fenced && !b.Leaving
 }
 
-// gone returns the replicas of a partition whose brokers do not serve, or leave, and those that
-// nothing is left of: the broker is no member any more, or has another disk.
+// gone returns the replicas of a partition whose brokers are fenced or leaving, and the lost ones.
+// A replica is lost if its broker is no longer a member or has another disk.
 func (m *Image) gone(p *Partition) (left, lost []int32) {
 	for i, id := range p.Replicas {
 		b, known := m.Members[id]
@@ -138,8 +139,8 @@ func (m *Image) gone(p *Partition) (left, lost []int32) {
 	return left, lost
 }
 
-// settled reports at little cost that nothing becomes of a partition by who serves. False: it has
-// to be looked at.
+// settled reports whether the serving brokers have no effect on a partition. It is a cheap check:
+// false means that the partition has to be examined.
 func (m *Image) settled(p *Partition) bool {
 	for i, id := range p.Replicas {
 		b, known := m.Members[id]
@@ -185,9 +186,10 @@ func (m *Image) elect(limit int, policy Policy, due func(Place, *Partition) (ele
 	return recs
 }
 
-// restart returns the records of what becomes of partitions with several replicas whose brokers are
-// started again, and have registered. Leaders begin another epoch, since followers may hold what
-// they have lost, and settings that were changed meanwhile take effect before anybody leads.
+// restart returns the records for partitions with several replicas whose brokers were restarted
+// and have registered. Leaders begin a new epoch, since followers may have records that they have
+// lost. Settings that were changed while the brokers were down take effect before any replica
+// leads.
 func (m *Image) restart(up []Arrival, policy Policy) []metarecord.Record {
 	var ids []int32
 	for _, a := range up {
@@ -200,8 +202,8 @@ func (m *Image) restart(up []Arrival, policy Policy) []metarecord.Record {
 	})
 }
 
-// costs returns whose replicas of a partition may have lost something, are missing, or were found
-// again, by what brokers that start say of themselves.
+// costs returns which brokers may have lost records of a partition, miss its directory, or have
+// found it again, according to the brokers that start.
 func costs(at Place, up ...Arrival) (c election.Change) {
 	for _, a := range up {
 		if !a.Clean {
@@ -238,8 +240,8 @@ func (m *Image) Return(limit int, policy Policy, all ...Arrival) []metarecord.Re
 	})
 }
 
-// GiveWay returns the record by which a damaged replica is taken for a missing one, and leaves the
-// lead to the replica on broker to. There is none unless both are in sync.
+// GiveWay returns the record that makes a damaged replica a missing one, and the replica on broker
+// to the leader. There is none unless both are in sync.
 func (m *Image) GiveWay(at Place, id, to int32, policy Policy) []metarecord.Record {
 	return m.elect(1, policy, func(place Place, p *Partition) (election.Change, bool) {
 		both := slices.Contains(p.ISR, id) && slices.Contains(p.ISR, to) && id != to
@@ -247,8 +249,8 @@ func (m *Image) GiveWay(at Place, id, to int32, policy Policy) []metarecord.Reco
 	})
 }
 
-// reconsider appends the records of what becomes of a topic's partitions by other rules. later is
-// the image, and config the topic's configuration, with which these are in force.
+// reconsider appends the records with the effects of other rules on a topic's partitions. These
+// rules result from later, the image after the change, and config, the topic's new configuration.
 func (m *Image) reconsider(recs []metarecord.Record, t *Topic, policy Policy, later *Image, config map[string]string) []metarecord.Record {
 	several := func(p Partition) bool { return len(p.Replicas) > 1 }
 	if !slices.ContainsFunc(t.Partitions, several) {
@@ -264,7 +266,8 @@ func (m *Image) reconsider(recs []metarecord.Record, t *Topic, policy Policy, la
 		}
 		rec := m.decide(t, i, election.Change{}, rules)
 		if rec == nil && rules.SyncOnAck != was.SyncOnAck {
-			// Another epoch of the partition: what its leader says it has synced is of before.
+			// The record begins another partition epoch. A leader's report of synced records
+			// refers to the earlier one.
 			rec = &metarecord.PartitionChange{TopicID: t.ID, Partition: int32(i), Leader: metarecord.NoChange, Recovery: -1}
 		}
 		if rec != nil {

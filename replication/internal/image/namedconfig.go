@@ -7,15 +7,15 @@ import (
 	"github.com/stratalog/strata/internal/metarecord"
 )
 
-// maxNamedConfigBytes is what the configurations of all resources of one type may come to, in bytes
-// of names and values: such a resource is named by whoever configures it, and nobody fills the
-// memory of all brokers.
+// maxNamedConfigBytes limits the configurations of all resources of one type, in bytes of names
+// and values. The limit is needed because a client that configures a resource chooses its name,
+// and all brokers have it in memory.
 const maxNamedConfigBytes = 16 << 20
 
 // NamedConfigs are the configurations of groups, or of client metrics, by name. Such a resource
-// exists by being configured, or its configuration does not depend on its existence.
+// exists once it is configured, or its configuration does not depend on its existence.
 type NamedConfigs struct {
-	byName map[string]map[string]string // an entry is not empty. Replaced, never written to
+	byName map[string]map[string]string // no configuration is empty. Replaced, never written to
 	bytes  int                          // of names and values
 }
 
@@ -36,9 +36,9 @@ func (n *NamedConfigs) Names() []string {
 	return slices.Sorted(maps.Keys(n.byName))
 }
 
-// namedConfigs are those of one type in an image.
+// namedConfigs are the configurations of one type in an image.
 type namedConfigs struct {
-	now  *NamedConfigs // nil: none. Replaced by the first change behind a publish
+	now  *NamedConfigs // nil if there are none. Replaced by the first change after a publish
 	owns bool          // now was made since the last publish
 }
 
@@ -57,7 +57,8 @@ func configBytes(name string, config map[string]string) (n int) {
 	return n
 }
 
-// apply copies the table of resources once between two publishes: others read it without a lock.
+// apply copies the table of resources once between two publishes, since readers use it without a
+// lock.
 func (c *namedConfigs) apply(rec *metarecord.Config) {
 	if !c.owns {
 		owned := NamedConfigs{byName: map[string]map[string]string{}}
@@ -98,7 +99,7 @@ func (m *Image) AlterClientMetrics(name string, edit func(before map[string]stri
 	return m.clientMetrics.alter(metarecord.ResourceClientMetrics, "client metrics", name, edit)
 }
 
-// alter is AlterGroup for resources of one kind, which what names.
+// alter is AlterGroup for resources of the given kind, which errors call what.
 func (c *namedConfigs) alter(kind int8, what, name string, edit func(map[string]string) (map[string]string, error)) ([]metarecord.Record, error) {
 	before := c.now.Of(name)
 	after, err := edit(before)

@@ -11,19 +11,21 @@ import (
 
 // A Partition is the content of a Partition record. The slices are replaced, never written to.
 type Partition struct {
-	Replicas, ISR               []int32
-	Directories                 []metarecord.ID // of replicas, in their order; nil if the record is older than directories
+	Replicas, ISR []int32
+	// of replicas, in their order; nil if the record is older than directories
+	Directories                 []metarecord.ID
 	rare                        *partitionExtra // nil if all of its fields are zero
-	Leader                      int32           // -1: none
+	Leader                      int32           // -1 means none
 	LeaderEpoch, PartitionEpoch int32
-	unbroken                    uint16 // leader epochs before the present one in which no other broker led; at most 65,535 count
-	Durable                     bool   // see package election; false if there is only one replica
+	// number of leader epochs before the present one in which no other broker led, at most 65,535
+	unbroken uint16
+	Durable  bool // see package election; false if there is only one replica
 }
 
 // A Lead is the time in which one broker was the only leader of a partition. The partition may have
 // been without a leader in between, and epochs may have begun.
 type Lead struct {
-	By    int32 // 0: unknown
+	By    int32 // 0 means unknown
 	Since int32 // first leader epoch
 }
 
@@ -38,7 +40,7 @@ func (p *Partition) Led() Lead {
 	return l
 }
 
-// setLed is called after a change of Leader or LeaderEpoch, with the lead before.
+// setLed must be called after a change of Leader or LeaderEpoch. l is the lead before the change.
 func (p *Partition) setLed(l Lead) {
 	if p.Leader >= 0 && (p.Leader != l.By || l.By == 0) {
 		l = leadOf(p.Leader, p.LeaderEpoch)
@@ -51,7 +53,7 @@ func (p *Partition) setLed(l Lead) {
 	p.setExtra(e)
 }
 
-// leadOf returns the lead of a partition of which only the present leader is known.
+// leadOf returns the lead of a partition whose earlier leaders are unknown.
 func leadOf(leader, epoch int32) Lead {
 	if leader < 0 {
 		return Lead{}
@@ -69,11 +71,11 @@ func (p *Partition) State() election.Partition {
 	}
 }
 
-// partitionExtra is what few partitions have. Replaced, never written to.
+// partitionExtra has the fields that few partitions need. Replaced, never written to.
 type partitionExtra struct {
-	removing, adding    []int32 // replicas, while a reassignment is under way
+	removing, adding    []int32 // replicas, while a reassignment is in progress
 	eligible, lastKnown []int32 // eligible leader replicas (KIP-966), the last known leader
-	ledBy               int32   // the last leader while there is none; 0: unknown
+	ledBy               int32   // the last leader while there is none; 0 means unknown
 	recovering          bool    // elected uncleanly and not confirmed since
 }
 
@@ -119,7 +121,7 @@ func (m *Image) applyPartition(rec *metarecord.Partition) error {
 	return nil
 }
 
-// record returns the record that makes the partition out of nothing.
+// record returns the record that creates the partition in an empty image.
 func (p Partition) record(number int, id topic.ID) metarecord.Record {
 	e := p.extra()
 	led := p.Led()
@@ -134,7 +136,7 @@ func (p Partition) record(number int, id topic.ID) metarecord.Record {
 	}
 }
 
-// filled returns a list, nil for an empty one: whether a record says so or nothing, there is none.
+// filled returns list, or nil if it is empty.
 func filled[T any](list []T) []T {
 	if len(list) == 0 {
 		return nil

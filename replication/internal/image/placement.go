@@ -6,20 +6,20 @@ import (
 	"slices"
 )
 
-// A placing asks for replicas of new partitions.
+// A placing is a request for replicas of new partitions.
 type placing struct {
-	turn               int // the first partition goes to the broker whose turn it is
+	turn               int // index in inTurn of the first partition's first replica
 	partitions, factor int
-	assignment         [][]int32 // what an administrator wants; nil: nothing
+	assignment         [][]int32 // the administrator's choice, by partition; nil means none
 }
 
-// assign returns the replicas of new partitions, the preferred leader first; of each partition's at
-// least one is of a broker that serves. The turn goes round the brokers that serve, from one topic
-// to the next, so that topics with few partitions do not all meet on the same broker.
+// assign returns the replicas of new partitions, the preferred leader first. Each partition has at
+// least one replica on a serving broker. The turn continues from one topic to the next, so that
+// topics with few partitions do not all start on the same broker.
 //
-// As in Kafka brokers that do not serve count for the factor, and never come first. Unlike in Kafka
-// they get replicas only if there are too few that do: its placer prefers another rack to a broker
-// that is there.
+// As in Kafka, brokers that do not serve count for the factor, and never come first. Unlike in
+// Kafka, they get replicas only if there are too few serving brokers: Kafka's placer prefers
+// another rack to a serving broker.
 func (m *Image) assign(p placing) ([][]int32, error) {
 	if p.assignment == nil {
 		brokers := m.inTurn(m.acceptable)
@@ -42,8 +42,8 @@ func (m *Image) assign(p placing) ([][]int32, error) {
 	return all, nil
 }
 
-// assignable returns why a new partition cannot have these replicas. Kafka takes those of brokers
-// that do not serve, as long as one does.
+// assignable returns an error if a new partition cannot have these replicas. As in Kafka, only one
+// of their brokers has to serve.
 func (m *Image) assignable(replicas []int32, factor int) error {
 	if len(replicas) != factor || factor < 1 {
 		return fmt.Errorf("%w: %v are not %d replicas", ErrInvalidAssignment, replicas, factor)
@@ -63,8 +63,8 @@ func (m *Image) assignable(replicas []int32, factor int) error {
 	return nil
 }
 
-// inTurn returns brokers in the order in which they get partitions: the racks alternate, as far as
-// they go.
+// inTurn returns brokers in the order in which they get partitions. Racks alternate as long as
+// they have brokers.
 func (m *Image) inTurn(which func(int32) bool) []int32 {
 	byRack := map[string][]int32{}
 	var racks []string // in the order of their first brokers
@@ -88,14 +88,15 @@ func (m *Image) inTurn(which func(int32) bool) []int32 {
 	return ids
 }
 
-// turnAfter returns the turn after that in which a partition was placed.
+// turnAfter returns the turn after the one in which a partition was placed.
 func (m *Image) turnAfter(p Partition) int {
 	return slices.Index(m.inTurn(m.acceptable), p.Replicas[0]) + 1 // 0 if its broker does not serve
 }
 
-// place returns the replicas of new partitions: each partition's first is the next broker in turn,
-// the others are in racks that have the fewest of its replicas so far. Whoever follows one broker
-// differs from round to round, so that what it led is spread when it is gone.
+// place returns the replicas of new partitions. The first replica of each is on the next broker in
+// turn, the others are in racks with the fewest of its replicas so far. The followers of one
+// broker differ from round to round, so that its partitions are spread over several brokers when
+// it fails.
 func (m *Image) place(brokers, away []int32, p placing) [][]int32 {
 	all := make([][]int32, p.partitions)
 	n := len(brokers)
@@ -116,8 +117,8 @@ func (m *Image) place(brokers, away []int32, p placing) [][]int32 {
 	return all
 }
 
-// pick appends brokers to replicas, up to factor: at any time the first one of those in whose racks
-// the fewest replicas are. It uses up brokers.
+// pick appends brokers to replicas, up to factor: each time the first broker in a rack with the
+// fewest replicas. It modifies brokers.
 func (m *Image) pick(replicas, brokers []int32, factor int) []int32 {
 	for len(replicas) < factor && len(brokers) > 0 {
 		best, fewest := 0, len(replicas)+1

@@ -39,7 +39,7 @@ func (m *Image) AlterPartitions(all []Proposal, policy Policy) (recs []metarecor
 		}
 		at := place{a.Topic, a.Partition}
 		if decided[at] {
-			errs[i] = election.ErrUpdateVersion // by another one of them
+			errs[i] = election.ErrUpdateVersion // changed by another request of this call
 			continue
 		}
 		if errs[i] = election.Check(t.Partitions[a.Partition].State(), a.Request, m.incarnation); errs[i] != nil {
@@ -53,7 +53,7 @@ func (m *Image) AlterPartitions(all []Proposal, policy Policy) (recs []metarecor
 	return recs, errs
 }
 
-// incarnation returns the epoch of a broker; ok is false if it can be in sync nowhere.
+// incarnation returns the epoch of a broker; ok is false if the broker cannot be in sync.
 func (m *Image) incarnation(id int32) (epoch int64, ok bool) {
 	return m.Members[id].Epoch, m.acceptable(id)
 }

@@ -10,12 +10,13 @@ import (
 	"github.com/stratalog/strata/internal/metarecord"
 )
 
-// What quotas may come to: nobody fills the memory of all brokers with them.
+// Limits of the quotas, which are in the memory of all brokers.
 const (
 	maxQuotas     = 50_000
 	maxQuotaBytes = 16 << 20 // of names
 
-	// maxQuotasAtOnce is how many one request may change. Kafka: MAX_RECORDS_PER_USER_OP.
+	// maxQuotasAtOnce is the number of quotas that one request may change. Kafka:
+	// MAX_RECORDS_PER_USER_OP.
 	maxQuotasAtOnce = 10_000
 )
 
@@ -43,7 +44,7 @@ func (m *Image) ownQuotas() *clientquota.Set {
 func (m *Image) applyQuota(rec *metarecord.ClientQuota) error {
 	e, err := clientquota.EntityOf(rec)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrLaterRecord, err) // a type that came later, say
+		return fmt.Errorf("%w: %w", ErrLaterRecord, err) // for example a type of a later version
 	}
 	k := clientquota.Key(rec.Key)
 	if rec.Remove {
@@ -55,14 +56,14 @@ func (m *Image) applyQuota(rec *metarecord.ClientQuota) error {
 		}
 		return nil
 	}
-	if why := e.CheckValue(k, rec.Value); why != "" {
-		return fmt.Errorf("%w: quota of %v: %s", ErrLaterRecord, e, why) // a key that came later, say
+	if why := e.CheckValue(k, rec.Value); why != "" { // for example a key of a later version
+		return fmt.Errorf("%w: quota of %v: %s", ErrLaterRecord, e, why)
 	}
 	m.ownQuotas().Put(e, k, rec.Value)
 	return nil
 }
 
-// quotaRecords returns the records that make the quotas out of nothing.
+// quotaRecords returns the records that set the quotas in an empty image.
 func (m *Image) quotaRecords() (recs []metarecord.Record) {
 	for q := range m.quotas.All() {
 		recs = append(recs, q.Record())
@@ -127,7 +128,7 @@ func (m *Image) AlterQuotas(changes []QuotaChange) (recs []metarecord.Record, re
 	return recs, refused, nil
 }
 
-// alterQuotas returns the records of one entity's changes, by keys, or why they are refused.
+// alterQuotas returns the records of one entity's changes, by keys, or why they are rejected.
 func (m *Image) alterQuotas(e clientquota.Entity, values map[clientquota.Key]QuotaValue) (recs []*metarecord.ClientQuota, why string) {
 	if why = e.Check(); why != "" {
 		return nil, why

@@ -24,8 +24,9 @@ type Reassignment struct {
 	SameFactor bool
 }
 
-// A layout is which replicas a partition has, and which of these come and go. While some do it has
-// all of them: those that are wanted, first, and those that go.
+// A layout lists the replicas of a partition, and which of them are being added and removed.
+// During a reassignment the partition has all of them: the requested ones first, then the removed
+// ones.
 type layout struct{ replicas, adding, removing []int32 }
 
 func (p *Partition) layout() layout {
@@ -33,7 +34,7 @@ func (p *Partition) layout() layout {
 	return layout{p.Replicas, e.adding, e.removing}
 }
 
-// moves reports whether a reassignment is under way.
+// moves reports whether a reassignment is in progress.
 func (l layout) moves() bool { return len(l.adding)+len(l.removing) > 0 }
 
 func (l layout) equal(o layout) bool {
@@ -46,8 +47,8 @@ func (p *Partition) Moves() bool { return p.layout().moves() }
 // Moving returns the replicas that are added and removed by the reassignment in progress.
 func (p *Partition) Moving() (adding, removing []int32) { l := p.layout(); return l.adding, l.removing }
 
-// to returns the layout on the way to other replicas. What an earlier reassignment has added, and
-// is wanted again, is still to be added.
+// to returns the layout during a reassignment to target. A replica that an earlier reassignment
+// was adding, and that target has as well, is still being added.
 func (l layout) to(target []int32) layout {
 	next := layout{replicas: slices.Clone(target)}
 	for _, id := range l.replicas {
@@ -63,16 +64,16 @@ func (l layout) to(target []int32) layout {
 	return next
 }
 
-// cancelled returns the layout without what was to be added. The order is the merged one, as in
-// Kafka, so another replica may be the preferred leader.
+// cancelled returns the layout without the replicas that are being added. The order is the merged
+// one, as in Kafka, so another replica may be the preferred leader.
 func (l layout) cancelled() layout { return layout{replicas: less(l.replicas, l.adding)} }
 
-// done returns the layout when all is moved.
+// done returns the layout after the reassignment.
 func (l layout) done() layout { return layout{replicas: less(l.replicas, l.removing)} }
 
-// mayEnd reports whether a reassignment can be completed: who comes is in sync, somebody who stays
-// is, and all who stay if there are fewer replicas than before. Kafka:
-// PartitionReassignmentReplicas.maybeCompleteReassignment.
+// mayEnd reports whether a reassignment can be completed. All added replicas must be in sync, and
+// one remaining replica, whose broker is acceptable. If the number of replicas decreases, all
+// remaining ones must be in sync. Kafka: PartitionReassignmentReplicas.maybeCompleteReassignment.
 func (l layout) mayEnd(inSync []int32, acceptable func(int32) bool) bool {
 	in := func(id int32) bool { return slices.Contains(inSync, id) }
 	stay := less(l.replicas, l.removing)
@@ -89,20 +90,20 @@ func less(list, other []int32) []int32 {
 
 func containsAll(list, members []int32) bool { return len(less(members, list)) == 0 }
 
-// step returns what a change makes of a partition on its way to another layout, or in the one that
-// it has; in the end it may be complete, which is part of the same change.
+// step applies a change to a partition that moves to the layout to, or keeps its layout. If this
+// completes the reassignment, the completion is part of the same change.
 func (m *Image) step(p *Partition, to layout, c election.Change, r election.Rules) (election.Partition, layout, bool) {
 	next, out := replace(p.State(), to, c, r)
 	if !out.Unclean && to.mayEnd(next.InSync, r.Acceptable) {
 		to = to.done()
-		next, _ = replace(next, to, election.Change{}, r) // clean: somebody who stays is in sync
+		next, _ = replace(next, to, election.Change{}, r) // clean: a remaining replica is in sync
 	}
 	return next, to, out.Unclean
 }
 
-// replace returns a partition after a change, with other replicas. Those that are dropped are in
-// none of its sets. The leader begins another epoch then, so that nobody who is dropped is listened
-// to any more; and if it has been the only replica, which knows of no followers.
+// replace returns a partition after a change, with other replicas. Dropped replicas are in none of
+// its sets. A drop begins a new leader epoch, so that the leader ignores the dropped followers. So
+// does the growth from one replica, since the leader of a single replica tracks no followers.
 func replace(p election.Partition, to layout, c election.Change, r election.Rules) (election.Partition, election.Outcome) {
 	dropped := less(p.Replicas, to.replicas)
 	if len(dropped) > 0 || len(p.Replicas) == 1 && len(to.replicas) > 1 {
@@ -111,7 +112,7 @@ func replace(p election.Partition, to layout, c election.Change, r election.Rule
 	c.Lost = slices.Concat(c.Lost, dropped)
 	p.Replicas = to.replicas
 	next, out := election.Apply(p, c, r)
-	if len(to.replicas) == 1 { // nobody else has it, or will confirm it
+	if len(to.replicas) == 1 { // no other replica has the records, or can confirm them
 		next.Durable, next.Recovering, next.Missing = false, out.Unclean, nil
 	}
 	return next, out
@@ -120,7 +121,7 @@ func replace(p election.Partition, to layout, c election.Change, r election.Rule
 // lostDirectory stands for the directory of a replica that is missing. Kafka: DirectoryId.LOST.
 var lostDirectory = metarecord.ID{15: 1}
 
-// Missing returns the replicas whose directories were missing when their brokers looked last.
+// Missing returns the replicas whose directories were missing when their brokers last checked.
 func (p *Partition) Missing() (ids []int32) {
 	for i, id := range p.Directories {
 		if id == lostDirectory {
@@ -130,7 +131,7 @@ func (p *Partition) Missing() (ids []int32) {
 	return ids
 }
 
-// directoriesIn returns the directories of a layout's replicas: those that they have, if any.
+// directoriesIn returns the directories of a layout's replicas; zero if a replica has none.
 func (m *Image) directoriesIn(p *Partition, to layout, missing []int32) []metarecord.ID {
 	ids := m.directoriesOf(to.replicas)
 	for i, id := range to.replicas {
@@ -175,7 +176,7 @@ func (m *Image) Reassign(all []Reassignment, policy Policy) (recs []metarecord.R
 	return recs, errs
 }
 
-// target returns the layout that somebody asks for.
+// target returns the requested layout.
 func (m *Image) target(p *Partition, a Reassignment, r Rules) (layout, error) {
 	has, replicas := p.layout(), a.Replicas
 	if replicas == nil {
@@ -184,7 +185,8 @@ func (m *Image) target(p *Partition, a Reassignment, r Rules) (layout, error) {
 		}
 		to := has.cancelled()
 		mayLead := func(id int32) bool { return (r.Unclean || slices.Contains(p.ISR, id)) && m.acceptable(id) }
-		if !slices.ContainsFunc(to.replicas, mayLead) { // also of an unclean one: later nobody may be left to lead
+		// Also if an unclean leader is possible: else there may later be no replica that can lead.
+		if !slices.ContainsFunc(to.replicas, mayLead) {
 			return layout{}, fmt.Errorf("%w: none of %v, the replicas before the reassignment, can lead", ErrInvalidAssignment, to.replicas)
 		}
 		return to, nil
@@ -201,8 +203,8 @@ func (m *Image) target(p *Partition, a Reassignment, r Rules) (layout, error) {
 	if len(replicas) == 0 {
 		return layout{}, fmt.Errorf("%w: no replicas", ErrInvalidAssignment)
 	}
-	// of one that is under way it is the number that there are to be: Kafka's
-	// ReplicationControlManager.validatePartitionReplicationFactorUnchanged, whose words these are
+	// During a reassignment the factor is the number of replicas after it. Kafka, whose message
+	// this is: ReplicationControlManager.validatePartitionReplicationFactorUnchanged.
 	if factor := len(has.done().replicas); a.SameFactor && len(replicas) != factor {
 		return layout{}, fmt.Errorf("%w: The replication factor is changed from %d to %d", ErrInvalidReplicationFactor, factor, len(replicas))
 	}

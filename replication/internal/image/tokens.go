@@ -12,13 +12,13 @@ import (
 	"github.com/stratalog/strata/internal/metarecord"
 )
 
-// What tokens may come to: nobody fills the memory of all brokers with them.
+// Limits of the delegation tokens, which are in the memory of all brokers.
 const (
 	maxTokens     = 50_000
 	maxTokenBytes = 16 << 20 // of ids and names
-	maxOneToken   = 64 << 10 // of the names of one
+	maxOneToken   = 64 << 10 // of the names of one token
 
-	// maxForgotten is how many expired tokens one change takes away on the way.
+	// maxForgotten is the maximum number of expired tokens that one change removes.
 	maxForgotten = 1000
 )
 
@@ -87,7 +87,7 @@ func (s *Tokens) All() iter.Seq[Token] {
 // Tokens returns the delegation tokens, or nil if there are none.
 func (m *Image) Tokens() *Tokens { return m.tokens }
 
-// setToken puts a token in the place of the one of its id, or takes that away.
+// setToken replaces the token with an id; nil removes it.
 func (m *Image) setToken(id string, t *Token) {
 	if !m.ownsTokens {
 		own := &Tokens{byID: map[string]Token{}}
@@ -125,7 +125,7 @@ func (m *Image) applyRemoveToken(rec *metarecord.RemoveDelegationToken) error {
 	return nil
 }
 
-// tokenRecords returns the records that make the tokens out of nothing.
+// tokenRecords returns the records that create the tokens in an empty image.
 func (m *Image) tokenRecords() (recs []metarecord.Record) {
 	for t := range m.tokens.All() {
 		recs = append(recs, t.Record())
@@ -180,9 +180,9 @@ func (m *Image) AlterToken(id string, until, now time.Time) ([]metarecord.Record
 	return append(recs, t.Record()), nil
 }
 
-// expiredTokens returns the records that take away tokens that have expired, but for one: the first
-// to expire, if they are many. Kafka does it once an hour; here it is done when there is a change
-// anyway, so that nothing has to be woken for it.
+// expiredTokens returns the records that remove expired tokens except the given one. If there are
+// many, the first to expire are removed. Kafka removes them once an hour. Here it is part of other
+// changes, so that no timer is needed.
 func (m *Image) expiredTokens(except string, now time.Time) (recs []metarecord.Record) {
 	var gone []Token
 	for t := range m.tokens.All() {

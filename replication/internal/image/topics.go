@@ -40,7 +40,7 @@ func (m *Image) CreateTopic(cr Creation, limits Limits) ([]metarecord.Record, er
 // creations[i] is rejected. Placement continues after the last topic's.
 func (m *Image) CreateTopics(creations []Creation, limits Limits) (recs []metarecord.Record, errs []error) {
 	errs = make([]error, len(creations))
-	names, ids, partitions := map[string]string{}, map[topic.ID]bool{}, 0 // of those before
+	names, ids, partitions := map[string]string{}, map[topic.ID]bool{}, 0 // of earlier ones
 	for i, cr := range creations {
 		key := topic.CollisionKey(cr.Name)
 		own, err := m.create(cr, m.Partitions+partitions, limits.Policy)
@@ -51,7 +51,7 @@ func (m *Image) CreateTopics(creations []Creation, limits Limits) (recs []metare
 			err = fmt.Errorf("%w: %v, by another one of them", ErrTopicIDInUse, cr.ID)
 		}
 		if len(own) == 0 && err == nil {
-			continue // it is there already
+			continue // it exists already
 		}
 		if err == nil {
 			err = m.room(partitions+cr.Partitions, limits)
@@ -65,8 +65,8 @@ func (m *Image) CreateTopics(creations []Creation, limits Limits) (recs []metare
 	return recs, errs
 }
 
-// create returns the records that create a topic, none if it is there. turn is where placing it
-// begins.
+// create returns the records that create a topic, none if it exists. turn is the turn of its first
+// partition.
 func (m *Image) create(cr Creation, turn int, policy Policy) ([]metarecord.Record, error) {
 	if t := m.Topics[cr.Name]; t != nil && t.ID == cr.ID {
 		return nil, cr.same(t)
@@ -93,7 +93,7 @@ func (m *Image) create(cr Creation, turn int, policy Policy) ([]metarecord.Recor
 	return m.appendPartitions(recs, n), nil
 }
 
-// same returns nil if t is the topic that was asked for.
+// same returns nil if t is the requested topic.
 func (cr Creation) same(t *Topic) error {
 	if len(t.Partitions) != cr.Partitions || !maps.Equal(t.Config, cr.Config) {
 		return fmt.Errorf("%w: with that id, and other partitions or settings", ErrTopicExists)
@@ -117,7 +117,7 @@ func (m *Image) Claimable(name string) error {
 	return nil
 }
 
-// collision returns why there can be no topic of that name beside the other one.
+// collision returns the error for a new topic whose name collides with an existing one.
 func collision(name, other string) error {
 	if name == other {
 		return ErrTopicExists
@@ -137,7 +137,8 @@ type newcomers struct {
 // brokers serve, and the first of them leads; there must be one. Kafka:
 // ReplicationControlManager.createTopic.
 func (m *Image) appendPartitions(recs []metarecord.Record, n newcomers) []metarecord.Record {
-	alike := map[int32]*metarecord.Partition{} // by leader; large topics share their lists, which nobody writes to
+	// by leader. Large topics share their lists, which are never written to.
+	alike := map[int32]*metarecord.Partition{}
 	for i, replicas := range n.replicas {
 		p := &metarecord.Partition{Partition: int32(n.first + i), TopicID: n.id, Durable: len(replicas) > 1 && n.rules.SyncOnAck}
 		if like := alike[replicas[0]]; like != nil && slices.Equal(like.Replicas, replicas) {
@@ -152,7 +153,7 @@ func (m *Image) appendPartitions(recs []metarecord.Record, n newcomers) []metare
 	return recs
 }
 
-// serving returns those of the brokers that serve and do not leave.
+// serving returns the brokers of a list that serve and are not leaving.
 func (m *Image) serving(brokers []int32) []int32 {
 	if !slices.ContainsFunc(brokers, m.refuses) {
 		return brokers
@@ -160,7 +161,7 @@ func (m *Image) serving(brokers []int32) []int32 {
 	return slices.DeleteFunc(slices.Clone(brokers), m.refuses)
 }
 
-// room refuses more partitions than the cluster may have.
+// room returns an error if the cluster would have too many partitions.
 func (m *Image) room(more int, limits Limits) error {
 	if m.Partitions+more > limits.Partitions {
 		return policy("the cluster would have %d partitions, at most %d are allowed", m.Partitions+more, limits.Partitions)
@@ -193,8 +194,8 @@ func (m *Image) AddPartitions(g Growth, limits Limits) ([]metarecord.Record, err
 	}
 	factor, turn := limits.Factor, m.Partitions
 	if have > 0 {
-		// One that is on its way to other replicas has more of them meanwhile: Kafka counts these
-		// too.
+		// During a reassignment a partition has more replicas, which do not count here. Kafka
+		// counts them.
 		factor, turn = len(t.Partitions[0].layout().done().replicas), m.turnAfter(t.Partitions[have-1])
 	}
 	replicas, err := m.assign(placing{turn: turn, partitions: g.Total - have, factor: factor, assignment: g.Assignment})

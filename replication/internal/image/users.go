@@ -79,8 +79,8 @@ func (u *Users) Shape(chance uint64) scram.Shape {
 	return scram.DefaultShape
 }
 
-// setUser replaces the credential of k; nil: removes it. It copies the users once between two
-// publishes: others read them without a lock.
+// setUser replaces the credential of k; nil removes it. It copies the users once between two
+// publishes, since readers use them without a lock.
 func (m *Image) setUser(k ScramKey, c *scram.Credential) {
 	if !m.ownsUsers {
 		owned := &Users{credentials: map[ScramKey]scram.Credential{}, shapes: map[scram.Shape]int{}}
@@ -130,7 +130,7 @@ func (m *Image) applyRemoveUser(rec *metarecord.RemoveUserScramCredential) error
 	return nil
 }
 
-// userRecords returns the records that make the users out of nothing.
+// userRecords returns the records that create the users in an empty image.
 func (m *Image) userRecords() (recs []metarecord.Record) {
 	for _, k := range m.users.All() {
 		recs = append(recs, userRecord(k.User, m.users.credentials[k]))
@@ -186,7 +186,7 @@ func (m *Image) AlterScram(changes []ScramChange) (recs []metarecord.Record, ref
 	return recs, refused
 }
 
-// checkScram returns why a change is refused.
+// checkScram returns an error if a change is rejected.
 func (m *Image) checkScram(c ScramChange) error {
 	mechanism := c.Credential.Mechanism
 	if c.Delete != nil {
@@ -207,7 +207,7 @@ func (m *Image) checkScram(c ScramChange) error {
 		return &UserError{ErrUnacceptableCredential, "Too many iterations"}
 	case len(c.Credential.Salt) == 0:
 		return &UserError{ErrUnacceptableCredential, "The salt must not be empty"}
-	case len(c.Credential.StoredKey) == 0: // anybody could authenticate
+	case len(c.Credential.StoredKey) == 0: // any client could authenticate
 		return &UserError{ErrUnacceptableCredential, "The salted password must not be empty"}
 	}
 	return nil

@@ -14,8 +14,8 @@ const (
 	Window  = time.Second
 )
 
-// step is the part of a second's bytes that is gone on with at least, so that a quota which is
-// reached is looked at some ten times a second and not once for each batch.
+// While the rate is not exceeded, Room returns at least 1/step of a second's bytes. So an
+// exhausted quota is checked about ten times a second, and not once for each batch.
 const step = 10
 
 // A Quota counts the bytes of the last eleven seconds, to compare them with a rate. The average is
@@ -24,11 +24,11 @@ const step = 10
 // not count, even if they were an excess. The zero Quota has counted nothing. It is not safe for
 // concurrent use. Kafka: SimpleRate over SampledStat.
 type Quota struct {
-	samples [Windows]sample // the first n, oldest first; at least a Window apart
+	samples [Windows]sample // the first n are in use, oldest first; at least a Window apart
 	n       int
 }
 
-// sample is the bytes of a Window.
+// sample has the bytes of a Window.
 type sample struct {
 	start time.Time
 	bytes int64
@@ -69,14 +69,15 @@ func (q *Quota) Room(now time.Time, rate int64) (bytes int64, until time.Time) {
 	return int64(left), time.Time{}
 }
 
-// due returns when the rate is not exceeded; in the past or zero: it is not.
+// due returns the time from which the rate is not exceeded; a past or zero time means that it is
+// not.
 func (q *Quota) due(rate int64) (at time.Time) {
 	var sum int64
 	for _, s := range q.samples[:q.n] {
 		sum += s.bytes
 	}
 	for _, s := range q.samples[:q.n] {
-		made := s.start // when the samples from this one on come to no more than the rate
+		made := s.start // when the samples from this one on have an average of at most the rate
 		if sum > rate {
 			made = made.Add(lasts(sum, rate))
 		}
@@ -92,17 +93,17 @@ func (q *Quota) due(rate int64) (at time.Time) {
 	return at
 }
 
-// lasts returns how long so many bytes take at a rate, rounded up, or longer than anything is
-// remembered.
+// lasts returns the time that so many bytes take at a rate, rounded up. If that exceeds all
+// windows, it returns one more Window than these.
 func lasts(bytes, rate int64) time.Duration {
 	seconds := float64(bytes) / float64(rate)
-	if !(seconds <= (Windows * Window).Seconds()) { // also without a rate
+	if !(seconds <= (Windows * Window).Seconds()) { // also if the rate is 0
 		return (Windows + 1) * Window
 	}
 	return time.Duration(math.Ceil(seconds * float64(time.Second)))
 }
 
-// forget drops what is too old to count.
+// Samples that are too old to count are removed.
 func (q *Quota) forget(now time.Time) {
 	gone := 0
 	for gone < q.n && now.Sub(q.samples[gone].start) >= Windows*Window {

@@ -12,8 +12,8 @@ type Silence struct {
 	left  int // beats
 }
 
-// beats are the parts of a silence. A process that was stopped for a while finds one of them over
-// when it goes on, before it hears of what was done meanwhile.
+// beats is the number of parts of a silence. A process that was suspended finds only one beat over
+// when it resumes. It has the others to receive the responses that arrived in the meantime.
 const beats = 3
 
 // New returns a silence that ends after patience, and has not begun.
