@@ -108,7 +108,7 @@ func (c *Cut) copyTo(ctx context.Context, fsys vfs.FS, dir string) (err error) {
 			err = errors.Join(err, fsys.RemoveAll(partial))
 		}
 		if cause := watched.Err(); err != nil && cause != nil {
-			err = errors.Join(cause, err) // what it met may follow from that
+			err = errors.Join(cause, err) // err may be a consequence of it
 		}
 	}()
 	plan, err := c.plan()
@@ -140,17 +140,19 @@ type backupPlan struct {
 	segments []*segment.Segment
 	state    manifest.State    // of the copy
 	small    map[string][]byte // files made for the copy: leader epochs, aborted transactions
-	large    []largeFile       // those that do not change; what is gone meanwhile is built anew
+	// files that do not change. A file that has been removed since is left out of the copy; the
+	// open of the copy rebuilds it.
+	large []largeFile
 }
 
 // A largeFile is copied as it is, unless the segment that it belongs to has left the log: another
 // one may have the file's name then.
 type largeFile struct {
 	name string
-	of   *segment.Segment // nil: of none
+	of   *segment.Segment // nil if it belongs to none
 }
 
-// plan takes stock. Appends wait for it, so it reads little.
+// plan lists the files of the copy. Appends wait for it, so it reads little.
 func (c *Cut) plan() (*backupPlan, error) {
 	l := c.l
 	p := &backupPlan{l: l, segments: c.segments, small: map[string][]byte{}}

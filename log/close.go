@@ -60,7 +60,9 @@ func (w *writer) removeDir() error {
 	}
 	vfs.RemoveNote(fsys, filepath.Join(real, suspectFile))
 	errs := []error{fsys.SyncDir(filepath.Dir(real))}
-	if errs[0] == nil { // else a power cut may bring the name back: what it names must be whole
+	// Before the rename is durable, a power cut may restore the name, and the files under it must
+	// be complete.
+	if errs[0] == nil {
 		errs = append(errs, fsys.RemoveAll(gone))
 	}
 	if err := fsys.Remove(l.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -98,7 +100,9 @@ func (l *Log) shut(end func(w *writer) error) (first bool, e *ending) {
 		if e.err = l.syncNow(); e.err != nil {
 			e.err = l.breakWith(e.err) // there is no later attempt: the next open recovers the log
 		}
-		if e.err == nil && w.marked { // also what a failed write left and was cut off: the state is going to say where the log ends
+		// Also if a failed write left bytes that were cut off: the state will record where the log
+		// ends.
+		if e.err == nil && w.marked {
 			if err := l.active().Sync(); err != nil {
 				e.err = l.breakWith(fmt.Errorf("sync %s: %w", l.path, err))
 			}
@@ -119,7 +123,8 @@ func (l *Log) shut(end func(w *writer) error) (first bool, e *ending) {
 func (w *writer) closeFiles() error {
 	l := w.log
 	errs := []error{l.noteAgain()}
-	marked := !l.readOnly && (w.marked || !l.recovery.Clean) // what a reader saw is old: its state would undo the writer's
+	// Not for a reader: the state that it read may be old, and would undo the writer's.
+	marked := !l.readOnly && (w.marked || !l.recovery.Clean)
 	if marked && l.Err() == nil {
 		if err := w.snapshot(l.segments.end.Load()); err != nil {
 			errs = append(errs, err)

@@ -78,8 +78,8 @@ const (
 
 // Config describes a log. The zero Config is valid.
 type Config struct {
-	// SegmentBytes is the maximum size of a segment: one that would exceed it is closed. 0 means 1
-	// GiB; the maximum is 2^31 - 1. Kafka: segment.bytes.
+	// SegmentBytes is the maximum size of a segment, which is closed before a batch would exceed
+	// it. 0 means 1 GiB; the maximum is 2^31 - 1. Kafka: segment.bytes.
 	SegmentBytes int64
 	// SegmentAge is the maximum age of a segment: it is closed if its first record is that much
 	// older than the one to append. Retention removes whole segments, so a record is kept for up to
@@ -184,8 +184,8 @@ var (
 	ErrNewerFormat = errors.New("log: written by a newer version")
 	// ErrOtherLog is returned if the directory has the files of another log: see Config.Identity.
 	ErrOtherLog = errors.New("log: the directory has another log")
-	// ErrStaleEpoch is returned for a leader epoch below one that the log has recorded: batches of
-	// that epoch would count as damage there.
+	// ErrStaleEpoch is returned for a leader epoch below the newest one of the log. Batches of
+	// that epoch would count as damage after it.
 	ErrStaleEpoch = errors.New("log: leader epoch is below the log's")
 	// ErrMissingSegment is returned if a segment file is missing.
 	ErrMissingSegment = errors.New("log: segment file is missing")

@@ -13,17 +13,25 @@ import (
 // durability records which part of the log is on stable storage, and whether that is still
 // reliable. It has no single owner: writers, workers of the syncer and callers of Sync change it.
 type durability struct {
-	syncing chanlock.Lock // one pass over dirty and the active segment at a time. Taken by a writer too, never the other way round
+	// one pass over dirty and the active segment at a time. A writer may acquire it; its holder
+	// must not acquire the token.
+	syncing chanlock.Lock
 
-	offset  atomic.Int64                // everything below is on stable storage; stored under mu
-	inFiles atomic.Int64                // everything below is so in the log's own files, the rest in the directory's journal; <= offset; stored under mu
-	failure atomic.Pointer[stickyError] // set once: the first failure that left disk and memory in doubt. The log is read-only from then on
-	cuts    atomic.Int64                // counts truncations, under mu or by a writer: what began before one and ends behind it is void
-	syncs   atomic.Int64                // counts
+	offset atomic.Int64 // everything below is on stable storage; stored under mu
+	// everything below is on stable storage in the log's own files, the rest in the directory's
+	// journal; <= offset; stored under mu
+	inFiles atomic.Int64
+	// set once: the first failure that left disk and memory in doubt. The log is read-only from
+	// then on
+	failure atomic.Pointer[stickyError]
+	// number of truncations, changed under mu or by a writer. A sync, read or copy that began
+	// before one and ends after it is void.
+	cuts  atomic.Int64
+	syncs atomic.Int64 // number of syncs
 
 	noting    chanlock.Lock             // one at a time leaves the mark of a failure; taken last
 	torn      atomic.Pointer[tornWrite] // set once, by the writer
-	persisted persisted                 // what the state on the disk says
+	persisted persisted                 // the content of the state on the disk
 	// unnamed means that the names that lead to the log's records may not be on stable storage, see
 	// syncNamesBeside. Set by the writer, before the first append; cleared by the goroutine that
 	// has synced them.

@@ -101,9 +101,9 @@ func epochsOf(list []*segment.Segment) (entries []epochEntry, err error) {
 	return entries, nil
 }
 
-// agrees reports whether all batches at start and behind it have the epochs of the file, which may
-// have others that have no batch. A leader that was killed before its first append leaves one.
-// Batches before the first epoch of the file were appended without one, and have 0.
+// agrees reports whether all batches at start and after it have the epochs of the file. The file
+// may have other epochs without batches: a leader that was killed before its first append leaves
+// one. Batches before the first epoch of the file were appended without one, and have epoch 0.
 func (c *EpochCache) agrees(list []*segment.Segment, start int64) (yes bool, err error) {
 	yes = true
 	for _, s := range list {

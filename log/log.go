@@ -17,8 +17,9 @@ import (
 // durability (the range on stable storage) and segments (the readable range).
 type Log struct {
 	location
-	moment   manifest.Mark // of the state that a read-only log shows, see vouch
-	identity uint64        // of its state: that of Config, or of the state that was found
+	moment manifest.Mark // of the state that a read-only log shows, see vouch
+	// of its state: from Config, or from the existing state
+	identity uint64
 	recovery *RecoveryReport
 	epochs   *EpochCache
 	cfg      atomic.Pointer[Config] // replaced by a writer, see Reconfigure

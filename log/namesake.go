@@ -83,8 +83,8 @@ func (k *kafkaFiles) names(name string) bool {
 	return recovery || start
 }
 
-// forget replaces the entries of a removed log with those of an empty one. They must not be
-// removed: the files have them until the directory is closed, for the next log of the name too.
+// forget replaces the entries of a removed log with the entries of an empty one. They must not be
+// removed: the files keep them until the directory is closed, also for the next log of the name.
 func (k *kafkaFiles) forget(name string) {
 	if k.names(name) {
 		k.recoveries[name] = 0

@@ -105,11 +105,10 @@ func (w *writer) dropProvisional(cfg *Config) {
 	}
 }
 
-// syncNamesBeside syncs records and, at the same time, makes durable what a log needs to be found
-// with them: the names of its segment and its directory, and the files that its owner keeps there.
-// They are durable already if a state is on stable storage, which came after them. It is safe for
-// concurrent use: a goroutine that has read an end calls it, and unnamed was set before there was
-// any end.
+// syncNamesBeside syncs records. At the same time it makes the names durable by which the log is
+// found: its directory, its segment, and the files that its owner keeps there. They are durable
+// already if a state is on stable storage, which is written after them. It is safe for concurrent
+// use: its callers have read an end, and unnamed was set before there was one.
 func (l *Log) syncNamesBeside(records func() error) error {
 	if !l.durability.unnamed.Load() {
 		return records()
@@ -123,8 +122,8 @@ func (l *Log) syncNamesBeside(records func() error) error {
 	return nil
 }
 
-// syncAround waits at the same time for listed, which syncs the log's directory or nothing, for the
-// entry of that directory, for what the owner keeps in it, and for beside if that is not nil.
+// syncAround waits at the same time for listed, which syncs the log's directory or nothing, for
+// the directory's own entry, for the owner's files in it, and for beside if that is not nil.
 func (l *Log) syncAround(cfg *Config, listed, beside func() error) error {
 	var wg sync.WaitGroup
 	var entered, owned, other error

@@ -37,13 +37,14 @@ func (l *Log) Purged() Purged {
 }
 
 // IsMissedBy reports whether a copy may lack records whose absence p describes, and may still have
-// the records that these ended. The copy ends at end, and had is its own Purged or that of the log
-// it was copied from.
+// the records that these ended. The copy ends at end. had is its own Purged, or the Purged of the
+// log from which it was copied.
 func (p Purged) IsMissedBy(end int64, had Purged) bool {
 	return p.ID != had.ID && (end < p.Below || end < had.Below)
 }
 
-// and returns p with what lies below an offset and a result of compaction lacks; 0: nothing.
+// and returns p extended by the purged records of a compaction result below an offset; 0 means
+// none.
 func (p Purged) and(below int64) Purged {
 	if below == 0 {
 		return p

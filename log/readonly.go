@@ -103,11 +103,11 @@ func (l *Log) orClosed(err error) error {
 	return err
 }
 
-// vouch is called after each read of a segment's file, with the error of the read. A read of a
-// read-only log is valid only if the mark of the state is still the one at the time of the open.
-// The writer replaces the state before it overwrites a byte, so the bytes were read before that.
-// Damage that a view opened now does not have is a change by the writer, too: the end of a file was
-// cut off.
+// vouch validates a read of a segment's file, and is called after each with the error of the read.
+// A read of a read-only log is valid only if the mark of the state is the same as at the open. The
+// writer replaces the state before it overwrites a byte, so the bytes were read before that. If a
+// view opened now does not have the damage, it is a change by the writer, too: the end of a file
+// was cut off.
 //
 // A Kafka broker keeps no such mark. If it truncates and writes again batches of the same sizes,
 // that cannot be detected.

@@ -63,7 +63,7 @@ func (w *writer) changePolicy(cfg *Config) error {
 	if !w.marked { // the state of the first append will record it
 		return nil
 	}
-	// Recovery must not trust in the strict policy any more, or may from here on. If this fails,
-	// the next append writes what holds then.
+	// Recovery must not rely on the strict policy any more, or may from here on. If this write
+	// fails, the next append writes the policy then in force.
 	return w.writeStateAs(cfg, l.list(), false)
 }

@@ -44,8 +44,8 @@ func liveEntries(fsys vfs.FS, dir, name string, entries []journal.Entry) (live [
 // base offset is base; "" if they can.
 //
 // After a crash the file has each of their bytes, or is torn there, or ends before. It cannot have
-// another valid batch in the place of an entry, or end before the first of them. Such a file is not
-// the one that the entries were written for: Kafka has recovered it and continued, or an older copy
+// another valid batch in the place of an entry, or end before the first of them. In that case the
+// entries were written for another file: Kafka has recovered it and continued, or an older copy
 // was put in its place.
 func misfit(f vfs.File, base int64, entries []journal.Entry) (reason string, err error) {
 	size, err := f.Size()
@@ -67,9 +67,9 @@ func misfit(f vfs.File, base int64, entries []journal.Entry) (reason string, err
 	return "", nil
 }
 
-// contradiction returns the position at which f has a valid batch other than e's in the same place;
-// -1 if there is none. Bytes before those that the CRC covers are not compared: a torn write may
-// lack only these.
+// contradiction returns the position at which f has a valid batch other than e's in the same
+// place; -1 if there is none. The bytes before the part that the CRC covers are not compared: a
+// torn write may lack only these.
 func contradiction(f vfs.File, e journal.Entry) (pos int64, err error) {
 	there := make([]byte, len(e.Data))
 	if n, err := f.ReadAt(there, e.Pos); err != nil && err != io.EOF || bytes.Equal(there[:n], e.Data) {

@@ -15,7 +15,7 @@ const (
 	// Batches up to copyBytes are copied into the round's buffer, larger ones written from where
 	// they are.
 	copyBytes    = 8 << 10
-	patchedBytes = 16 // base offset, length, leader epoch: what is set in a copy
+	patchedBytes = 16 // base offset, length, leader epoch: the fields that are set in a copy
 	maxRounds    = 4  // in a row by one goroutine that only wanted to append
 )
 
@@ -82,7 +82,8 @@ func (r *round) blocking() bool {
 // the syncer. It syncs without a hand-over, and later appends are left to the syncer's workers.
 func (w *writer) leadInline(a *Append) {
 	entered := w.log.cfg.Load().Sync == SyncOnAck
-	if a.call != nil { // a round of its own: what it leaves there belongs to the same call
+	// A round of its own: its results belong to the same call.
+	if a.call != nil {
 		a.call.inline = true
 		r := &a.call.round
 		r.all = append(r.all, a)

@@ -18,8 +18,8 @@ type job struct {
 // rounds.
 func (j *job) shares() bool { return j.lead != nil && j.lead.log.shares() }
 
-// A syncer syncs a directory's logs, and writes those that are busy, in rounds over all dirty logs.
-// Its workers, at most limit, are started when they are needed and then wait for more work. A lone
+// A syncer syncs a directory's logs, and writes the busy ones in rounds over all dirty logs. Its
+// workers, at most limit, are started when they are needed and then wait for more work. A lone
 // appender syncs by itself without them.
 //
 // While few logs are busy, each is synced by itself. When more are, one worker leads the rounds of
@@ -256,7 +256,8 @@ func (s *syncer) nextShared(ws []*writer) []*writer {
 		s.sharing = true
 		return ws
 	}
-	for range s.queue { // nobody was called for what came meanwhile; this worker takes one of them
+	// No worker was called for jobs that arrived in the meantime. This worker takes one of them.
+	for range s.queue {
 		s.callWorkerLocked()
 	}
 	return nil

@@ -17,8 +17,11 @@ import (
 //     again while it had no reference, so if they are equal now they stay equal until the reader
 //     drops its own, and all below n is the log's. If not, the reader has a reference to the bytes
 //     of another log, and drops it.
-//  3. Bytes below n do not change while the chunk is in use: the writer fills in what comes behind,
-//     and stores n then.
+//
+// 3. Bytes below n do not change while the chunk is in use: the writer fills in the bytes from n
+// on,
+//
+//	and stores n then.
 //
 // The goroutine that drops the last reference, the tail's or a reader's, returns the chunk to the
 // pool.
@@ -116,7 +119,7 @@ func (p *tailPool) takeLocked() *chunk {
 		p.inUse = slices.Delete(p.inUse, 0, 1)
 		if u.use.Load() == u.id && u.owned.CompareAndSwap(true, false) && u.refs.Add(-1) == 0 {
 			return u.chunk
-		} // else its log gave it up before, or whoever reads it puts it back
+		} // else its log gave it up before, or a reader still uses it and returns it later
 	}
 	return nil
 }

@@ -15,16 +15,16 @@ import (
 )
 
 // A view is one attempt to open a log read-only, by the plan that Open would carry out, without
-// doing its steps. It shows one instant, that of the state it reads.
+// its steps. It shows the log at one instant, the one of the state that it reads.
 //
 // Why it is correct beside a writer: each state names the segments of the log at its time and the
 // sizes of the closed ones. It is written before files that it does not name are removed, and after
 // files that it names are created. So when a state is read, every file that it names exists.
 //
-//  1. When the active segment has been opened the state is read again. If it is the same, the file
-//     is the one that the state names. The file's size shows nothing, and compaction may give its
-//     name to another file later. In a log that may have a writer it is the only file whose end is
-//     unknown, so nothing slow precedes this step.
+//  1. When the active segment has been opened the state is read again. If it is the same, it
+//     names this file. The file's size shows nothing, and compaction may give its name to another
+//     file later. In a log that may have a writer it is the only file whose end is unknown, so
+//     nothing slow precedes this step.
 //  2. The others are opened. A file that was removed meanwhile is missing. A file that took over
 //     its name has another size, or the same range of offsets, compacted. Then the attempt fails,
 //     or it makes no difference. An open descriptor continues to read its file.

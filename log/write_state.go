@@ -50,8 +50,10 @@ func (w *writer) stateOf(cfg *Config, list []*segment.Segment, clean bool) manif
 	s.RecoveryPoint = min(s.RecoveryPoint, unsynced)
 	named := active.Base() >= w.unfilled.to && unsynced == math.MaxInt64
 	if s.RecoveryPoint <= w.unfilled.to && s.Start <= w.unfilled.to && !named {
-		s.End = w.unfilled.to                                   // no batch that will be there says that offsets below were given
-		s.RecoveryPoint = min(s.RecoveryPoint, w.unfilled.from) // at most what recovery will find
+		// No batch will show that the offsets below were assigned.
+		s.End = w.unfilled.to
+		// at most the end that recovery will find
+		s.RecoveryPoint = min(s.RecoveryPoint, w.unfilled.from)
 	}
 	if clean {
 		s.EpochsHash = l.epochs.hash()
@@ -113,7 +115,9 @@ func (w *writer) storeState(s manifest.State) error { return w.storeStateBeside(
 func (w *writer) storeStateBeside(s manifest.State, beside func() error) error {
 	l := w.log
 	cfg := l.cfg.Load()
-	if l.durability.settled() { // the journal is not needed for what is in it of this log: it is void when this state is on the disk
+	// The journal's entries of this log are not needed any more: they are void once this state is
+	// on the disk.
+	if l.durability.settled() {
 		w.journalTag = newIncarnation()
 	}
 	s.JournalTag = w.journalTag
