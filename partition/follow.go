@@ -25,9 +25,9 @@ type Copy struct {
 	requests []ProduceRequest
 	run      []*log.Append
 	admitted int   // of run; under mu, like the rest
-	broken   bool  // one that was admitted was not written
-	open     int   // not done yet
-	err      error // of the first that failed
+	broken   bool  // an admitted append was not written
+	open     int   // number of appends that are not done yet
+	err      error // of the first append that failed
 }
 
 // Follow makes this replica a follower in the given leader epoch. The epoch must not be below one
@@ -62,10 +62,10 @@ func (p *Partition) Position() ReplicaFetch {
 }
 
 // Converge truncates a follower's log so that it agrees with its leader's, or comes closer; the
-// follower fetches again from the new end. ask is the request to which the leader responded with d.
+// follower fetches again from the new end. The leader responded with d to the given request.
 // Nothing is truncated if this replica leads, or follows in another epoch by now
-// (ErrFencedLeaderEpoch), or if its log ends elsewhere (ErrOffsetOutOfRange). lost is the number of
-// removed offsets below the high watermark; only an unclean election can make it more than 0.
+// (ErrFencedLeaderEpoch), or if its log ends elsewhere (ErrOffsetOutOfRange). lost is the number
+// of removed offsets below the high watermark; only an unclean election can make it more than 0.
 // Converge blocks for the disk.
 func (p *Partition) Converge(ask ReplicaFetch, d Divergence) (lost int64, err error) {
 	defer p.takeRole()()
@@ -78,9 +78,9 @@ func (p *Partition) Converge(ask ReplicaFetch, d Divergence) (lost int64, err er
 }
 
 // StartAt empties a follower's log, which continues at offset. That is the leader's log start, if
-// the leader has no record of this log any more (ErrOffsetOutOfRange) or has purged records that it
-// lacks (ErrPurged). purged is the leader's Purged, and becomes this log's. ask is the request that
-// the leader responded to. Errors are those of Converge. StartAt blocks for the disk.
+// the leader has no record of this log any more (ErrOffsetOutOfRange) or has purged records that
+// it lacks (ErrPurged). purged is the leader's Purged, and becomes this log's. The leader
+// responded to the given request. Errors are those of Converge. StartAt blocks for the disk.
 func (p *Partition) StartAt(ask ReplicaFetch, offset int64, purged log.Purged) error {
 	defer p.takeRole()()
 	if err := p.answers(ask); err != nil {
@@ -89,8 +89,8 @@ func (p *Partition) StartAt(ask ReplicaFetch, offset int64, purged log.Purged) e
 	return p.cut(offset, func() error { return p.log.TruncateFullyFrom(offset, purged) })
 }
 
-// answers returns the reason why a leader's response to ask does not apply to this replica's log
-// any more, or nil.
+// answers returns the reason why a leader's response to a request does not apply to this replica's
+// log any more, or nil.
 func (p *Partition) answers(ask ReplicaFetch) error {
 	p.mu.Lock()
 	err := p.followsLocked(ask.LeaderEpoch)

@@ -20,9 +20,9 @@ type TxnGuard struct {
 	lowest  int32 // lowest sequence of the writes that requested it, if they have sequences
 	touched int64 // time of the last request for it, ms
 
-	// asking means that the request to the coordinator is in progress, or that the writes which
-	// have waited for it are still being submitted. Later writes queue behind them, so that the
-	// order of calls is kept.
+	// Set while the request to the coordinator is in progress, and until the writes that have
+	// waited for it are submitted. Later writes queue behind them, so that the order of calls is
+	// kept.
 	asking   bool
 	verified bool // the coordinator has permitted the write
 	waiting  []func(error)
@@ -90,7 +90,7 @@ func (s *producers) verified(r *round, b *record.Batch, g *TxnGuard) error {
 		return fencedEpoch(b, at.epoch)
 	case g == nil || g.ProducerEpoch != epoch || r.ended(last, epoch) || !slices.Contains(s.guards[pid], g):
 		return fmt.Errorf("%w: the transaction of producer %d epoch %d is not known to be open", ErrInvalidTxnState, pid, epoch)
-	case at.epoch >= 0: // the sequence tells
+	case at.epoch >= 0: // the sequence decides
 	case g.Adds() && sequence > 0:
 		return fmt.Errorf("%w: producer %d begins with sequence %d instead of 0", ErrOutOfOrderSequence, pid, sequence)
 	case sequence > g.lowest: // else that one could never be appended

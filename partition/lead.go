@@ -52,8 +52,9 @@ type leading struct {
 	broker   int32
 	ask      func(InSyncProposal)
 	wake     func()
-	looked   looked        // of the last Ailing
-	lowMoved chan struct{} // closed when a log start or who leads has changed; nil: nobody waits
+	looked   looked // of the last Ailing
+	// closed when a log start or the leader has changed; nil if no goroutine waits
+	lowMoved chan struct{}
 }
 
 // BecomeLeader makes this replica, the only one, the leader in the given leader epoch. See Lead.
@@ -68,7 +69,7 @@ func (p *Partition) Lead(l Leadership) error {
 	p.mu.Lock()
 	stale := p.stale && !p.closed && !p.resigned.Load()
 	p.mu.Unlock()
-	if stale { // a truncation failed: the producer state is that of an earlier end
+	if stale { // a truncation failed: the producer state is as of an earlier end
 		if err := p.truncateTo(p.log.EndOffset()); err != nil {
 			return p.wrap("become leader", err)
 		}

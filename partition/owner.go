@@ -32,7 +32,7 @@ func (o *owner) Admit(a *log.Append) error {
 		err = p.admit(req, a)
 		if errors.Is(err, ErrOutOfOrderSequence) {
 			switch found, failed := p.readHistory(); {
-			case failed != nil: // nobody knows whether it is a repeated one
+			case failed != nil: // it is unknown whether the batch is a duplicate
 				err = failed
 			case found:
 				err = p.admit(req, a)
@@ -176,7 +176,9 @@ func (o *owner) Durable(int64) {
 	d.run()
 	p.publish()
 	if moved && wake != nil {
-		wake() // the followers had all of it before: nothing else tells them
+		// The followers had all records before, so only this wakes them to fetch the high
+		// watermark.
+		wake()
 	}
 	w.run()
 }
@@ -187,7 +189,8 @@ func (o *owner) Snapshot(int64) []byte {
 	p := (*Partition)(o)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.state == nil || p.stale { // it could not be rebuilt, or not yet: what is on disk is better
+	// It could not be rebuilt, or not yet. The snapshot on the disk is better.
+	if p.state == nil || p.stale {
 		return nil
 	}
 	return p.state.appendSnapshot(nil)
@@ -196,7 +199,7 @@ func (o *owner) Snapshot(int64) []byte {
 // LastStableOffset and ProducerLast return the bounds that compaction must respect.
 func (o *owner) LastStableOffset() int64 { return (*Partition)(o).LastStableOffset() }
 
-// ProducerLast returns the last trace of a known producer.
+// ProducerLast returns the last append of a known producer.
 func (o *owner) ProducerLast(pid int64) (log.ProducerLast, bool) {
 	p := (*Partition)(o)
 	p.mu.Lock()

@@ -26,7 +26,7 @@ type Partition struct {
 	appended func(*log.Append) // done; a field, since a method value allocates
 	copied   func(*log.Append) // done, of a follower
 	opened   time.Time         // origin of the deadlines
-	verify   func(TxnQuestion) // nil: nobody is asked
+	verify   func(TxnQuestion) // nil if no coordinator verifies transactions
 	durable  func()            // Config.Durable
 	damaged  func(error)       // Config.Damaged
 	logger   *slog.Logger
@@ -38,8 +38,9 @@ type Partition struct {
 	// compare with the log; 0: none. Stored by Open and cut, and by the goroutine that leads a round.
 	unchecked atomic.Int64
 
-	// unawaitedBytes are those of batches that were answered before they were written, and are not
-	// written yet. Added by who submits one, taken off when the log is done with it.
+	// unawaitedBytes is the size of the batches that were answered before they are written, and
+	// are not written yet. The submitter of a batch adds its size, which is subtracted when the
+	// log is done with it.
 	unawaitedBytes atomic.Int64
 
 	// mu guards the fields below, and is held for every store to watermarks. Never held while
@@ -54,20 +55,20 @@ type Partition struct {
 	role chanlock.Lock // see takeRole
 
 	timeouts alarm.Alarm            // expire, at the earliest of deadlines or before
-	closing  atomic.Bool            // set by the first who closes, and stays
+	closing  atomic.Bool            // set by the first closer, and stays
 	resigned atomic.Bool            // set by Resign, and stays
-	ending   atomic.Pointer[ending] // of the first who closes; nil until then
+	ending   atomic.Pointer[ending] // of the first closer; nil until then
 }
 
 // ending is the close of a partition, for which later closers wait.
 type ending struct {
-	done chan struct{} // closed when Close is through
+	done chan struct{} // closed when Close has ended
 	err  error         // read after done
 }
 
 // settings are what Reconfigure changes, read by anyone.
 type settings struct {
-	rules  atomic.Pointer[rules] // what the leader checks batches against
+	rules  atomic.Pointer[rules] // the leader's rules for batches
 	expiry atomic.Int64          // of producer ids, a time.Duration
 	// syncOnAck: the high watermark waits for stable storage. Stored by the log's writer, under mu.
 	syncOnAck atomic.Bool
@@ -94,7 +95,7 @@ type admission struct {
 	stale   bool
 	inRound int32  // appends of idempotent producers in round; 0: it is empty
 	round   round  // admitted and not yet written
-	growth  growth // bytes by offset, for readers who wait for many
+	growth  growth // bytes by offset, for readers that wait for many
 }
 
 // waiting has everything that waits for a watermark, or the time. Guarded by mu.
@@ -133,7 +134,8 @@ func Open(dir string, cfg Config) (*Partition, error) {
 	p.log = l
 	if p.state, err = p.rebuild(); err == nil {
 		p.resume(cfg.HighWatermark)
-		l.BoundPurged(p.hw.Load()) // compaction stays below it: who is in sync has all that it took
+		// Compaction stays below it: in-sync replicas have all records that it removed.
+		l.BoundPurged(p.hw.Load())
 	}
 	if err == nil && cfg.TopicID != ([16]byte{}) {
 		err = writeMetadata(cfg.Log.FS, dir, cfg.TopicID)

@@ -75,7 +75,7 @@ func (p *Partition) prepare(req *ProduceRequest) error {
 // prepareMarker makes a transaction marker ready for the log, and reports whether the batch is one.
 func (req *ProduceRequest) prepareMarker() (is bool, err error) {
 	if b, err := record.ParseUnverified(req.Batch); err != nil || !b.IsControl() {
-		return false, nil // what is wrong with it is found in a moment
+		return false, nil // a later check returns the error
 	}
 	b, size, err := record.Parse(req.Batch)
 	if err != nil {
@@ -143,7 +143,7 @@ func (p *Partition) acknowledged(req *ProduceRequest) bool {
 	switch {
 	case req.decided: // timed out meanwhile
 		return false
-	case p.leaderEpoch.Load() != req.result.LeaderEpoch: // what was written may have been truncated
+	case p.leaderEpoch.Load() != req.result.LeaderEpoch: // the batch may have been truncated
 		req.result.Err = p.wrap("produce", ErrNotLeaderAfterAppend)
 		return true
 	case p.hw.Load() > req.lastOffset:
@@ -151,7 +151,7 @@ func (p *Partition) acknowledged(req *ProduceRequest) bool {
 	}
 	req.ack.Value = req
 	p.acks.Add(&req.ack, req.lastOffset)
-	p.expireLocked(req) // a duplicate: nobody has written it
+	p.expireLocked(req) // a duplicate is not written, so it has no deadline yet
 	return false
 }
 
@@ -161,7 +161,8 @@ func (p *Partition) fail(req *ProduceRequest, err error) {
 	p.stats.refused.Add(1)
 	p.met(err)
 	if !req.refused && p.leaderEpoch.Load() != req.result.LeaderEpoch && !errors.Is(err, log.ErrClosed) {
-		// The disk of a broker that is cut off fails: what it has got nobody knows.
+		// The disk failed after this broker lost the leadership: it is unknown whether the batch was
+		// written.
 		err = fmt.Errorf("%w: %w", ErrNotLeaderAfterAppend, err)
 	}
 	err = p.wrap("produce", err)

@@ -85,14 +85,15 @@ type ProduceRequest struct {
 	refused    bool  // by Admit: nothing was appended
 	marker     *marker
 	guard      *TxnGuard
-	copy       *Copy                            // a batch from the leader: nobody waits for an answer
-	ack        watermark.Entry[*ProduceRequest] // under p.mu, like the rest
-	deadline   watermark.Entry[*ProduceRequest]
-	next       *ProduceRequest // in the list of those to be told
-	written    bool            // in the log
-	decided    bool            // result is final: set once, under mu
-	timed      bool            // it has a deadline
-	expires    time.Duration   // when that is, since the partition was opened
+	// a batch from the leader, without a client that waits for a response
+	copy     *Copy
+	ack      watermark.Entry[*ProduceRequest] // under p.mu, like the rest
+	deadline watermark.Entry[*ProduceRequest]
+	next     *ProduceRequest // in the list of requests to complete
+	written  bool            // in the log
+	decided  bool            // result is final: set once, under mu
+	timed    bool            // it has a deadline
+	expires  time.Duration   // when that is, since the partition was opened
 }
 
 // A ProduceResult is the result of a ProduceRequest.

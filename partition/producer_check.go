@@ -12,9 +12,9 @@ import (
 // errDuplicate is returned for a batch that is in the log already; the caller returns its offset.
 var errDuplicate = errors.New("partition: duplicate of a written batch")
 
-// errRetryInRound is returned for a batch that repeats one that is being written, in the same
-// round. The caller checks again: then the first one is written, with an offset to return, or has
-// failed.
+// errRetryInRound is returned for a batch that repeats another batch of the same round, which is
+// not written yet. The caller checks again later. The first batch is then written, with an offset
+// to return, or has failed.
 var errRetryInRound = errors.New("partition: duplicate of a batch being written")
 
 // A position is where a producer stands: what check compares a batch with. Four fields are kept in

@@ -10,7 +10,7 @@ import (
 
 // Layout of a .snapshot file (Kafka: ProducerSnapshot.json), big endian:
 //
-//	version i16 = 1 | CRC-32C u32 of what follows | count i32 | count x 46 bytes
+//	version i16 = 1 | CRC-32C u32 of the rest | count i32 | count x 46 bytes
 //	producer id i64 | epoch i16 | last sequence i32 | last offset i64 |
 //	    offset delta i32 | timestamp i64 | coordinator epoch i32 | txn first offset i64
 const (

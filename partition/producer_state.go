@@ -72,7 +72,7 @@ type producers struct {
 	m      map[int64]*producerEntry
 	txns   transactions
 	swept  int64 // when entries were last looked through for expired ones, ms
-	expiry int64 // ms without news after which an id is forgotten
+	expiry int64 // ms without an append after which an id expires
 	// unread is the offset of the snapshot whose producers' older batches were not looked for in
 	// the log yet; 0: none are missing.
 	unread int64
@@ -89,7 +89,7 @@ func newProducers(expiry time.Duration) *producers {
 func (s *producers) entry(pid, now int64) *producerEntry {
 	e := s.m[pid]
 	if e == nil {
-		// Ids are only forgotten when others come, so the map is bounded without a timer per
+		// Ids expire only when others are added, so the map is bounded without a timer per
 		// partition.
 		s.sweep(now)
 		e = &producerEntry{epoch: -1, coordinatorEpoch: -1, txnFirstOffset: -1}
@@ -116,9 +116,9 @@ func (s *producers) apply(b *record.Batch, base, now int64) {
 	}
 }
 
-// fence applies a control batch that ends no transaction: compaction leaves one without its marker,
-// as the last trace of a producer that was fenced or has ended all its transactions. It neither
-// begins nor ends a transaction: the records are gone.
+// fence applies a control batch without a marker. Compaction leaves one as the last trace of a
+// producer that was fenced or has ended all its transactions. It neither begins nor ends a
+// transaction, since its records have been removed.
 func (s *producers) fence(b *record.Batch, now int64) {
 	if e := s.entry(b.ProducerID, now); b.ProducerEpoch > e.epoch {
 		e.raise(b.ProducerEpoch)
@@ -176,7 +176,7 @@ func (s *producers) adopt(older *producers) {
 		if o == nil || e.n == 0 || e.n == windowSize || o.n < 2 || o.epoch != e.epoch {
 			continue
 		}
-		// Not the timestamp: that of the snapshot may be a marker's.
+		// The timestamp is not compared: in the snapshot it may be a marker's.
 		if last, mine := o.window[o.n-1], e.window[0]; last.lastOffset == mine.lastOffset && last.lastSeq == mine.lastSeq {
 			all := append(slices.Clone(o.window[:o.n-1]), e.window[:e.n]...)
 			all = all[max(len(all)-windowSize, 0):]

@@ -25,8 +25,8 @@ func (p *Partition) purgedFrom(r *ReplicaFetch, start int64) (ReplicaRead, error
 	}
 	p.mu.Lock()
 	if p.progress == nil || slices.Contains(p.progress.InSync(), r.Broker) {
-		// Compaction stays below the high watermark, and who is in sync has all that is. It may
-		// have to lead: whatever else is wrong, its log is not to be emptied.
+		// Compaction stays below the high watermark, and an in-sync replica has all records below
+		// it. It may have to lead, so its log must not be emptied for any other reason either.
 		p.mu.Unlock()
 		return ReplicaRead{}, nil
 	}

@@ -158,8 +158,8 @@ func (p *Partition) checkEpoch(epoch int32) (int32, error) {
 }
 
 // CompareEpochs compares a client's leader epoch with the current one, epoch. It returns nil if
-// they are equal or believed is -1, ErrFencedLeaderEpoch if believed is older, and
-// ErrUnknownLeaderEpoch if it is newer. Kafka: Partition.checkCurrentLeaderEpoch (KIP-320).
+// they are equal or the client's is -1. It returns ErrFencedLeaderEpoch if the client's is older,
+// and ErrUnknownLeaderEpoch if it is newer. Kafka: Partition.checkCurrentLeaderEpoch (KIP-320).
 func CompareEpochs(believed, epoch int32) error {
 	switch {
 	case believed >= 0 && believed < epoch:

@@ -19,7 +19,7 @@ type ReplicaFetch struct {
 	// none).
 	Offset, Durable, LogStart int64
 	LastEpoch                 int32
-	// Purged is the Purged of the follower's log, or that of the leader's log when the copy began.
+	// Purged is the Purged of the follower's log, or of the leader's log when the copy began.
 	// Unseeded means that the log is empty and begins above 0, and that the follower lacks the
 	// state of producers that have written below.
 	Purged   log.Purged
@@ -99,10 +99,10 @@ func (p *Partition) ReadReplica(r ReplicaFetch) (ReplicaRead, error) {
 			return ReplicaRead{}, p.wrap("read of a follower", err)
 		}
 	}
-	if p.leaderEpoch.Load() != epoch { // what was read may have been cut off meanwhile
+	if p.leaderEpoch.Load() != epoch { // the batches read may have been cut off since
 		return ReplicaRead{}, p.wrap("read of a follower", p.notLeading())
 	}
-	if purged, err := p.purgedFrom(&r, start); err != nil { // meanwhile, and from what was read
+	if purged, err := p.purgedFrom(&r, start); err != nil { // purged since the first check
 		return purged, err
 	}
 	return res, nil
@@ -135,7 +135,8 @@ func (p *Partition) reported(r *ReplicaFetch, epoch int32) (awaited bool, err er
 	p.publish()
 	w.run()
 	if moved && wake != nil {
-		wake() // followers show what they have up to the high watermark that they know
+		// Followers serve their records only up to the high watermark that they know.
+		wake()
 	}
 	return awaited, err
 }

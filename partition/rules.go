@@ -12,7 +12,7 @@ import (
 // rules are the leader's rules for validating and storing batches. They are immutable: Reconfigure
 // replaces them.
 type rules struct {
-	options      record.CheckOptions // but for the present time
+	options      record.CheckOptions // except the present time
 	segmentBytes int64
 	codec        record.Codec
 	recode       bool // codec is the topic's, not the producer's

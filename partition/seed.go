@@ -28,10 +28,10 @@ func (p *Partition) producersFor(offset int64, batches []byte) ([]byte, error) {
 }
 
 // stateAt returns the producer state as of an offset of the log: the newest snapshot that is not
-// above it, and the batches up to there. Of the ended transactions that began below it, it has
-// those whose marker another leader may truncate again. The others are of no use to a follower. It
-// has no records of them, except those that it will read, with their marker; and compaction may
-// have removed that.
+// above it, and the batches up to there. Of the ended transactions that began below the offset, it
+// has those whose marker another leader may truncate again. A follower does not need the others.
+// It has no records of them, except the records that it will read, with their marker; and
+// compaction may have removed that marker.
 func (p *Partition) stateAt(offset int64) (*producers, error) {
 	now := time.Now().UnixMilli()
 	s, from, err := p.snapshotAt(offset, now)
@@ -82,9 +82,9 @@ func (s *producers) undecided(pid, first int64) bool {
 	return slices.ContainsFunc(s.txns.ended, func(t endedTxn) bool { return t.producerID == pid && t.first == first })
 }
 
-// Seed makes an unseeded follower's log begin at offset, with the state that its leader's producers
-// have there. The state identifies duplicates of batches below offset, and transactions that are
-// open although the log has no record of them. ask is the request that the leader responded to.
+// Seed makes an unseeded follower's log begin at offset, with the state that its leader's
+// producers have there. The state identifies duplicates of batches below offset, and transactions
+// that are open although the log has no record of them. The leader responded to the given request.
 // Errors are those of Converge, and ErrCorrupt. Seed blocks for the disk. A crash leaves the log
 // seeded or empty.
 func (p *Partition) Seed(ask ReplicaFetch, offset int64, producers []byte) error {

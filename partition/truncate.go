@@ -30,10 +30,12 @@ func (p *Partition) cut(offset int64, truncate func() error) error {
 		return p.wrap("truncate", fmt.Errorf("%w: %d", log.ErrOffsetOutOfRange, offset))
 	}
 	p.mu.Lock()
-	if !p.stale { // else a truncation has failed before: nobody reads until one succeeds
+	// If p is stale, an earlier truncation has failed, and there are no reads until one succeeds.
+	if !p.stale {
 		p.cuts.Add(1)
 	}
-	p.stale = true // a segment that is closed in between must not get a snapshot of what is cut off
+	// A segment that is closed in between must not get a snapshot of the removed part.
+	p.stale = true
 	p.mu.Unlock()
 	if err := truncate(); err != nil {
 		p.met(err)
@@ -47,7 +49,8 @@ func (p *Partition) cut(offset int64, truncate func() error) error {
 	p.mu.Lock()
 	p.state, p.stale = state, false
 	p.growth.cut(p.log.EndOffset())
-	p.resume(p.hw.Load()) // what was decided by a marker that is gone is open again
+	// A transaction whose marker was removed is open again.
+	p.resume(p.hw.Load())
 	p.cuts.Add(1)
 	d := due{watches: p.allWatchesLocked()} // an offset that they wait at may be gone
 	p.mu.Unlock()

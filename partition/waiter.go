@@ -55,8 +55,9 @@ type watch struct {
 	w     *Waiter
 	p     *Partition
 	queue *watermark.Queue[*watch]
-	base  int64  // visible bytes of the partition that the waiter knows of
-	next  *watch // in the list of those to be woken
+	// visible bytes of the partition when the waiter last looked
+	base int64
+	next *watch // in the list of watches to wake
 }
 
 // Watch makes w wait for records of p at or above offset. Pass the bound that Read returned, or the

@@ -46,7 +46,7 @@ func (p *Partition) LastStableOffset() int64 {
 // bounds returns both watermarks and the log start, start <= lso <= hw. A transaction whose
 // beginning was deleted holds nothing back any more.
 func (p *Partition) bounds() (hw, lso, start int64) {
-	// In this order: each only grows, and what is read later may only be larger.
+	// In this order: each only grows, so a later read can only return a larger value.
 	start = p.log.StartOffset()
 	lso = p.lso.Load()
 	hw = p.hw.Load()
