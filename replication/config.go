@@ -77,10 +77,10 @@ type Config struct {
 	// means 512. There may be more partitions and segments than that.
 	MaxOpenFiles int
 
-	// Properties are settings of the broker under their Kafka names: those of the cleaner, of
-	// retention checks and of producer ids that are fields above, and the defaults of topics
-	// (log.retention.ms, log.cleaner.min.cleanable.ratio, ...). It is an error to set a property to
-	// another value than its field, or to set one without a meaning here.
+	// Properties are settings of the broker under their Kafka names. They are the settings of the
+	// cleaner, of retention checks and of producer ids that are fields above, and the defaults of
+	// topics (log.retention.ms, log.cleaner.min.cleanable.ratio, ...). It is an error to set a
+	// property to another value than its field, or to set one without a meaning here.
 	Properties map[string]string
 
 	// ProducerIDExpiration is the time for which the state of an idempotent producer is kept after

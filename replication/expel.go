@@ -106,9 +106,9 @@ func (c *Cluster) retireFenced(brokers []int32) error {
 	return err
 }
 
-// failedThemselves returns the fenced brokers without the one that is just joining: it was fenced
-// because others failed in the change that registers it. A broker that was cut off and returns
-// serves meanwhile, with a complete copy; join registers it again.
+// failedThemselves returns the fenced brokers except the joining one, which was fenced because
+// others failed in the change that registers it. A broker that was cut off and returns serves
+// until then, with a complete copy; join registers it again.
 func (c *Cluster) failedThemselves(brokers []int32) []int32 {
 	return slices.DeleteFunc(slices.Clone(brokers), func(id int32) bool { return errors.Is(c.meta.Keeps(id), metalog.ErrOthersFailed) })
 }

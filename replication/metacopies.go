@@ -14,7 +14,7 @@ import (
 )
 
 // openMetadata opens the existing copies, applies the newest to the image, and lets the controller
-// take over. asked has the brokers in the configuration.
+// take over. Its second argument lists the brokers of the configuration.
 func (c *Cluster) openMetadata(claims []claim, asked []int32) error {
 	c.meta = metalog.New(metalog.Config{
 		Slack: c.cfg.metaSlack, Part: c.cfg.metaPart, Patience: c.cfg.SessionTimeout, Elected: c.noteController, Fenced: c.fenced,

@@ -265,8 +265,8 @@ func (c *Cluster) findLocked(tp record.TopicPartition) (*image.Topic, image.Part
 	return t, t.Partitions[tp.Partition], nil
 }
 
-// leaderReplica returns the replica that leads a partition, for a request to the broker asked,
-// which has to be the leader, or anyBroker.
+// leaderReplica returns the replica that leads a partition. The request was sent to the given
+// broker, which has to be the leader, or is anyBroker.
 func (c *Cluster) leaderReplica(tp record.TopicPartition, asked int32) (*replica, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

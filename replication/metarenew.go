@@ -36,9 +36,9 @@ func (n *node) openWholeCopy(leader *metalog.Copy) (*metalog.Copy, error) {
 	return place.Open()
 }
 
-// renewCopy sets the broker's copy aside, and replaces it with one that is equal to the leader's.
-// The new copy gets its name only when it is complete and durable. An empty copy, or one with fewer
-// of the sets in force than the old one, would count for a majority at the next open.
+// renewCopy sets the broker's copy aside, and replaces it with an equal copy of the leader's. The
+// new copy gets its name only when it is complete and durable. An empty copy, or one with fewer of
+// the sets in force than the old one, would count for a majority at the next open.
 func (n *node) renewCopy(leader *metalog.Copy) (aside string, err error) {
 	place := n.copyPlace()
 	name := filepath.Base(place.Dir())

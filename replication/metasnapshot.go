@@ -14,9 +14,9 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// remains returns those of the removed topics that may still have a directory: only for these the
-// removal must be remembered. The directories of a broker that does not serve are unknown: as long
-// as there is one, all are kept.
+// remains returns the removed topics that may still have a directory: only their removal must be
+// remembered. The directories of a broker that does not serve are unknown: as long as there is
+// one, all are kept.
 func (c *Cluster) remains(removed map[topic.ID]string) (map[topic.ID]string, error) {
 	if c.away() {
 		return removed, nil
@@ -30,7 +30,7 @@ func (c *Cluster) remains(removed map[topic.ID]string) (map[topic.ID]string, err
 	return kept, nil
 }
 
-// remains adds to kept those of the removed topics that have a directory on this broker.
+// remains adds to kept the removed topics that have a directory on this broker.
 func (n *node) remains(removed, kept map[topic.ID]string) error {
 	names := make(map[string]bool, len(removed))
 	for _, name := range removed {

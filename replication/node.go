@@ -242,9 +242,9 @@ func (n *node) config(r *replica, a assignment) partition.Config {
 }
 
 // cannotServe handles a replica of this broker that cannot be opened. An only replica is offline.
-// One of several that has lost its records is rebuilt from its leader, and the rest of its files is
-// set aside then; one that cannot be opened for another reason is offline. Neither leads before
-// another replica that is in sync.
+// One of several that has lost its records is rebuilt from its leader, and the rest of its files
+// is then set aside. If one of several cannot be opened for another reason, it is offline. Neither
+// leads before another replica that is in sync.
 func (n *node) cannotServe(r *replica, err error) {
 	if typed := notRegular(filepath.Join(n.root, partitionDir(r.tp)), err); typed != nil {
 		err = typed

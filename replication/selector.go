@@ -58,9 +58,10 @@ func inRack(img *image.Image, p *image.Partition, rack string) (followers []int3
 	return followers
 }
 
-// furthest returns the best of the brokers to serve a reader at an offset. Of those that have the
-// offset, by the leader's state, it is the one with the longest log, and then the one that was
-// caught up last. 0 means that none has it. Kafka: ReplicaManager.findPreferredReadReplica,
+// furthest returns the best of the brokers to serve a reader at an offset. Only brokers that have
+// the offset by the leader's state are candidates. The one with the longest log is best, and then
+// the most recently caught up. 0 means that none has it. Kafka:
+// ReplicaManager.findPreferredReadReplica, ReplicaView.comparator.
 // ReplicaView.comparator.
 func furthest(brokers []int32, offset int64, known []partition.FollowerState) int32 {
 	var best *partition.FollowerState

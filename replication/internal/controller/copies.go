@@ -121,6 +121,6 @@ func Part(leader, follower Epochs, c Copy) int64 {
 		case own == known:
 			return min(leaderEnd, ownEnd, end)
 		}
-		epoch = own // the copy has no such epoch: what it has above its next lower one is not the leader's
+		epoch = own // the copy lacks known: its records above its next lower epoch are not the leader's
 	}
 }

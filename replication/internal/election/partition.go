@@ -129,7 +129,7 @@ func Apply(p Partition, c Change, r Rules) (Partition, Outcome) {
 	switch {
 	case !clean: // it is unknown which records of the new leader are synced
 		next.Durable = false
-	// replicas that leave in this change count, too
+	// Replicas that leave in this change count, too: they are in Eligible.
 	case r.SyncOnAck && c.Synced && len(next.Eligible) == 0:
 		next.Durable = true
 	}
