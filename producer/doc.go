@@ -94,7 +94,7 @@
 //
 // # Goroutines
 //
-// A Producer runs one goroutine that sends, lingers and retries, and one that follows the metadata,
+// A Producer runs one goroutine that sends, lingers and retries. Another one follows the metadata
 // from the first topic on. A third one rarely runs to get a new producer id. There are none per
 // partition. Ending a transaction takes another one until the outcome is known. No lock is held
 // during a wait, so a Producer runs in a testing/synctest bubble.

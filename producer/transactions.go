@@ -25,7 +25,8 @@ type transactions struct {
 	// capacity 1: held by the goroutine that requests the identity
 	requesting chan struct{}
 
-	mu       sync.Mutex // guards the fields below, and those of the Txns; a leaf, below those of partitions
+	// guards the fields below, and the fields of the Txns; a leaf, below the locks of partitions
+	mu       sync.Mutex
 	identity transaction.Producer
 	known    bool // identity may be used for the next transaction
 	started  bool // identity was returned once

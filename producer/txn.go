@@ -120,8 +120,8 @@ func (x *Txn) Send(ctx context.Context, rs ...record.Record) error {
 // next record to read. The group has them when the transaction is committed. g names the member
 // that owns the partitions (consumer.Consumer.Metadata). The group rejects the call if the member
 // is no longer in that generation, so that a former owner cannot overwrite the offsets of the new
-// one (KIP-447). Offsets of a later call replace those of an earlier one. It returns when they are
-// stored; o is borrowed until then.
+// one (KIP-447). A later call replaces the offsets of an earlier one. CommitOffsets returns when
+// the offsets are stored; o is borrowed until then.
 //
 // An ErrAbortable means that the transaction has to be aborted, and wraps the group's error. This
 // is group.ErrIllegalGeneration, ErrUnknownMember or ErrFencedInstance if the member no longer owns
