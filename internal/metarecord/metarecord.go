@@ -92,8 +92,8 @@ func (e *UnknownError) Error() string {
 
 // A Record is one of the types below, as a pointer.
 type Record interface {
-	// appendFields encodes the fields of the given version; header tells type and lowest version
-	// that holds them.
+	// appendFields encodes the fields of the given version. header returns the type and the lowest
+	// version that has all set fields.
 	header() (kind, version uint32)
 	appendFields(dst []byte, version uint32) []byte
 	readFields(r *reader, version uint32)

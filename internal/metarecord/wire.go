@@ -54,7 +54,7 @@ func (t *tags) add(tag uint32, field []byte) {
 
 func (t *tags) appendTo(dst []byte) []byte { return append(appendUvarint(dst, t.n), t.data...) }
 
-// reader consumes p. After the first failure it returns zeros, and bad says what was wrong.
+// reader consumes p. After the first failure it returns zeros, and bad is the reason.
 type reader struct {
 	p   []byte
 	bad string
@@ -137,8 +137,8 @@ func (r *reader) string() string {
 	return s
 }
 
-// count turns a compact length into a number of elements of at least size bytes, checked against
-// what is left before anything is allocated.
+// count turns a compact length into a number of elements of at least size bytes. The number is
+// checked against the remaining bytes before anything is allocated.
 func (r *reader) count(n uint32, size int) int {
 	if uint64(n-1)*uint64(size) > uint64(len(r.p)) {
 		r.fail("length beyond the end")
@@ -181,8 +181,8 @@ func (r *reader) ids() []ID {
 	return ids
 }
 
-// tagged reads the tagged fields; read gets a reader of exactly one field and must consume
-// what it knows. Unknown tags are skipped.
+// tagged reads the tagged fields; read gets a reader of exactly one field and must consume the
+// known ones. Unknown tags are skipped.
 func (r *reader) tagged(read func(tag uint32, field *reader)) {
 	last := int64(-1)
 	for n := r.uvarint(); n > 0 && r.bad == ""; n-- {

@@ -41,7 +41,8 @@ func (l *Log) GuardTransaction(w partition.TxnWrite, done func(error)) {
 	l.c.GuardTransaction(l.tp, w, func(err error) { done(guardError(err)) })
 }
 
-// guardError is appendError, but for what the producer is told of its transaction.
+// guardError is appendError, except that errors about the producer's transaction are returned
+// unchanged.
 func guardError(err error) error {
 	for _, its := range []error{partition.ErrInvalidProducerEpoch, partition.ErrProducerIDMapping, partition.ErrTxnAbortable,
 		partition.ErrInvalidTxnState, partition.ErrConcurrentTransactions} {
@@ -52,8 +53,9 @@ func guardError(err error) error {
 	return appendError(partition.ProduceResult{BaseOffset: -1, Err: err})
 }
 
-// appendError maps the outcome of an append as Kafka does: what is missing may come back here, a
-// broker in trouble hands the shard on.
+// appendError maps the error of an append as Kafka does. Errors that may end on this broker, such
+// as missing replicas, become ErrNotAvailable. Most others become ErrNotLeader, so that the broker
+// gives up the shard.
 func appendError(r partition.ProduceResult) error {
 	err := r.Err
 	switch {
@@ -73,7 +75,7 @@ func appendError(r partition.ProduceResult) error {
 	return err
 }
 
-// moving marks an error that says that the epoch is over, or has not quite begun.
+// moving marks an error which means that the leader epoch has ended or has not begun yet.
 func moving(err error) error {
 	for _, cause := range []error{
 		partition.ErrNotLeader, partition.ErrNotLeaderAfterAppend, partition.ErrFencedLeaderEpoch, partition.ErrUnknownLeaderEpoch,
