@@ -112,8 +112,8 @@ func (w *writer) warnOfAborts(err error) {
 	}
 }
 
-// storeAborted has all of the transaction index on stable storage, whatever came of earlier
-// attempts: files are replaced, not completed.
+// storeAborted puts all of the transaction index on stable storage, even after failed attempts:
+// files are replaced, not completed.
 func (w *writer) storeAborted() error {
 	a := &w.log.aborts
 	if !a.pending.Load() {

@@ -25,9 +25,9 @@ import (
 const (
 	// partialSuffix ends the name of a copy that is being made: <dir>.<16 hex digits>.partial.
 	partialSuffix = ".partial"
-	// backupAttempts is how often a log is copied that is truncated meanwhile.
+	// backupAttempts is the maximum number of copies of a log that is truncated during the copy.
 	backupAttempts = 3
-	// backupChunk is how many bytes of a segment are copied at a time.
+	// backupChunk is the number of bytes of a segment that are copied at a time.
 	backupChunk = 1 << 20
 )
 
@@ -57,7 +57,9 @@ func (l *Log) Backup(ctx context.Context, fsys vfs.FS, dir string) error {
 	if err != nil {
 		return fmt.Errorf("backup %s: %w", l.path, err)
 	}
-	l.cleaning.Lock() // files replaced or removed meanwhile would stay on the disk until the copy is complete
+	// Files that are replaced or removed in the meantime would stay on the disk until the copy is
+	// complete.
+	l.cleaning.Lock()
 	defer l.cleaning.Unlock()
 	for range backupAttempts {
 		if err = l.backup(ctx, fsys, dir); !errors.Is(err, errChanged) {
@@ -280,7 +282,7 @@ func copySegment(ctx context.Context, fsys vfs.FS, dir string, s *segment.Segmen
 			return err
 		}
 		if len(p) == 0 || int64(len(p)) > size-pos {
-			return io.ErrUnexpectedEOF // cut meanwhile
+			return io.ErrUnexpectedEOF // cut in the meantime
 		}
 		if err := checkBatches(s, p, pos); err != nil {
 			return err

@@ -13,7 +13,7 @@ import (
 // memory for ever.
 const maxPooledBytes = 1 << 20
 
-// A call is what one blocking append needs. Calls are pooled per directory and not globally: a
+// A call has the memory of one blocking append. Calls are pooled per directory and not globally: a
 // channel made in one synctest bubble must not be used in another.
 type call struct {
 	a       Append

@@ -119,8 +119,8 @@ func (d *Directory) syncEntries(fsys vfs.FS) error {
 	return d.entries.do(func() error { return fsys.SyncDir(d.path) })
 }
 
-// makeLogDir makes the directory of a log, if there is none, and returns its real path. What lies
-// in d is left for enter to sync: d's own entry is durable since OpenDirectory.
+// makeLogDir makes the directory of a log, if there is none, and returns its real path. enter
+// syncs the new entry in d later; d's own entry is durable since OpenDirectory.
 func (d *Directory) makeLogDir(fsys vfs.FS, path string) (name string, err error) {
 	if d.solo {
 		return d.real, nil

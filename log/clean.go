@@ -58,8 +58,8 @@ func (l *Log) Retain(ctx context.Context) (CleanReport, error) {
 	return l.applyRetention(ctx)
 }
 
-// applyRetention rolls an overdue active segment and removes what retention does not keep. The
-// caller has cleaning.
+// applyRetention rolls an overdue active segment and removes the segments that retention does not
+// keep. The caller has cleaning.
 func (l *Log) applyRetention(ctx context.Context) (rep CleanReport, err error) {
 	if err := ctx.Err(); err != nil {
 		return rep, err

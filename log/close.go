@@ -40,7 +40,7 @@ func (l *Log) Remove() error {
 	first, e := l.shut(func(w *writer) error {
 		l.ending.Load().removed = true
 		for _, s := range l.list() {
-			_ = s.Close() // whatever state it is in: it goes
+			_ = s.Close() // errors do not matter: its files are deleted
 		}
 		return w.removeDir()
 	})

@@ -41,16 +41,17 @@ func (l *Log) Cut() (*Cut, error) {
 		c.segments = l.list()
 		c.start = min(max(l.segments.start.Load(), c.segments[0].Base()), c.end)
 		c.purged = l.Purged() // after the list: it covers the records that are missing there
-		// Epochs begin at the end, before their batches, and go behind them. They have not changed
-		// meanwhile, so they are those of start to end.
+		// An epoch begins at the end before its first batch, and is removed after its last one.
+		// The epochs have not changed in the meantime, so they belong to the offsets from start to
+		// end.
 		if slices.Equal(c.epochs, l.epochs.list()) && c.acquire() {
 			return c, nil
 		}
 	}
 }
 
-// acquire keeps the segments of the cut readable, and leaves those out that begin behind its end.
-// It reports false, with nothing acquired, if one was removed meanwhile.
+// acquire keeps the segments of the cut readable, and drops segments that begin after its end. It
+// returns false, with nothing acquired, if one was removed in the meantime.
 func (c *Cut) acquire() bool {
 	n := len(c.segments)
 	for n > 1 && c.segments[n-1].Base() > c.end {

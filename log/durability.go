@@ -103,8 +103,8 @@ func (d *durability) advanceJournaled(end int64) bool {
 	return true
 }
 
-// settled reports whether the log's files hold all that is durable: nothing of it is in the journal
-// alone.
+// settled reports whether the log's own files have the whole durable part, so that the journal is
+// not needed.
 func (d *durability) settled() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

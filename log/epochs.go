@@ -168,7 +168,8 @@ func (c *EpochCache) list() []epochEntry {
 // begin makes epoch the only one, from offset 0 on, once write has made it part of the state.
 func (c *EpochCache) begin(epoch int32, write func() error) error {
 	c.first, c.inState = epoch, true
-	if err := write(); err != nil { // the file may be there all the same: until records have an epoch, it has no effect
+	// The file may exist after an error. It has no effect until records have an epoch.
+	if err := write(); err != nil {
 		c.inState = false
 		return err
 	}
@@ -283,7 +284,7 @@ func (c *EpochCache) EndOffsetFor(epoch int32) (int32, int64) {
 	}
 }
 
-// beginAt reports whether there are epochs, all of which began at end or later.
+// beginAt reports whether the log has epochs, and all of them began at end or later.
 func (c *EpochCache) beginAt(end int64) bool {
 	entries := c.list()
 	return len(entries) > 0 && entries[0].start >= end

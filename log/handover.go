@@ -67,9 +67,9 @@ const closedText = "The logs here were closed in order, and " + cleanShutdownFil
 // read.
 const voidSuffix = ".aside"
 
-// takeDirectory reads what Kafka keeps in dir, and makes it a directory that is in use. It removes
-// void if a Kafka broker has used it. Every crash leaves one of which the next open finds the same:
-// the marks go last.
+// takeDirectory reads Kafka's files in dir, and marks it as in use. It removes void if a Kafka
+// broker has used the directory. The next open finds the same after a crash at any point, since
+// the marks are removed last.
 func takeDirectory(fsys vfs.FS, dir string, void []string) (k kafkaFiles, err error) {
 	if k, err = readKafkaFiles(fsys, dir); err != nil {
 		return k, err
@@ -103,8 +103,8 @@ func removeDurably(fsys vfs.FS, dir, name string) error {
 	return fsys.SyncDir(dir)
 }
 
-// leaveDirectory writes what Kafka keeps in dir, and that it is ours, for a
-// directory whose logs were all closed in order.
+// leaveDirectory writes Kafka's files into dir and marks it as ours. All logs of the directory
+// were closed in order.
 func leaveDirectory(fsys vfs.FS, dir string, k *kafkaFiles) error {
 	if err := fsys.Remove(filepath.Join(dir, cleanerFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -135,8 +135,8 @@ func (d *Directory) Taken() bool {
 	return d.kafka.wasTaken
 }
 
-// ReadNote returns what Note and Taken of a Directory return that is opened now. It opens and
-// changes nothing.
+// ReadNote returns the results of Note and Taken for a Directory that would be opened now. It
+// opens and changes nothing.
 func ReadNote(fsys vfs.FS, dir string) (note string, taken bool, err error) {
 	var k kafkaFiles
 	if err := k.readMarks(fsys, dir); err != nil {

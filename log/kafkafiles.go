@@ -13,9 +13,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// What Kafka keeps in a directory of logs. We write it when the directory is closed, so that a
-// Kafka broker can go on from there, and read it for logs that have no state of ours, because Kafka
-// wrote them.
+// Kafka's files in a directory of logs. They are written when the directory is closed, so that a
+// Kafka broker can continue from there. They are read for logs that have no state of ours, since
+// Kafka wrote these.
 const (
 	cleanShutdownFile = ".kafka_cleanshutdown"
 	recoveryPointFile = "recovery-point-offset-checkpoint"
@@ -48,7 +48,7 @@ func readKafkaFiles(fsys vfs.FS, dir string) (k kafkaFiles, err error) {
 	return k, k.readMarks(fsys, dir)
 }
 
-// readMarks reads how dir was left, and by whom.
+// readMarks reads whether dir was closed in order, and whether Strata or Kafka used it last.
 func (k *kafkaFiles) readMarks(fsys vfs.FS, dir string) error {
 	marker, err := readIfThere(fsys, filepath.Join(dir, cleanShutdownFile))
 	if err != nil {
@@ -235,7 +235,7 @@ func (d *Directory) takenByKafka() bool {
 	return d.kafka.taken
 }
 
-// wasClosed takes in how a log of the directory was left.
+// wasClosed records how a log of the directory was closed.
 func (d *Directory) wasClosed(l *Log, err error) {
 	name, start := filepath.Base(l.path), l.segments.start.Load()
 	d.mu.Lock()

@@ -12,8 +12,8 @@ func (l *Log) SetLeaderEpoch(epoch int32) error { return l.setLeaderEpoch(epoch,
 
 // LeadInEpoch is SetLeaderEpoch for an epoch that is on stable storage elsewhere, as a partition's
 // epoch is in the metadata. In a new log that is not under SyncOnAck, the epoch is only as durable
-// as the records. ErrStaleEpoch comes with a *CorruptError here: a log cannot be ahead of that
-// place unless its leader-epoch-checkpoint is damaged or that place has gone back.
+// as the records. ErrStaleEpoch comes with a *CorruptError here. A log can be ahead of the
+// metadata only if its leader-epoch-checkpoint is damaged, or if the metadata has lost changes.
 func (l *Log) LeadInEpoch(epoch int32) error { return l.setLeaderEpoch(epoch, asRecord) }
 
 func (l *Log) setLeaderEpoch(epoch int32, how safety) error {

@@ -39,7 +39,7 @@ type Log struct {
 	snapshots atomic.Pointer[[]int64]
 
 	aborts aborts
-	purged atomic.Pointer[Purged] // by who opens the log, then by the writer; nil: nothing
+	purged atomic.Pointer[Purged] // stored by Open, then by the writer; nil if nothing was purged
 
 	purgeGuessed bool // purged was not known to Open
 
@@ -117,7 +117,7 @@ func (l *Log) Stated() bool { return l.durability.stated.Load() }
 // Epochs returns the leader epochs of the log.
 func (l *Log) Epochs() *EpochCache { return l.epochs }
 
-// Recovery returns the report of what Open found and repaired.
+// Recovery returns the report of the problems that Open found and repaired.
 func (l *Log) Recovery() RecoveryReport { return *l.recovery }
 
 // SetHighWatermark limits retention: Clean removes nothing at or above offset. Until the first call

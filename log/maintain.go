@@ -33,8 +33,8 @@ func (l *Log) DeleteRecords(before int64) error {
 	})
 }
 
-// moveStart makes the log begin at offset with the given segments, durably; those in gone are to be
-// removed.
+// moveStart makes the log begin at offset with the given segments, durably. The state marks the
+// segments in gone as obsolete; the caller removes them.
 func (w *writer) moveStart(offset int64, list, gone []*segment.Segment) error {
 	l := w.log
 	old := l.segments.start.Swap(offset)
@@ -122,7 +122,8 @@ func (w *writer) truncate(offset int64) error {
 	if err != nil {
 		return err
 	}
-	if start := l.segments.start.Load(); start <= offset { // of the batch that goes, records below the start were deleted: they stay so
+	// The removed batch may have begun below the start. Its deleted records stay deleted.
+	if start := l.segments.start.Load(); start <= offset {
 		end = max(end, start)
 	}
 	oldStart, oldEnd, oldDurable, oldGap := l.segments.start.Load(), l.segments.end.Load(), l.durability.offset.Load(), w.unfilled
@@ -182,7 +183,7 @@ func (w *writer) announceCut(kept, gone []*segment.Segment, start int64) error {
 }
 
 // takeBackCut writes the state of the complete log again, after the write of the state that
-// announces a truncation failed with cause. That state may have its name all the same. Then the
+// announces a truncation failed with cause. That state may be on the disk nevertheless. Then the
 // next open would remove the segments that it marks as obsolete, with durable records. If
 // takeBackCut fails too, it is unknown which of the states is on the disk.
 func (w *writer) takeBackCut(cause error) error {
@@ -204,8 +205,8 @@ func (w *writer) moveEnd(start, end, durable int64) {
 	l.segments.end.Store(end)
 }
 
-// endOfCut returns where appends go on after a cut at offset: there, unless that is inside of a
-// batch of s, which goes entirely.
+// endOfCut returns the end offset after a cut at offset: offset itself, or the base of the batch
+// of s that contains it, which is removed entirely.
 func endOfCut(s *segment.Segment, offset int64) (end int64, err error) {
 	if offset >= s.NextOffset() {
 		return offset, nil

@@ -38,7 +38,8 @@ func (l *Log) outliveNamesake(cfg *Config, start int64) error {
 		if !l.unentered.Load() {
 			return nil
 		}
-		return l.dir.syncEntries(cfg.FS) // who finds a state takes the log's own entry for durable
+		// A process that finds a state assumes that the log's own entry is durable.
+		return l.dir.syncEntries(cfg.FS)
 	})
 	if err != nil {
 		return fmt.Errorf("write state of %s: %w", l.path, err)

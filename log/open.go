@@ -231,8 +231,8 @@ func (l *Log) findEpochs(cfg *Config, epochs *EpochCache, found, must bool) erro
 	return epochs.rebuild(entries, l.readOnly)
 }
 
-// loadRest brings what lies beside the segments in line with them. suspect is the mark of a failed
-// sync, nil if there is none.
+// loadRest makes the files beside the segments agree with the segments. suspect is the mark of a
+// failed sync, nil if there is none.
 func (l *Log) loadRest(cfg *Config, suspect *manifest.State) error {
 	w := &l.token.writer // no other goroutine has the log yet
 	if err := errors.Join(l.epochs.truncateFromEnd(l.segments.end.Load()+1, noEpoch), l.epochs.truncateFromStart(l.segments.start.Load())); err != nil {

@@ -158,5 +158,6 @@ func stateBytes(fsys vfs.FS, dir string) ([]byte, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	return vfs.ReadFile(fsys, stateName(dir)) // the first one may have come, and that one have gone
+	// The first state may have been written, and the provisional one removed, in between.
+	return vfs.ReadFile(fsys, stateName(dir))
 }

@@ -24,11 +24,8 @@ type Purged struct {
 // the offset that PurgeBelow returns, so that copies in progress need not start again.
 type Copied interface{ PurgeBelow() int64 }
 
-// Purged returns the bounds of the purged records. If it returns the same value before and after a
-// read, nothing was purged meanwhile from the records of that read.
-
-// Purged returns what compaction has purged, exclusive. A reader that finds the same before and
-// after a read has read nothing from which anything was purged in between.
+// Purged returns the bounds of the records that compaction has purged. If it returns the same
+// value before and after a read, nothing was purged in between from the records of that read.
 func (l *Log) Purged() Purged {
 	if p := l.purged.Load(); p != nil {
 		return *p

@@ -66,9 +66,9 @@ func (r *RecoveryReport) noteCut(s recovery.Step) {
 }
 
 // PlanRecovery returns the changes that Open would make to the files of the log in dir, without
-// making them. It reads what Open reads, takes no lock and changes no file, like OpenReadOnly. No
-// process may write to the log meanwhile. Errors are those of Open except ErrLocked; fs.ErrNotExist
-// if there is no log.
+// making them. It reads the same files as Open, takes no lock and changes no file, like
+// OpenReadOnly. No process may write to the log at the same time. Errors are those of Open except
+// ErrLocked; fs.ErrNotExist if there is no log.
 func PlanRecovery(dir string, cfg Config) (RecoveryReport, error) {
 	if cfg.FS == nil && cfg.Dir != nil {
 		cfg.FS = cfg.Dir.fs

@@ -76,7 +76,7 @@ func (o *opening) segment(seg recovery.Segment) (s *segment.Segment, err error) 
 		return s, nil
 	}
 	if kept && o.replayed.tag != 0 && o.replayed.tag == o.facts.State.JournalTag {
-		s.MarkSynced() // by the replay, with all that is in it
+		s.MarkSynced() // by the replay, with all its records
 		o.synced = true
 		return s, nil
 	}

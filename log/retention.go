@@ -13,12 +13,12 @@ import (
 type retention struct {
 	now           int64 // ms
 	start         int64 // records below were deleted by DeleteRecords
-	highWatermark int64 // nothing at or above goes
+	highWatermark int64 // segments with records at or above it are kept
 	maxBytes      int64 // negative: no limit
 	maxAge        int64 // ms; negative: no limit
 }
 
-// segmentFacts is what retention looks at.
+// segmentFacts are the properties of a segment that retention depends on.
 type segmentFacts struct {
 	base, next       int64 // next: base of the following segment, log end for the last
 	size             int64
@@ -35,8 +35,8 @@ type SegmentVerdict struct {
 	Reason     string
 }
 
-// decide returns for each of segs, the active one last, why it goes or stays, and how many go:
-// always the first ones.
+// decide returns for each of segs, the active one last, why it is removed or kept. gone is the
+// number of removed segments, always the first ones.
 func (r retention) decide(segs []segmentFacts) (verdicts []SegmentVerdict, gone int) {
 	var total int64
 	for _, s := range segs {

@@ -45,11 +45,11 @@ func (w *writer) mustRoll(cfg *Config, active *segment.Segment, size int64, b *s
 	return waited > cfg.segmentAge().Milliseconds()-w.jitter, nil
 }
 
-// rollBase returns where the segment begins that is made for a batch of offsets first to last, in a
-// log that ends at end: there, also if the batch leaves a gap behind end, as a follower's of a
-// compacted leader does. A segment that began at first would have no room for what another leader
-// still has in the gap, should the batch not be written. Only a batch that the indexes of a segment
-// at end could not express begins one itself (Kafka: always, UnifiedLog.maybeRoll).
+// rollBase returns the base of the segment for a batch of offsets first to last, in a log that
+// ends at end. It is end, also if the batch leaves a gap after end, as a follower's batch from a
+// compacted leader does. If the base were first and the batch were not written, records of another
+// leader in the gap would have no segment. Only if the indexes of a segment at end could not
+// express the batch, the base is first (Kafka: always, UnifiedLog.maybeRoll).
 func rollBase(end, first, last int64) int64 {
 	if segment.Reaches(end, last) {
 		return end
@@ -108,7 +108,8 @@ func (w *writer) roll(base int64) error {
 	}
 	w.noteAborted(old, base)
 	if err := w.writeState(list, false); err != nil {
-		w.strays = append(w.strays, base) // the file stays: the state may be on the disk all the same
+		// The file stays, since the state may be on the disk nevertheless.
+		w.strays = append(w.strays, base)
 		w.gapless = was
 		return fmt.Errorf("roll %s: %w", l.path, errors.Join(err, fresh.Close()))
 	}

@@ -38,13 +38,13 @@ type round struct {
 	written []*Append
 	end     int64 // of the log behind the round's last write
 
-	bufs   [][]byte // of the write under way
+	bufs   [][]byte // of the write in progress
 	writer *writer  // whose round it is, of a shared round
 	// frame receives the written data of a shared round; nil means that the round has its own sync.
 	frame  *journal.Frame
 	shared int    // bytes of the round in frame
 	tag    uint64 // of its first entry there
-	// pieces are what bufs were before the write, which changes them; if there is a frame.
+	// pieces is bufs as it was before the write, which changes it; set if there is a frame.
 	pieces [][]byte
 	infos  []segment.BatchInfo
 	buf    []byte // memory for bufs

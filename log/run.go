@@ -14,7 +14,7 @@ func (l *Log) SubmitRun(as []*Append) {
 	}
 }
 
-// submitRun queues as, and leads the round or has it led if no other one is under way.
+// submitRun queues as. If no round is in progress, it leads one or has it led.
 func (l *Log) submitRun(as []*Append) error {
 	if len(as) == 0 {
 		return nil

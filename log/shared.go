@@ -57,7 +57,7 @@ const (
 	noJournal = iota
 	makingJournal
 	journalReady
-	journalOut // of use, until the directory is opened again
+	journalOut // out of use, until the directory is opened again
 )
 
 func (j *journaling) init(d *Directory, half int64) {
@@ -125,7 +125,7 @@ type sharedRound struct {
 	holders []holder
 }
 
-// lead leads one round of each log, of which the caller has the tokens, and passes these on.
+// lead leads one round of each log. The caller has their tokens, which lead passes on.
 func (j *journaling) lead(ws []*writer) {
 	s := &j.shared
 	s.frame.Reset()
@@ -177,7 +177,7 @@ func (j *journaling) write(w *writer) {
 	}
 }
 
-// append makes the shared round durable in the journal, and sees to the journal's upkeep.
+// append makes the shared round durable in the journal, and starts the journal's upkeep if needed.
 func (j *journaling) append() error {
 	err := j.current.Append(&j.shared.frame, j.shared.holders)
 	if err != nil && !errors.Is(err, journal.ErrFull) {
@@ -275,7 +275,7 @@ func (w *writer) addToFrame(r *round, base, pos int64) {
 		bytes += len(p)
 	}
 	if r.shared += bytes; r.shared > journalRound {
-		r.frame = nil // what of it is in the frame already is right, and not needed
+		r.frame = nil // its part in the frame is correct, and not needed
 		return
 	}
 	if r.shared == bytes {

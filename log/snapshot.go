@@ -61,7 +61,8 @@ func (l *Log) WriteSnapshot(offset int64, data []byte) error {
 	l.snapshots.Store(nil)
 	fsys := l.cfg.Load().FS
 	err := vfs.WriteFile(fsys, filePath(l.path, offset, snapshotSuffix), data)
-	if err == nil && l.unentered.Load() { // the first append would see to it
+	// The first append would sync them otherwise.
+	if err == nil && l.unentered.Load() {
 		err = l.dir.syncEntries(fsys)
 	}
 	if err != nil {

@@ -40,8 +40,8 @@ func readState(fsys vfs.FS, dir string) (s manifest.State, known bool, err error
 	return s, true, nil
 }
 
-// readMark returns the mark of the state in dir, of which it reads the beginning only; the zero
-// Mark if there is no state.
+// readMark returns the mark of the state in dir, and reads only its beginning. The zero Mark means
+// that there is no state.
 func readMark(fsys vfs.FS, dir string) (m manifest.Mark, err error) {
 	f, err := fsys.OpenFile(filepath.Join(dir, stateFile), os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,8 +99,8 @@ func (w *writer) storeFirstState(cfg *Config, s manifest.State, beside func() er
 	return nil
 }
 
-// newIncarnation returns a random id for a log that is created or emptied, or a tag for its entries
-// in a journal. 0 stands for none.
+// newIncarnation returns a random id for a log that is created or emptied, or a tag for its
+// entries in a journal. It is never 0, which means none.
 func newIncarnation() uint64 {
 	for {
 		if id := rand.Uint64(); id != 0 {

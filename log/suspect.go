@@ -66,8 +66,8 @@ func leaveMark(fsys vfs.FS, dir string, s *manifest.State) error {
 	return err
 }
 
-// noteAgain writes the mark that noteSuspect could only remember, if there is one. It comes before
-// the log's directory is given up: who opens it next may be another process.
+// noteAgain writes the mark that noteSuspect could only keep in memory, if there is one. It runs
+// before the log's directory is released, since another process may open it next.
 func (l *Log) noteAgain() error {
 	fsys, path := l.cfg.Load().FS, filepath.Join(l.claim.name, suspectFile)
 	mark := vfs.Note(fsys, path)

@@ -36,7 +36,7 @@ type syncer struct {
 	// unshared counts the workers that lead a round of one log that could have shared a sync.
 	unshared int
 	sharing  bool // a worker leads shared rounds: all jobs of that kind are for it
-	// seenBusy is how often there was no journal though it would have been of use.
+	// seenBusy is the number of times that a journal was missing although it would have helped.
 	seenBusy int
 	recent   recentLogs // whose rounds were the last ones
 	workers  int        // there are, waiting included
@@ -79,7 +79,7 @@ func (s *syncer) ledUnshared() {
 // a while, and an appender that was completed by the previous sync, and is about to append again,
 // waits for that processor. With two processors at most two logs are visible at a time, however
 // many take turns. So if only one log is missing, the logs of the last rounds count. A single
-// appender that goes over many logs is always alone, and syncs by itself.
+// appender that writes to many logs in turn is always alone, and syncs by itself.
 func (s *syncer) manyBusyLocked(n int) bool {
 	n += s.inline + s.unshared
 	need := s.journal.busyLogs
@@ -100,8 +100,8 @@ func (s *syncer) add(j job) {
 	s.callWorkerLocked()
 }
 
-// noteBusyLocked has the journal made when it was often enough seen that it would have been of use
-// to n logs that wait and those that sync.
+// noteBusyLocked has the journal created if it would often enough have helped the n waiting logs
+// and the logs that sync.
 func (s *syncer) noteBusyLocked(n int) {
 	if !s.manyBusyLocked(n) || !s.journal.wanted() {
 		return

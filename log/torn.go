@@ -65,7 +65,7 @@ func (f *endedFS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, e
 	return &shortFile{file, f.ended.size}, nil
 }
 
-// shortFile is a file of which only the first bytes are there.
+// shortFile is a file of which only the first end bytes are readable.
 type shortFile struct {
 	vfs.File
 	end int64

@@ -49,7 +49,7 @@ var errMoved = errors.New("the writer has changed the log meanwhile")
 
 func stateName(dir string) string { return filepath.Join(dir, stateFile) }
 
-// newReadOnly returns a log of which nothing has been looked at.
+// newReadOnly returns a log whose files have not been read yet.
 func newReadOnly(dir string, cfg *Config) *Log {
 	l := &Log{location: location{path: dir, readOnly: true}}
 	l.dir = &Directory{path: dir, fs: cfg.FS, files: segment.NewFileCache(0), bootID: cfg.FS.BootID()}
@@ -207,7 +207,8 @@ func (v *view) openSegment(seg recovery.Segment) (*segment.Segment, error) {
 // publish makes the opened segments the log's.
 func (v *view) publish(plan *recovery.Plan) error {
 	l, end := v.log, plan.End
-	if len(v.opened) == 0 { // emptied, or a power cut took all that DeleteRecords had left
+	// The log was emptied, or a power cut removed all records that DeleteRecords had left.
+	if len(v.opened) == 0 {
 		if err := v.openNothing(plan.Start); err != nil {
 			return err
 		}

@@ -50,7 +50,8 @@ func (l *Log) waitEnd(ctx context.Context, offset int64) error {
 	}
 	l.followers.queue.Add(&e, offset)
 	l.followers.count.Store(int32(l.followers.queue.Len()))
-	if l.readable() > offset { // after the store: who moved the end and saw no waiter did so before
+	// Checked after the store: a goroutine that moved the end and saw no waiter did so before.
+	if l.readable() > offset {
 		l.followers.queue.Remove(&e)
 		l.followers.count.Store(int32(l.followers.queue.Len()))
 		l.followers.mu.Unlock()

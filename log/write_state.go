@@ -144,8 +144,8 @@ func (w *writer) storeStateBeside(s manifest.State, beside func() error) error {
 	return err
 }
 
-// removeStrays removes what rolls have left that failed, now that the state on the disk is one that
-// does not name it. list names the others.
+// removeStrays removes the segments of failed rolls, once the state on the disk does not name
+// them. list has the segments that it names.
 func (w *writer) removeStrays(list []*segment.Segment) {
 	l := w.log
 	var stay []int64
