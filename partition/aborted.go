@@ -44,7 +44,7 @@ func (p *Partition) aborted(offset int64, batches []byte) ([]AbortedTxn, error) 
 	return out, nil
 }
 
-// lastBatch returns the last of whole batches. Of the others it looks at nothing but the length:
+// lastBatch returns the last of whole batches. It reads only the lengths of the others, since
 // there may be thousands.
 func lastBatch(batches []byte) []byte {
 	for {

@@ -7,7 +7,7 @@ import (
 	"github.com/stratalog/strata/internal/struggle"
 )
 
-// looked is what Ailing saw.
+// looked is the state at the last call of Ailing.
 type looked struct {
 	busy     bool
 	position progress.Position

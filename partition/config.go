@@ -89,7 +89,7 @@ const KeepCompression Compression = 0
 // record.None stores them uncompressed.
 func CompressWith(c record.Codec) Compression { return Compression(c) + 1 }
 
-// codec returns what CompressWith was given.
+// codec returns the codec that was passed to CompressWith.
 func (c Compression) codec() (record.Codec, bool) { return record.Codec(c - 1), c != KeepCompression }
 
 const (

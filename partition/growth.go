@@ -8,8 +8,8 @@ const maxMarks = 4096
 type growth struct {
 	visible int64 // bytes below the high watermark
 	written int64 // bytes below the log end
-	// marks is what lies between, in order from index head. When there are too many, the last one
-	// stands for all further ones.
+	// marks has the ends of the batches in between, in order from index head. When there are too
+	// many, the last mark covers all later ones.
 	marks []mark
 	head  int
 }
@@ -17,7 +17,7 @@ type growth struct {
 // A mark is the number of bytes written when the log ended at end.
 type mark struct{ end, written int64 }
 
-// add takes in n bytes after which the log ends at end.
+// add adds n bytes after which the log ends at end.
 func (g *growth) add(end int64, n int) {
 	g.written += int64(n)
 	if last := len(g.marks) - 1; len(g.marks)-g.head >= maxMarks {

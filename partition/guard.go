@@ -36,7 +36,7 @@ type TxnWrite struct {
 	Version         int16 // transaction.version of the client: from 2 on its writes add the partition
 }
 
-// ongoing is the guard of what finds its transaction open.
+// ongoing is the guard of a write whose transaction is open already.
 var ongoing = &TxnGuard{}
 
 // same reports whether the request to the coordinator is the same for both.
@@ -86,14 +86,15 @@ func (s *producers) verified(r *round, b *record.Batch, g *TxnGuard) error {
 	at, last := s.position(r, pid)
 	switch {
 	case at.inTransaction(epoch):
-	case epoch < at.epoch: // its producer can go on from that, and not from the other
+	case epoch < at.epoch: // its producer can recover from this error, but not from the other
 		return fencedEpoch(b, at.epoch)
 	case g == nil || g.ProducerEpoch != epoch || r.ended(last, epoch) || !slices.Contains(s.guards[pid], g):
 		return fmt.Errorf("%w: the transaction of producer %d epoch %d is not known to be open", ErrInvalidTxnState, pid, epoch)
 	case at.epoch >= 0: // the sequence decides
 	case g.Adds() && sequence > 0:
 		return fmt.Errorf("%w: producer %d begins with sequence %d instead of 0", ErrOutOfOrderSequence, pid, sequence)
-	case sequence > g.lowest: // else that one could never be appended
+	// else the batch with the lowest sequence could never be appended
+	case sequence > g.lowest:
 		return fmt.Errorf("%w: producer %d begins with sequence %d, and has shown %d", ErrOutOfOrderSequence, pid, sequence, g.lowest)
 	}
 	return nil

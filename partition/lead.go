@@ -214,7 +214,7 @@ func (p *Partition) followersLocked(followers []Follower, now time.Duration) {
 	}
 }
 
-// position returns how far this replica's log goes.
+// position returns the end and the durable offset of this replica's log.
 func (p *Partition) position() progress.Position {
 	durable := p.log.DurableOffset() // first: it may only be behind
 	return progress.Position{End: p.log.EndOffset(), Durable: durable}

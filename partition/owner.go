@@ -139,7 +139,7 @@ func (o *owner) Refused(as []*log.Append, err error) {
 	p.disk.writeFailed(err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, a := range slices.Backward(as) { // the newest first: a batch stands on those before it
+	for _, a := range slices.Backward(as) { // newest first: a batch depends on the earlier ones
 		if c := a.User.(*ProduceRequest).copy; c != nil {
 			c.broken = true // nothing of its run comes behind a hole
 		} else if a.Info.HasProducerID() {
@@ -167,7 +167,8 @@ func (o *owner) Durable(int64) {
 	was, wake := p.hw.Load(), p.wake
 	var w want
 	if p.progress != nil {
-		p.progress.Moved(p.position()) // offset is behind that, or of a log that was cut meanwhile
+		// offset is below that, or belongs to a log that was cut in the meantime
+		p.progress.Moved(p.position())
 		d = p.advanceLocked(p.progress.HighWatermark())
 		w = p.proveLocked()
 	}

@@ -66,7 +66,7 @@ type ending struct {
 	err  error         // read after done
 }
 
-// settings are what Reconfigure changes, read by anyone.
+// settings are the fields that Reconfigure changes. Any goroutine may read them.
 type settings struct {
 	rules  atomic.Pointer[rules] // the leader's rules for batches
 	expiry atomic.Int64          // of producer ids, a time.Duration

@@ -161,8 +161,8 @@ func (p *Partition) fail(req *ProduceRequest, err error) {
 	p.stats.refused.Add(1)
 	p.met(err)
 	if !req.refused && p.leaderEpoch.Load() != req.result.LeaderEpoch && !errors.Is(err, log.ErrClosed) {
-		// The disk failed after this broker lost the leadership: it is unknown whether the batch was
-		// written.
+		// The disk failed after this broker lost the leadership: it is unknown whether the batch
+		// was written.
 		err = fmt.Errorf("%w: %w", ErrNotLeaderAfterAppend, err)
 	}
 	err = p.wrap("produce", err)

@@ -17,7 +17,7 @@ var errDuplicate = errors.New("partition: duplicate of a written batch")
 // to return, or has failed.
 var errRetryInRound = errors.New("partition: duplicate of a batch being written")
 
-// A position is where a producer stands: what check compares a batch with. Four fields are kept in
+// A position is the state of a producer with which check compares a batch. Four fields are kept in
 // registers.
 type position struct {
 	epoch            int16 // -1: unknown producer, or one without an epoch
@@ -167,7 +167,7 @@ func (s *producers) checkCoordinated(r *round, b *record.Batch) error {
 	return nil
 }
 
-// incomparable stands for the sequence of a batch that none repeats.
+// incomparable is the sequence of a batch that no other batch repeats.
 const incomparable = -2
 
 // markersBumpEpoch is the transaction.version from which on markers have the epoch above that of
@@ -194,8 +194,8 @@ func (s *producers) checkMarker(r *round, m marker) error {
 	return nil
 }
 
-// repeats reports whether b has the sequence numbers of an admitted batch, the newest of which is
-// at index i.
+// repeats reports whether b has the sequence numbers of an admitted batch. The newest batch of the
+// producer is at index i.
 func (r *round) repeats(i int32, b *record.Batch) bool {
 	for ; i >= 0; i = r.batches[i].before {
 		if p := &r.batches[i]; p.epoch == b.ProducerEpoch && p.firstSeq == b.BaseSequence && p.lastSeq == b.LastSequence() {

@@ -33,7 +33,7 @@ type producerEntry struct {
 	n                uint8 // batches in window, oldest first
 	coordinatorEpoch int32 // of the newest transaction marker; -1: none
 	txnFirstOffset   int64 // first offset of the open transaction; -1: none
-	timestamp        int64 // of the newest batch or marker, ms: record time, goes to the snapshot
+	timestamp        int64 // of the newest batch or marker, record time in ms; in the snapshot
 	// seen is the time at which this partition last received a batch of the producer, in ms of our
 	// clock. It determines expiry.
 	seen   int64
@@ -99,8 +99,8 @@ func (s *producers) entry(pid, now int64) *producerEntry {
 	return e
 }
 
-// apply takes in a written data batch of a producer, whose first record has offset base. Nothing is
-// checked: check did, or the leader of this follower.
+// apply applies a written data batch of a producer, whose first record has offset base. It is not
+// checked again: check, or this follower's leader, has checked it.
 func (s *producers) apply(b *record.Batch, base, now int64) {
 	e := s.entry(b.ProducerID, now)
 	e.raise(b.ProducerEpoch)

@@ -37,8 +37,8 @@ func (p *Partition) purgedFrom(r *ReplicaFetch, start int64) (ReplicaRead, error
 		fmt.Errorf("%w: below %d, it ends at %d", ErrPurged, purged.Below, r.Offset))
 }
 
-// PurgeBelow limits what compaction purges, so that followers that are about to copy the log need
-// not begin again. Neither does this replica, if it still copies a log whose Purged it has.
+// PurgeBelow limits purging by compaction, so that followers which are about to copy the log need
+// not start again. It also protects this replica while it copies a log whose Purged it has.
 func (o *owner) PurgeBelow() int64 {
 	p := (*Partition)(o)
 	purged, below := p.log.Purged().Below, int64(math.MaxInt64)
@@ -48,7 +48,7 @@ func (o *owner) PurgeBelow() int64 {
 	}
 	p.mu.Unlock()
 	if min(below, p.log.EndOffset()) < purged {
-		return 0 // whatever is taken makes this log another one than that which is copied
+		return 0 // any purge would make this log differ from the copied one
 	}
 	return below
 }

@@ -61,7 +61,7 @@ func (p *Partition) Read(req ReadRequest) (ReadResult, error) {
 		return ReadResult{}, p.wrap("read", err)
 	}
 	return p.readAs(&req, epoch, func() error {
-		if p.leaderEpoch.Load() != epoch { // truncated under our hands
+		if p.leaderEpoch.Load() != epoch { // truncated during the read
 			return p.notLeading()
 		}
 		return nil

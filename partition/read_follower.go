@@ -1,9 +1,9 @@
 package partition
 
 // ReadFollower is Read for a replica that need not lead (KIP-392): it returns records below the
-// high watermark that the replica has received, which is at most its leader's. From there up to the
-// end of its log it returns no records. epoch is the leader epoch in the metadata; the replica
-// itself does not have it if the partition has no leader, and can be read all the same.
+// high watermark that the replica has received, which is at most its leader's. From there up to
+// the end of its log it returns no records. epoch is the leader epoch in the metadata. If the
+// partition has no leader, the replica does not have this epoch, and can be read nevertheless.
 //
 // Errors: ErrFencedLeaderEpoch; ErrUnknownLeaderEpoch; ErrOffsetOutOfRange, which may only mean
 // that this replica is behind its leader; ErrOffsetNotAvailable during a truncation; ErrNotLeader

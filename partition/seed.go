@@ -105,8 +105,8 @@ func (p *Partition) Seed(ask ReplicaFetch, offset int64, producers []byte) error
 	})
 }
 
-// isUnseeded reports whether nothing is known of what producers have written below the log, which
-// is empty; from is the offset of the snapshot that was found, 0: none.
+// isUnseeded reports whether the log is empty, begins above 0, and has no state of producers that
+// have written below. from is the offset of the newest snapshot; 0 means none.
 func (p *Partition) isUnseeded(from int64) bool {
 	end := p.log.EndOffset()
 	return from == 0 && end > 0 && p.log.HeldFrom() == end

@@ -21,9 +21,9 @@ type endedTxn struct {
 	lastStable int64
 }
 
-// transactions knows what keeps the last stable offset down: open transactions, and ended ones
-// whose marker is not yet below the high watermark, since a leader change could take the marker
-// away. Kafka: ongoingTxns and unreplicatedTxns.
+// transactions has the transactions that limit the last stable offset. These are open ones, and
+// ended ones whose marker is not yet below the high watermark, since a leader change could remove
+// the marker. Kafka: ongoingTxns and unreplicatedTxns.
 type transactions struct {
 	open  []openTxn  // sorted by first
 	ended []endedTxn // marker at or above the high watermark, in marker order

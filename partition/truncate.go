@@ -20,8 +20,8 @@ func (p *Partition) truncateTo(offset int64) error {
 	return p.cut(offset, func() error { return p.log.TruncateTo(offset) })
 }
 
-// cut shortens the log as truncate does, and takes the producer state back to where it ends. By who
-// has the role.
+// cut shortens the log with truncate, and rebuilds the producer state as of its new end. The
+// caller holds the role.
 func (p *Partition) cut(offset int64, truncate func() error) error {
 	if p.leaderEpoch.Load() >= 0 {
 		return p.wrap("truncate", ErrLeader)
@@ -52,7 +52,7 @@ func (p *Partition) cut(offset int64, truncate func() error) error {
 	// A transaction whose marker was removed is open again.
 	p.resume(p.hw.Load())
 	p.cuts.Add(1)
-	d := due{watches: p.allWatchesLocked()} // an offset that they wait at may be gone
+	d := due{watches: p.allWatchesLocked()} // the offset that they wait for may have been removed
 	p.mu.Unlock()
 	d.run()
 	return nil

@@ -45,8 +45,9 @@ func (p *Partition) GuardTransaction(w TxnWrite, done func(*TxnGuard, error)) {
 	}
 }
 
-// guarded reports whether req, a write in a transaction, may go on to the log, which decides
-// whether the transaction is still open. If not, it waits for the transaction's coordinator.
+// guarded reports whether req, a write in a transaction, may be submitted to the log, which
+// decides whether the transaction is still open. If not, it waits for the transaction's
+// coordinator.
 func (p *Partition) guarded(req *ProduceRequest) bool {
 	if req.guard = req.Guard; req.guard != nil {
 		return true
@@ -62,8 +63,8 @@ func (p *Partition) guarded(req *ProduceRequest) bool {
 	})
 }
 
-// awaitGuard sets guard, and reports whether there is nothing to be waited for. Else go on is
-// called with the coordinator's answer, or when this replica does not lead any more.
+// awaitGuard sets guard, and returns true if the caller may proceed at once. Otherwise goOn is
+// called with the coordinator's response, or when this replica no longer leads.
 func (p *Partition) awaitGuard(w TxnWrite, sequence int32, leaderEpoch int32, guard **TxnGuard, goOn func(error)) (proceed bool) {
 	p.mu.Lock()
 	if p.leaderEpoch.Load() != leaderEpoch || p.closed || p.resigned.Load() {
@@ -87,7 +88,7 @@ func (p *Partition) awaitGuard(w TxnWrite, sequence int32, leaderEpoch int32, gu
 	return false
 }
 
-// answered lets those go on that wait for a guard, in the order in which they came.
+// answered calls the waiting functions of a guard, in the order in which they arrived.
 func (p *Partition) answered(g *TxnGuard, err error) {
 	for {
 		p.mu.Lock()
