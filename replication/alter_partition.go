@@ -9,7 +9,7 @@ import (
 	"github.com/stratalog/strata/replication/internal/image"
 )
 
-// An alterAnswer is what became of a leader's proposal.
+// An alterAnswer is the response to a leader's proposal.
 type alterAnswer struct {
 	// State is the partition after the change, also if it was refused or there was nothing to
 	// change. Its Replicas are nil if there is no such partition.

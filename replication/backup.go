@@ -155,7 +155,7 @@ func (b *backup) run(ctx context.Context, dir string) (err error) {
 	return b.targets.finish(func(broker int32) (vfs.FS, string) { return b.nodes[broker].fs, b.nodes[broker].root })
 }
 
-// within reports whether name is dir or below it, by whatever links.
+// within reports whether name is dir or below it, also through links.
 func within(fsys vfs.FS, name, dir string) bool {
 	rel, err := filepath.Rel(realPath(fsys, dir), realPath(fsys, name))
 	return err == nil && filepath.IsLocal(rel)
@@ -264,7 +264,7 @@ func (b *backup) partitions(ctx context.Context) (err error) {
 	})
 }
 
-// cutAll notes how far each partition goes, in the order of Backup. It does not wait.
+// cutAll records the end of each partition, in the order of Backup. It does not wait.
 func (b *backup) cutAll() error {
 	for _, replicas := range inCutOrder(replicasOn(b.nodes)) {
 		for _, r := range replicas {
@@ -286,8 +286,8 @@ func (b *backup) cutAll() error {
 	return nil
 }
 
-// inCutOrder returns replicas in the order in which Backup looks at them: what points at others, or
-// is pointed at by the coordinator of transactions, comes before these.
+// inCutOrder returns replicas in the order in which Backup cuts them. Partitions that refer to
+// others, or to which the transaction coordinator refers, come before these.
 func inCutOrder(replicas []*replica) (steps [3][]*replica) {
 	for _, r := range replicas {
 		step := 1

@@ -93,7 +93,7 @@ func parseRate(text string) (rate int64, reason string) {
 	return rate, ""
 }
 
-// onlyRates returns what of a broker's configuration is a rate.
+// onlyRates returns the rates in a broker's configuration.
 func onlyRates(config map[string]string) map[string]string {
 	set := map[string]string{}
 	for _, key := range throttledRate {

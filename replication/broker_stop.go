@@ -96,8 +96,8 @@ func (c *Cluster) leaveNow(id int32) (*broker, *metalog.Copy, error) {
 	return b, l, errors.Join(err, gone)
 }
 
-// surrender has calls no longer handed to a broker that is fenced, and returns it, with its copy of
-// the metadata, to be buried.
+// surrender stops passing calls to a fenced broker. It returns the broker and its copy of the
+// metadata, which the caller has to bury.
 func (c *Cluster) surrender(id int32) (*broker, *metalog.Copy, error) {
 	b := c.unserve(id)
 	if b == nil { // it was killed
@@ -190,7 +190,7 @@ func (c *Cluster) killBroker(id int32) error {
 	b, gone, err := c.strike(id)
 	if turn != nil {
 		<-turn
-		if err == nil && b == nil { // its start went through all the same
+		if err == nil && b == nil { // its start succeeded nevertheless
 			b = c.unserve(id)
 		}
 	}

@@ -95,7 +95,8 @@ func (c *Cluster) perform(decide decision, then func([]metarecord.Record)) error
 	}
 	if fenced != nil {
 		c.apply(fenced.Records, fenced.Version)
-		if err := c.retireFenced(c.failedThemselves(fenced.Brokers)); err != nil { // the change is made all the same
+		// An error does not undo the change.
+		if err := c.retireFenced(c.failedThemselves(fenced.Brokers)); err != nil {
 			c.logger.Warn("partitions of a fenced broker keep their leader until the next change", slog.Any("err", err))
 		}
 	}
@@ -179,7 +180,7 @@ func (c *Cluster) affected(recs []metarecord.Record) (removed []*image.Topic, ch
 			switch {
 			case rec.ResourceType == metarecord.ResourceGroup, rec.ResourceType == metarecord.ResourceClientMetrics,
 				rec.ResourceType == metarecord.ResourceBroker && isRate(rec.Name):
-				continue // no partition goes by it
+				continue // no partition depends on it
 			}
 			if rec.ResourceType == metarecord.ResourceBroker {
 				// A change of brokers changes nothing else.

@@ -259,9 +259,9 @@ func (k *evidenceCheck) partition(ctx context.Context, n *node, tp record.TopicP
 	return k.unserved(n, tp, errOtherLog(dir, err))
 }
 
-// unserved takes in the error of a partition that an open would not serve. Damage that is not about
-// missing records is left to a check of the files, and so is a directory that was removed
-// meanwhile.
+// unserved records the error of a partition that an open would not serve. Damage other than
+// missing records is left to a check of the files, and so is a directory that was removed in the
+// meantime.
 func (k *evidenceCheck) unserved(n *node, tp record.TopicPartition, err error) error {
 	dir := filepath.Join(n.root, partitionDir(tp))
 	var short *log.IncompleteError

@@ -54,8 +54,9 @@ type Cluster struct {
 
 	removals atomic.Int64 // topics that were deleted; counted with changing held, read by backups
 
-	// changing has room for one: who changes the metadata puts a value in, from the decision until
-	// all that the change implies is done. A backup does while it copies the metadata.
+	// changing has room for one value: the goroutine that changes the metadata sends it before the
+	// decision, and receives it when all effects of the change are complete. A backup does so
+	// while it copies the metadata.
 	changing chan struct{}
 	// turnover has room for one value: the holder starts or stops a broker, and takes changing
 	// after it. So no second broker is cut off before the metadata has the first as fenced.
@@ -190,7 +191,7 @@ func (c *Cluster) Shutdown(ctx context.Context) error {
 	return outcome(ctx, result)
 }
 
-// shut closes what open has opened, in reverse.
+// shut closes everything that open has opened, in reverse order.
 func (c *Cluster) shut() error {
 	for _, a := range []*alarm.Alarm{&c.balance, &c.sessions, &c.foundDue} {
 		a.Stop()

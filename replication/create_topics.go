@@ -49,7 +49,7 @@ type creation struct {
 	index int
 }
 
-// create makes one change of several creations and enters what becomes of each.
+// create makes one change of several creations and stores the error of each in errs.
 func (c *Cluster) create(ctx context.Context, ns []creation, errs []error) {
 	// Read only when the change has been made: it may be decided on after ctx has ended.
 	refused := make([]error, len(ns))
@@ -170,7 +170,7 @@ func (c *Cluster) newTopic(name string, cfg topic.Config) (n newTopic, err error
 	}
 	c.mu.RUnlock()
 	if err != nil {
-		return n, err // whatever else is wrong, as in Kafka
+		return n, err // even if cfg has other errors, as in Kafka
 	}
 	n = newTopic{
 		id:         cfg.ID,

@@ -72,7 +72,7 @@ func (r *replica) examineAgain(p *partition.Partition) {
 	}
 }
 
-// examined ends an examination, by which the damage at an offset was found again or not.
+// examined ends an examination. found reports whether the damage at offset still exists.
 func (r *replica) examined(offset int64, found bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

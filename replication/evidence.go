@@ -182,7 +182,7 @@ func (n *node) recallMissing() (missing []place) {
 	return missing
 }
 
-// noteMissing takes in the replicas that have been here and whose directories were not found. Notes
+// noteMissing records the replicas that have been here and whose directories were not found. Notes
 // of replicas that do not count, for instance because they were moved away, are dropped.
 func (n *node) noteMissing(found []record.TopicPartition) {
 	there := make(map[record.TopicPartition]bool, len(found))

@@ -167,7 +167,7 @@ func (e *evidence) decode(p []byte) (damaged int, err error) {
 	return damaged, nil
 }
 
-// decodeEarlier takes in the file of an earlier version: a first line with the hash of all others,
+// decodeEarlier reads the file of an earlier version: a first line with the hash of all others,
 // and a line "topic-id partition high-watermark" for each replica.
 func (e *evidence) decodeEarlier(p []byte) error {
 	head, body, _ := strings.Cut(string(p), "\n")

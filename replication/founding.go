@@ -44,7 +44,7 @@ import (
 // Two rules hold after a crash at any point:
 //
 //   - If meta.properties exists, all directories above it are durable. A directory without it has
-//     them synced again, whatever is in it (prepareRoot).
+//     them synced again, even if it has other files (prepareRoot).
 //   - If the strata.state of the metadata exists, so does meta.properties, durably. A metadata log
 //     without a state, without meta.properties beside it, has never been part of a cluster: it is
 //     removed, and the founding begins again (removeUnfinished). With meta.properties it is opened

@@ -46,7 +46,7 @@ func (m metaProperties) encode() []byte {
 	return []byte(fmt.Sprintf("%s%d xxhash64 %016x\n%s", metaMagic, directoryFormat, xxhash.Sum64String(body), body))
 }
 
-// decodeMeta reads what encode writes. The error is ErrForeign, ErrNewerFormat or ErrDamaged,
+// decodeMeta decodes the output of encode. The error is ErrForeign, ErrNewerFormat or ErrDamaged,
 // wrapped.
 func decodeMeta(p []byte) (m metaProperties, err error) {
 	head, body, _ := strings.Cut(string(p), "\n")
@@ -204,8 +204,8 @@ func newMeta(node int32, clusterID string, origin metalog.Origin) metaProperties
 	return metaProperties{clusterID, topic.NewID().String(), node, origin}
 }
 
-// store gives a new directory its identity, durably. What beside syncs, if it is not nil, is on
-// stable storage before.
+// store gives a new directory its identity, durably. If beside is not nil, it syncs other files,
+// which are on stable storage before.
 func (m *metaProperties) store(fsys vfs.FS, dir string, beside func() error) error {
 	if err := vfs.WriteFileBeside(fsys, filepath.Join(dir, metaPropertiesFile), m.encode(), beside); err != nil {
 		return fmt.Errorf("create %s: %w", metaPropertiesFile, err)

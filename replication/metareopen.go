@@ -49,13 +49,13 @@ func (c *Cluster) writable(own *node) error {
 // cannot write any more.
 //
 // The image is advanced by the later changes in the newest copy, whose callers got an error that
-// they may have happened. It never goes back: its changes were committed, so the newest copy has
-// them. It advances only after the first change, when those are committed too.
+// they may have happened. It never moves back: its changes were committed, so the newest copy has
+// them. It advances only after the first change, when the later changes are committed too.
 //
-// The copies of the serving brokers count, and the copy of own, a broker that starts; nil: none. A
-// broker whose copy fails now, or is in no set any more, is fenced: gone has those of them that
-// still serve, for the caller to bring down. After an error the metadata still cannot be changed,
-// and the next change tries again.
+// The copies of the serving brokers count, and the copy of own, a broker that starts; nil if there
+// is none. A broker whose copy fails now, or is in no set any more, is fenced. gone has the fenced
+// brokers that still serve, for the caller to bring down. After an error the metadata still cannot
+// be changed, and the next change tries again.
 func (c *Cluster) reopen(own *node) (gone []int32, err error) {
 	m := c.meta
 	c.logger.Warn("copies of the metadata are opened again", slog.Any("err", m.Failure()))

@@ -62,7 +62,8 @@ type node struct {
 
 	mu       sync.RWMutex // guards the fields below
 	replicas map[record.TopicPartition]*replica
-	inOrder  []*replica                                // what all returns, never changed in place; nil: replicas has changed since
+	// the result of all, never changed in place; nil if replicas has changed since
+	inOrder  []*replica
 	fetchers map[int32]*follow.Fetcher                 // by the leader that they copy from
 	endings  map[record.TopicPartition]<-chan struct{} // see endingLocked
 	closed   error                                     // the error of calls since the node ends; nil: it does not

@@ -121,7 +121,7 @@ func (c *Cluster) awaitDeletion(ctx context.Context, d *prefix) (int64, error) {
 	suspicion := time.AfterFunc(c.cfg.SessionTimeout, c.probe)
 	defer suspicion.Stop()
 	low, err := d.p.AwaitLowWatermark(ctx, d.before)
-	if errors.Is(err, partition.ErrClosed) { // by whom the replica knows
+	if errors.Is(err, partition.ErrClosed) { // the replica may have the reason
 		err = cmp.Or(d.r.reason(), err)
 	}
 	return low, err

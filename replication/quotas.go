@@ -46,7 +46,7 @@ var ErrInvalidQuota = image.ErrInvalidQuota
 
 // AlterClientQuotas changes quotas in one change of the metadata. refused has the errors of the
 // rejected changes by entity; each matches ErrInvalidQuota and has Kafka's message. If an entity
-// occurs twice, its first change is made and the entity is in refused all the same. A key that
+// occurs twice, its first change is made, and refused has the entity nevertheless. A key that
 // occurs twice in a change is rejected with it. When err is nil, the other changes are on stable
 // storage and apply on every broker. Other errors, after which nothing has changed: *PolicyError
 // beyond 50,000 quotas of a cluster, 16 MiB of names or 10,000 changes at once;

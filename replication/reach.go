@@ -31,7 +31,7 @@ import (
 // errUnreachable is why a broker is fenced that runs on.
 var errUnreachable = errors.New("the controller has not reached it for its session timeout")
 
-// A reachability is what sessions are judged by.
+// A reachability is the input for the decision about sessions.
 type reachability struct {
 	controller int32
 	serving    []int32             // ascending, the controller among them

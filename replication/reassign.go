@@ -124,9 +124,9 @@ func (c *Cluster) departuresLocked(recs []metarecord.Record) (gone []departure) 
 	return gone
 }
 
-// depart has brokers give up replicas. It comes before the others settle: a leader that goes leads
-// no longer when the next one begins. A broker whose disk does not get on with the closing is
-// waited for as in any other change.
+// depart makes brokers give up replicas, before the others settle: a removed leader has stopped
+// leading when the next one begins. If a broker's disk is slow to close the files, depart waits
+// for it as any other change does.
 func (c *Cluster) depart(gone []departure) {
 	serving := c.serving()
 	of := map[*node][]ending{}

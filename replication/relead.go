@@ -22,7 +22,8 @@ func (c *Cluster) relead() (err error) {
 			}
 			return recs, nil
 		}, nil)
-		if err != nil && done { // nothing was to be done but that; the next time it is tried again
+		// The change contained nothing else, so it is tried again next time.
+		if err != nil && done {
 			c.logger.Warn("no copy of the metadata says that its set was committed", slog.Any("err", err))
 			return nil
 		}
@@ -96,7 +97,7 @@ func (c *Cluster) electFurthest(all []*loaded) error {
 	return nil
 }
 
-// behind reports whether another replica's log goes further.
+// behind reports whether another replica's log has a newer last epoch or a larger end.
 func (l *loaded) behind(other *loaded) bool {
 	mine, its := l.p.Position(), other.p.Position()
 	return mine.LastEpoch < its.LastEpoch || mine.LastEpoch == its.LastEpoch && mine.Offset < its.Offset

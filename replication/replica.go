@@ -29,19 +29,20 @@ type replica struct {
 	compacted atomic.Bool // cleanup.policy contains compact
 	inOrder   atomic.Bool // part was closed without an error, when the broker ended
 
-	openings struggle.Watch // how the disk does that is to have the partition's files
+	// results of the openings of the partition's files on the disk
+	openings struggle.Watch
 
-	// after is closed when the replica that had the directory's name before has given it up; nil:
-	// there was none that had not. Set when the replica is made.
+	// after is closed when the replica that had the directory's name before has released it; nil
+	// if the name was free. Set when the replica is made.
 	after <-chan struct{}
 
 	mu sync.Mutex // guards the fields below; never held while waiting
-	// opening is closed when the opening under way has ended; nil: none is.
+	// opening is closed when the opening in progress has ended; nil if there is none.
 	opening chan struct{}
 	waiting []func(*partition.Partition, error) // to be called in order when it has
 	// watches are fetches that wait for the partition's first record.
 	watches map[*fetchWait]struct{}
-	// err is why it is offline, or gone, until the cluster is opened again.
+	// err is why it is offline or removed, until the cluster is opened again.
 	err error
 	// lost is why the directory, if it exists, does not have the replica's records: see cannotServe.
 	// Set while the broker loads; nil: it has, or they are being copied again.
@@ -143,7 +144,7 @@ func (r *replica) refuse(err error) (again bool) {
 		}
 		r.mu.Lock()
 		again = len(r.waiting) > 0 && r.err == nil
-		if r.err != nil { // offline or gone for good: no attempt helps
+		if r.err != nil { // offline or removed: no attempt helps
 			err = r.err
 		}
 		r.mu.Unlock()
@@ -242,7 +243,7 @@ func (r *replica) state() (*partition.Partition, error) {
 	return r.readable.Load(), r.err
 }
 
-// awaitOpening waits until no opening is under way and returns the partition if it is open.
+// awaitOpening waits until no opening is in progress and returns the partition if it is open.
 func (r *replica) awaitOpening() *partition.Partition {
 	r.mu.Lock()
 	opening := r.opening
@@ -264,8 +265,8 @@ func (r *replica) dismiss(err error) *partition.Partition {
 	return r.readable.Load()
 }
 
-// retire is dismiss that waits for an opening under way and returns the partition, if it is open,
-// for the caller to close.
+// retire is dismiss, but waits for an opening in progress and returns the partition, if it is
+// open, for the caller to close.
 func (r *replica) retire(err error) *partition.Partition {
 	r.dismiss(err)
 	r.mu.Lock()
@@ -291,7 +292,7 @@ func (r *replica) loss() error {
 	return r.lost
 }
 
-// setLoss sets what loss returns.
+// setLoss sets the result of loss.
 func (r *replica) setLoss(err error) {
 	r.mu.Lock()
 	r.lost = err

@@ -152,7 +152,7 @@ func (c *Cluster) settle(tps []placeOf) {
 	}
 }
 
-// settleLoaded settles all partitions of a cluster that has loaded what its brokers have.
+// settleLoaded settles all partitions of a cluster whose brokers have loaded their files.
 func (c *Cluster) settleLoaded() {
 	c.mu.Lock()
 	c.loaded = true

@@ -77,8 +77,8 @@ func (n *node) settleFailed() {
 	}
 }
 
-// settleOnce returns why a replica does not lead, or does not follow, though it is to by the
-// metadata.
+// settleOnce returns why a replica does not lead, or does not follow, although the metadata
+// requires it.
 func (n *node) settleOnce(r *replica, s *several) (unled, unfollowed error) {
 	p := r.partition()
 	if s.held != p {

@@ -49,7 +49,7 @@ func (s *several) wake() {
 	}
 }
 
-// several returns what r has as one of several replicas.
+// several returns the state that r has as one of several replicas.
 func (r *replica) several() *several {
 	r.mu.Lock()
 	defer r.mu.Unlock()

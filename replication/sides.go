@@ -13,7 +13,7 @@ import (
 type leaderSide struct {
 	r        *replica
 	s        *several
-	follower *node // who reaches it
+	follower *node // the broker that reaches the leader
 }
 
 func (l leaderSide) Watch(p *follow.Place) { l.s.watch(p) }

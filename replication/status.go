@@ -25,11 +25,11 @@ type Status struct {
 	Copies []ReplicaStatus // in the order of Replicas
 	Ends   map[int32]int64 // log end offset by replica; only replicas whose broker is running
 	Err    error           // why the partition is offline, ErrNotLeader if its broker is not running, ErrUnknownTopic or ErrClosed
-	// Impaired is why some calls fail or wait although the partition is not offline: damage that an
-	// operation of the leader's log has met (partition.ErrCorrupt), until it is mended;
-	// ErrNotEnoughReplicas, by which records are not acknowledged with acks=all and not shown to
-	// readers; ErrOffsetNotAvailable while a new leader does not know the high watermark. nil: no call
-	// does.
+	// Impaired is why some calls fail or wait although the partition is not offline; nil if no call
+	// does. It is damage that an operation of the leader's log has met (partition.ErrCorrupt), until
+	// the damage is repaired. It is ErrNotEnoughReplicas if records are not acknowledged with
+	// acks=all and not visible to readers. It is ErrOffsetNotAvailable while a new leader does not
+	// have the high watermark.
 	Impaired error
 }
 

@@ -67,7 +67,7 @@ func (l leaderSide) readThrottled(ask partition.ReplicaFetch, rates *rates) (par
 	return got, err
 }
 
-// meter returns what measures one end of the path.
+// meter returns the meter of one end of the path.
 func (l leaderSide) meter(e end) *meter {
 	if e == following {
 		return &l.follower.meters[e]
@@ -75,8 +75,8 @@ func (l leaderSide) meter(e end) *meter {
 	return &l.r.node.meters[e]
 }
 
-// throttles returns the rates that the copying of one of the broker's partitions by another broker
-// goes by, at each end, and whether the copy is in sync.
+// throttles returns the rates that limit the copying of one of the broker's partitions by another
+// broker, at each end, and whether the copy is in sync.
 func (m nodeMetadata) throttles(r *replica, follower int32, rates *rates) (of [ends]int64, inSync bool) {
 	of = [ends]int64{unthrottled, unthrottled}
 	t := m.topicOf(r.tp, r.id)

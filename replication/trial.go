@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// trials are the tests of a broker's disk, of which one runs at a time.
+// trials has the tests of a broker's disk. One test runs at a time.
 type trials struct {
 	comparing atomic.Bool // compareDisks is running
 	mu        sync.Mutex
@@ -27,7 +27,7 @@ type trial struct {
 	ended time.Time
 }
 
-// trialAge is how long the result of a test stands for the disk, for tests that clients cause.
+// trialAge is the time for which the result of a test is used again, for tests that clients cause.
 const trialAge = time.Second
 
 // TryDisk writes 64 KiB to a broker's directory, syncs and reads them, and removes the file. It

@@ -8,7 +8,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// anyBroker stands for whichever broker leads.
+// anyBroker means the broker that leads, whichever it is.
 const anyBroker int32 = -1
 
 // A View is a cluster as one of its brokers serves it. That broker serves only the partitions that

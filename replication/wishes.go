@@ -21,8 +21,8 @@ type wish struct {
 	proposal partition.InSyncProposal
 }
 
-// asks has the requests of a broker's partitions. One request to the controller is in progress at a
-// time, with all that arrived before it. Kafka: AlterPartitionManager.
+// asks has the requests of a broker's partitions. One request to the controller is in progress at
+// a time; it has all requests that arrived before it. Kafka: AlterPartitionManager.
 type asks struct {
 	mu      sync.Mutex // guards the fields below
 	waiting []wish

@@ -121,6 +121,7 @@ func Part(leader, follower Epochs, c Copy) int64 {
 		case own == known:
 			return min(leaderEnd, ownEnd, end)
 		}
-		epoch = own // the copy lacks known: its records above its next lower epoch are not the leader's
+		// The copy lacks this epoch: its records above its next lower one are not the leader's.
+		epoch = own
 	}
 }
