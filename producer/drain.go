@@ -21,7 +21,7 @@ func (pt *partitionQueue) drain() {
 	}
 }
 
-// drainSome is drain for a goroutine with other work: after some batches it hands the rest to the
+// drainSome is drain for a goroutine with other work: after some batches it leaves the rest to the
 // sender.
 func (pt *partitionQueue) drainSome() {
 	for range 4 {

@@ -7,8 +7,8 @@ import (
 	"github.com/stratalog/strata/internal/watermark"
 )
 
-// sender is the producer's goroutine: it drains the partitions handed to it, and handles those
-// whose timer has expired.
+// sender is the producer's goroutine. It drains the partitions that are passed to it, and handles
+// the partitions whose timer has expired.
 type sender struct {
 	wake chan struct{} // one token, at most, while asleep
 
