@@ -6,11 +6,11 @@ type FeatureLevel struct {
 	Level int16
 }
 
-// BeginTransaction begins a change that is larger than a batch: the records up to EndTransaction
-// count from there on, and those up to AbortTransaction never.
+// BeginTransaction begins a change that is larger than a batch. The records up to EndTransaction
+// are applied with it; records up to AbortTransaction never are.
 type BeginTransaction struct{ Name string }
 
-// EndTransaction ends what BeginTransaction began: the records between count.
+// EndTransaction ends the change that BeginTransaction began: the records between are applied.
 type EndTransaction struct{}
 
 // AbortTransaction voids the records since BeginTransaction.
@@ -44,7 +44,7 @@ func (a *AbortTransaction) appendFields(dst []byte, _ uint32) []byte {
 }
 func (a *AbortTransaction) readFields(r *reader, _ uint32) { a.Reason = r.text() }
 
-// appendText appends tagged fields of which there is at most one, a text; none for the empty text.
+// appendText appends tagged fields: one with a text, or none for the empty text.
 func appendText(dst []byte, s string) []byte {
 	var t tags
 	if s != "" {
@@ -53,7 +53,7 @@ func appendText(dst []byte, s string) []byte {
 	return t.appendTo(dst)
 }
 
-// text reads what appendText writes.
+// text reads the output of appendText.
 func (r *reader) text() (s string) {
 	r.tagged(func(tag uint32, f *reader) {
 		if tag == tagText {

@@ -37,8 +37,8 @@
 //	26    RemoveDelegationToken
 //	      Record                  0               0
 //
-// Any other type or version is an *UnknownError: skipping it would mean to go on with half of the
-// metadata.
+// Any other type or version is an *UnknownError: without the record, the rest of the metadata
+// would be incomplete.
 package metarecord
 
 import (
