@@ -32,7 +32,6 @@ const (
 func SyncInterval(d time.Duration) SyncPolicy { return SyncPolicy(max(d, time.Millisecond)) }
 
 // Interval returns the interval of a SyncInterval policy, and 0 for the other policies.
-// Interval returns the d of SyncInterval, 0 for the other policies.
 func (p SyncPolicy) Interval() time.Duration { return max(time.Duration(p), 0) }
 
 // String returns "on ack", "never" or "every 5s".

@@ -45,7 +45,7 @@ func bill(ctx context.Context, c *strata.Cluster, charge func(order []byte) erro
 	defer member.Close()
 	// Cancelling ctx ends Run without an error.
 	return member.Run(ctx, func(ctx context.Context, r record.Record) error {
-		return charge(r.Value) // after an error r is not committed: the group reads it again
+		return charge(r.Value) // an error ends Run, and r is not committed: the group reads it again
 	}, consumer.RunConfig{})
 }
 
