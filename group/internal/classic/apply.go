@@ -15,10 +15,10 @@ func (g *Group) persist(now time.Time, assignment func(*member) []byte) {
 	g.emitValue(g.value(now, assignment))
 }
 
-// persistID emits a record that tells the log of the new id of a static member while a rebalance is
-// under way, and changes nothing else: a coordinator that knew the former id only would take the
-// member for one that was fenced. It names no leader, so that the next coordinator has all join
-// again (EventLoaded), and no member that has not had an answer.
+// persistID emits a record with the new id of a static member during a rebalance. It changes
+// nothing else. After a failover, a coordinator without this record would fence the member. The
+// record names no group leader, so that the next coordinator makes all members join again
+// (EventLoaded). It omits members whose first join has no response yet.
 func (g *Group) persistID(now time.Time) {
 	v := g.value(now, (*member).currentAssignment)
 	v.Members = slices.DeleteFunc(v.Members, func(m offsets.MemberValue) bool { return g.members[m.ID].isNew })
@@ -65,8 +65,8 @@ func (g *Group) Apply(r offsets.Record) {
 	g.existence()
 }
 
-// existence makes a group without members Empty if it has anything, else Dead. A dead group forgets
-// the ids that it gave out.
+// existence makes a group without members Empty if it has a stored record or an offset, else Dead.
+// A Dead group drops its pending member ids.
 func (g *Group) existence() {
 	if len(g.members) == 0 && (g.state == protocol.Dead || g.state == protocol.Empty) {
 		g.state = protocol.Empty
@@ -77,8 +77,8 @@ func (g *Group) existence() {
 	}
 }
 
-// adopt makes the group what v says. Members that are live keep their votes, deadlines and parked
-// requests; of others v says all that is known, whatever an earlier record said.
+// adopt sets the group's state to v. Live members keep their votes, deadlines and parked requests.
+// Other members are replaced by their value in v.
 func (g *Group) adopt(v *offsets.GroupValue) {
 	g.persisted = true
 	if g.idOnly {
@@ -110,7 +110,8 @@ func (g *Group) adopt(v *offsets.GroupValue) {
 	}
 }
 
-// forget is the reverse of adopt; offsets have tombstones of their own.
+// forget applies the group's tombstone: it is the reverse of adopt. Offsets have their own
+// tombstones.
 func (g *Group) forget() {
 	g.persisted = false
 	g.generation, g.protocolType, g.protocol, g.leader, g.stateMs = 0, "", "", "", -1
@@ -119,7 +120,7 @@ func (g *Group) forget() {
 	g.state = protocol.Dead
 }
 
-// EventLoaded ends a recovery: members get a full session. Members of an earlier run of this
+// EventLoaded ends a recovery. Members get a full session. Members of an earlier run of this
 // process are removed.
 type EventLoaded struct{}
 

@@ -10,19 +10,19 @@ import (
 const (
 	// offsetBytes is the memory of an offset beside the name of its topic and its metadata.
 	offsetBytes = 128
-	// leastOffsetBytes is the least that an offset counts for: the metadata of ordinary clients,
-	// whose length varies, does not change it.
+	// leastOffsetBytes is the least memory that is counted for an offset. It covers the metadata
+	// of ordinary clients, whose length varies.
 	leastOffsetBytes = 192
 	// groupOffsetsBytes is the memory of a group that has offsets, beside its name.
 	groupOffsetsBytes = 2 << 10
 )
 
-// bytesOf returns about how many bytes a group holds for an offset.
+// bytesOf estimates the memory of an offset, in bytes.
 func bytesOf(tp record.TopicPartition, metadata string) int {
 	return max(leastOffsetBytes, offsetBytes+len(tp.Topic)+len(metadata))
 }
 
-// ChargeTo has the memory of all offsets added to c. It must be called before there are any.
+// ChargeTo counts the memory of all offsets in c. It must be called before the first offset.
 func (g *Committed) ChargeTo(c machine.Charge) { g.charge = c }
 
 // set puts an offset in effect.
@@ -35,14 +35,14 @@ func (g *Committed) set(tp record.TopicPartition, v offsets.OffsetValue) {
 	g.keep(n)
 }
 
-// keep notes that the offsets have n more bytes.
+// keep adds n to the memory of the offsets, in bytes. n may be negative.
 func (g *Committed) keep(n int) {
 	before := g.bytes(0)
 	g.kept += n
 	g.charge.Add(g.bytes(0) - before)
 }
 
-// bytes returns the memory of the group's offsets, if they had more bytes.
+// bytes returns the memory of the group's offsets if they grew by more bytes.
 func (g *Committed) bytes(more int) int {
 	if g.kept+more == 0 {
 		return 0
@@ -50,10 +50,10 @@ func (g *Committed) bytes(more int) int {
 	return g.kept + more + groupOffsetsBytes + len(g.id)
 }
 
-// grow adds to more, the bytes that the earlier offsets of r need, the bytes of the offset of tp,
-// and returns the sum. It returns ErrOffsetsFull if they are not within by. An offset needs no
-// memory if the partition has one of that size: also in a transaction, unless another one is open
-// for that partition.
+// grow returns more, the bytes that earlier offsets of r need, plus the bytes for the offset of
+// tp. It returns ErrOffsetsFull if the sum exceeds the bound. An offset that replaces one of the
+// same size needs no memory. This holds in a transaction too, unless another open transaction has
+// an offset of the partition.
 func (g *Committed) grow(more int, by machine.Bound, r *protocol.CommitRequest, tp record.TopicPartition, in *machine.Producer) (int, error) {
 	if by.Bytes == 0 {
 		return more, nil

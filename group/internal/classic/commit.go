@@ -29,19 +29,20 @@ func (e EventCommit) step(g *Group, now time.Time) {
 	g.reply(e.To, g.commitAll(e.CommitRequest, e.TopicIDs, e.Bound, now, nil), nil)
 }
 
-// commitAll emits the offsets that can be stored, and returns which can.
+// commitAll emits the offsets that can be stored. It returns an error for each offset, nil if it
+// can be stored.
 func (g *Group) commitAll(r *protocol.CommitRequest, topicIDs map[string][16]byte, by machine.Bound, now time.Time, in *machine.Producer) map[record.TopicPartition]error {
 	records, errs := g.commit(g.eff.Records, r, topicIDs, g.cfg.OffsetMetadataMax, by, now, in)
 	g.eff.Records = records
 	return errs
 }
 
-// checkCommit decides whether a commit is accepted, and from which member; nil: from outside
+// checkCommit validates a commit and returns its member; nil for a commit from outside the group
 // (Kafka: ClassicGroup.validateOffsetCommit).
 func (g *Group) checkCommit(r *protocol.CommitRequest) (*member, error) {
 	outside := r.Generation < 0 && r.MemberID == "" && r.InstanceID == ""
 	switch {
-	case g.state == protocol.Dead && r.Generation < 0: // a group of offsets only comes into being
+	case g.state == protocol.Dead && r.Generation < 0: // creates a group that only has offsets
 		return nil, nil
 	case g.state == protocol.Dead:
 		return nil, errNoGroupForCommit
@@ -58,7 +59,7 @@ func (g *Group) checkCommit(r *protocol.CommitRequest) (*member, error) {
 }
 
 // errNoGroupForCommit is ErrIllegalGeneration for clients of the classic protocol and
-// ErrGroupNotFound for those of the newer one.
+// ErrGroupNotFound for clients of the newer one.
 var errNoGroupForCommit = &noGroupError{}
 
 type noGroupError struct{}

@@ -13,12 +13,12 @@ import (
 
 // Limits bound a group of any kind.
 type Limits struct {
-	OffsetsRetention  time.Duration // 0: for ever
+	OffsetsRetention  time.Duration // 0: offsets never expire
 	OffsetMetadataMax int           // UTF-16 units
-	BatchBytes        int           // of what one step writes; 0: 1 MiB
+	BatchBytes        int           // limit of one step's batch; 0: 1 MiB
 }
 
-// Room returns the part of a batch, a half, for records that could be in several batches.
+// Room returns half of BatchBytes: the limit for records that may be spread over several batches.
 func (l Limits) Room() int { return cmp.Or(l.BatchBytes, 1<<20) / 2 }
 
 // AtOnce returns how many of n members, at least one, a step may remove: three tombstones of each
@@ -37,14 +37,14 @@ func (l Limits) AtOnce(group string, n int, id func(i int) string) int {
 // TombstoneBytes returns an upper estimate of a member's three tombstones.
 func TombstoneBytes(group, member string) int { return 3 * (len(group) + len(member) + 64) }
 
-// Committed are the offsets of a group of any kind: those in effect, and those pending in a
-// transaction. They stay when the group's kind changes.
+// Committed holds the committed offsets of a group of any kind, and the offsets pending in
+// transactions. They stay when the group's kind changes.
 type Committed struct {
 	id      string
 	offsets map[record.TopicPartition]offsets.OffsetValue
 
-	// By producer id, what is committed in open transactions. An entry is not empty. ordered counts
-	// up with each of them.
+	// Pending offsets of open transactions, by producer id. No inner map is empty. ordered is the
+	// order of the last pending offset.
 	txns    map[int64]map[record.TopicPartition]pendingOffset
 	ordered uint64
 
@@ -63,7 +63,7 @@ func (g *Committed) ID() string { return g.id }
 // Offsets returns the committed offsets, which must not be written to.
 func (g *Committed) Offsets() map[record.TopicPartition]offsets.OffsetValue { return g.offsets }
 
-// None reports whether there is no offset, a pending one neither.
+// None reports whether there is neither a committed nor a pending offset.
 func (g *Committed) None() bool { return len(g.offsets) == 0 && len(g.txns) == 0 }
 
 // Apply applies the record of an offset.
@@ -90,8 +90,8 @@ func (g *Committed) key(tp record.TopicPartition) offsets.Key {
 	return offsets.Key{Type: offsets.KeyOffset, Group: g.id, Topic: tp.Topic, Partition: tp.Partition}
 }
 
-// commit appends the records of the offsets that can be stored to dst, and returns for each offset
-// whether it can. in is the producer whose transaction they are in, nil: none.
+// commit appends the records of the offsets that can be stored to dst. errs has an entry for each
+// offset, nil if it can be stored. in is the producer of the transaction; nil if there is none.
 func (g *Committed) commit(dst []offsets.Record, r *protocol.CommitRequest, topicIDs map[string][16]byte, metadataMax int, by machine.Bound, now time.Time, in *machine.Producer) (records []offsets.Record, errs map[record.TopicPartition]error) {
 	errs = make(map[record.TopicPartition]error, len(r.Offsets))
 	more := 0 // bytes by which the records make the group grow
@@ -113,8 +113,8 @@ func (g *Committed) commit(dst []offsets.Record, r *protocol.CommitRequest, topi
 	return dst, errs
 }
 
-// checkMetadata bounds the metadata of a committed offset, which must be valid in UTF-16 units as
-// Java counts them.
+// checkMetadata checks the length of a committed offset's metadata against limit, in UTF-16 units
+// as Java counts them.
 func checkMetadata(s string, limit int) error {
 	if len(s) <= limit {
 		return nil
@@ -132,7 +132,8 @@ func checkMetadata(s string, limit int) error {
 	return nil
 }
 
-// remove appends the tombstones of the offsets that which says, pending ones too, in order.
+// remove appends the tombstones of the offsets that which selects, including pending ones, in
+// order.
 func (g *Committed) remove(dst []offsets.Record, which func(record.TopicPartition) bool) []offsets.Record {
 	for _, tp := range g.named() {
 		if which(tp) {

@@ -11,7 +11,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// An Owner is a group of another kind, as its offsets need it.
+// An Owner is the group of another kind that a Committed belongs to.
 type Owner interface {
 	Size() int                    // number of members
 	Subscribed(topic string) bool // whether a member subscribes to it
@@ -144,12 +144,12 @@ func (s *offsetsStep) expire() {
 	}
 }
 
-// ErrMoreMembers reports that some members were removed, and that the event is to be repeated for
-// the others.
+// ErrMoreMembers reports that only some members were removed. The event must be repeated for the
+// others.
 var ErrMoreMembers = errors.New("group: more members than one batch can put out")
 
-// reset moves offsets, in one batch with the end of all members if it has some: see EventReset. Of
-// very many the last are in that batch.
+// reset stores offsets in one batch with the tombstones of all members: see EventReset. If the
+// members do not fit in one batch, earlier steps remove the others (ErrMoreMembers).
 func (s *offsetsStep) reset(e EventReset) {
 	if s.of.Size() > 0 {
 		if !e.Expel {

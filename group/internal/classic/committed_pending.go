@@ -8,14 +8,14 @@ import (
 // A pendingOffset is committed in a transaction whose outcome is not known.
 type pendingOffset struct {
 	value offsets.OffsetValue
-	order uint64 // of the group's pending offsets, as they are in the log
+	order uint64 // number among the group's pending offsets, in log order
 
 	// overwritten is set if a later commit in the log is in effect. The pending offset is void
 	// then, but the partition stays unstable until the transaction ends, as in Kafka.
 	overwritten bool
 }
 
-// ApplyPending is machine.Transactional's for the record of an offset.
+// ApplyPending implements machine.Transactional for the record of an offset.
 func (g *Committed) ApplyPending(producerID int64, r offsets.Record) {
 	txn := g.txns[producerID]
 	if txn == nil {
@@ -35,7 +35,7 @@ func (g *Committed) ApplyPending(producerID int64, r offsets.Record) {
 	g.keep(n)
 }
 
-// ApplyEnd is machine.Transactional's.
+// ApplyEnd implements machine.Transactional.
 func (g *Committed) ApplyEnd(producerID int64, commit bool) {
 	txn := g.txns[producerID]
 	delete(g.txns, producerID)
@@ -48,7 +48,8 @@ func (g *Committed) ApplyEnd(producerID int64, commit bool) {
 	}
 }
 
-// overwrite notes that a commit of tp counts which stands behind the first pending ones in the log.
+// overwrite marks the pending offsets of tp as overwritten if their order is at most before: a
+// later commit in the log is in effect.
 func (g *Committed) overwrite(tp record.TopicPartition, before uint64) {
 	for _, txn := range g.txns {
 		if p, ok := txn[tp]; ok && p.order <= before {
@@ -58,7 +59,7 @@ func (g *Committed) overwrite(tp record.TopicPartition, before uint64) {
 	}
 }
 
-// dropPending forgets the pending offsets of tp: its tombstone stands behind them.
+// dropPending drops the pending offsets of tp, because a tombstone follows them in the log.
 func (g *Committed) dropPending(tp record.TopicPartition) {
 	for id, txn := range g.txns {
 		p, ok := txn[tp]
@@ -108,8 +109,8 @@ func (g *Committed) named() []record.TopicPartition {
 	return sorted(all)
 }
 
-// ofTopic reports whether tp has an offset that belongs to the topic of that id, and none, pending
-// ones included, that belongs to another: a tombstone takes them all.
+// ofTopic reports whether tp has offsets, committed or pending, and none belongs to another topic
+// than id. A tombstone removes all of them.
 func (g *Committed) ofTopic(tp record.TopicPartition, id [16]byte) bool {
 	found := false
 	other := func(v offsets.OffsetValue) bool {

@@ -6,18 +6,18 @@ import (
 	"github.com/stratalog/strata/internal/offsets"
 )
 
-// A draft is what a Step has changed: how to make it undone if the log does not take its records,
-// for instance because they do not fit in one batch. A member that was to be fenced by a join that
-// is refused stays what it was.
+// A draft has the changes of a Step, so that they can be undone if the log rejects its records,
+// for instance because they do not fit in one batch. A member that a rejected join would have
+// fenced keeps its state.
 //
-// A copy of the group would say the same, at a cost that grows with the group. What a step changes
-// is little: scalars are copied whole, members when they are first edited, map entries one by one.
+// A copy of the group would serve too, but its cost grows with the group. A step changes little:
+// scalars are copied whole, members before their first edit, map entries one by one.
 type draft struct {
-	number  uint64 // of the step; members hold the last that edited them
+	number  uint64 // of the step; member.edited is the last one that edited it
 	open    bool
 	scalars scalars
 	members []memberBefore
-	maps    []func() // in the order of the changes
+	maps    []func() // restore map entries; in the order of the changes
 }
 
 type memberBefore struct {

@@ -14,7 +14,7 @@ import (
 // Config is the configuration of a Group.
 type Config struct {
 	InitialRebalanceDelay time.Duration // 0: none
-	MaxSize               int           // members; 0: no limit
+	MaxSize               int           // number of members; 0: no limit
 	Limits
 
 	// Process is the client host of members in this process. Members with another client host that
@@ -46,8 +46,7 @@ type Group struct {
 
 // scalars are the fields of a Group that a draft copies whole.
 type scalars struct {
-	// Durable: set by Apply, and by the rebalance that is under way, whose result Apply gets at its
-	// end.
+	// Durable: set by Apply, and by a rebalance, whose record is applied at its end.
 	persisted    bool // a KeyGroup record exists
 	generation   int32
 	protocolType string
@@ -60,9 +59,9 @@ type scalars struct {
 	joined       uint64        // members ever added, for a stable order
 	joinDeadline time.Time     // PreparingRebalance: when it completes without absent members
 	initial      bool          // PreparingRebalance from Empty: does not complete early
-	remaining    time.Duration // of the longest initial delay
+	remaining    time.Duration // rest of the longest initial delay
 	newcomer     bool          // a member joined since the initial delay last began
-	syncDeadline time.Time     // when members that did not sync are removed; zero: all have
+	syncDeadline time.Time     // when members without a sync are removed; zero if all have synced
 	wakeAt       time.Time     // no deadline is before it; zero: none
 	idOnly       bool          // the record of this step is persistID's
 }
@@ -148,7 +147,7 @@ func (g *Group) Forgotten() bool {
 	return !g.persisted && len(g.offsets) == 0 && len(g.txns) == 0 && len(g.members) == 0 && len(g.pending) == 0
 }
 
-// A member is one member of a group. Its fields are written only after Group.edit, but for
+// A member is one member of a group. Its fields are written only after Group.edit, except for
 // deadline.
 type member struct {
 	id, instanceID       string
@@ -167,7 +166,7 @@ type member struct {
 	syncTicket  machine.Ticket
 	skipSupport bool
 
-	edited uint64 // the last draft that saved its former state
+	edited uint64 // number of the last draft that saved its former state
 }
 
 func (m *member) supports(name string) bool {
@@ -190,10 +189,11 @@ func (m *member) sameProtocols(ps []assignor.Protocol) bool {
 	})
 }
 
-// live reports whether the member was heard of, and is not only in the log.
+// live reports whether the member has sent a request or has a session. Otherwise it is only known
+// from the log.
 func (m *member) live() bool { return m.isNew || !m.deadline.IsZero() }
 
-// waiting reports whether the member is known to be alive because it waits for us.
+// waiting reports whether a request of the member is parked: it needs no heartbeats meanwhile.
 func (m *member) waiting() bool { return !m.isNew && (m.joining || m.syncing) }
 
 // inOrder returns the members in the order they joined.
@@ -206,14 +206,14 @@ func (g *Group) inOrder() []*member {
 	return out
 }
 
-// alive restarts the member's session. It is no part of the draft: that a member was heard of stays
-// true when its records are refused.
+// alive restarts the member's session. Discard does not undo it: the member did send a request,
+// even if its records are rejected.
 func (g *Group) alive(m *member, now time.Time) {
 	m.deadline = now.Add(m.session)
 	g.wake(m.deadline)
 }
 
-// check finds a member by id, and by instance id if one is given.
+// check returns the member with that id, and validates its instance id if one is given.
 func (g *Group) check(memberID, instanceID string) (*member, error) {
 	if instanceID != "" {
 		switch id, ok := g.static[instanceID]; {
@@ -230,7 +230,7 @@ func (g *Group) check(memberID, instanceID string) (*member, error) {
 	return m, nil
 }
 
-// checkGeneration is check plus the generation.
+// checkGeneration is check, and also validates the generation.
 func (g *Group) checkGeneration(memberID, instanceID string, generation int32) (*member, error) {
 	m, err := g.check(memberID, instanceID)
 	if err == nil && generation != g.generation {
@@ -239,7 +239,7 @@ func (g *Group) checkGeneration(memberID, instanceID string, generation int32) (
 	return m, err
 }
 
-// drop takes m out of the group and answers what it has parked with err.
+// drop removes m from the group and answers its parked requests with err.
 func (g *Group) drop(m *member, err error) {
 	g.answerJoin(m, nil, err)
 	g.answerSync(m, nil, err)
@@ -250,7 +250,7 @@ func (g *Group) drop(m *member, err error) {
 	if g.leader != m.id {
 		return
 	}
-	g.leader = "" // the member that has been here longest follows
+	g.leader = "" // the member that joined first becomes leader
 	if rest := g.inOrder(); len(rest) > 0 {
 		g.leader = rest[0].id
 	}

@@ -12,7 +12,7 @@ import (
 
 // EventCreate creates a group. The group stays even if its first join is rejected, as in Kafka.
 type EventCreate struct {
-	// Anew is set if the group had another kind: it may have offsets.
+	// Anew is set if the group had another kind. It may have offsets.
 	Anew bool
 }
 
@@ -23,10 +23,10 @@ func (e EventCreate) step(g *Group, now time.Time) {
 }
 
 // EventJoin is a JoinRequest that passed the checks that need no group. The reply is a
-// JoinResponse, perhaps much later.
+// JoinResponse; it waits for the end of the join phase.
 type EventJoin struct {
 	*protocol.JoinRequest
-	NewID string // fresh, for a member without one
+	NewID string // member id for a member without one
 	To    machine.Ticket
 }
 
@@ -51,8 +51,7 @@ func (e EventJoin) step(g *Group, now time.Time) {
 	}
 }
 
-// hasRoom reports whether the join can go on with regard to the group's size. Ids that are only
-// pending do not count.
+// hasRoom reports whether the group's size allows the join. Pending ids do not count.
 func (g *Group) hasRoom(memberID string) bool {
 	m := g.members[memberID]
 	switch {
@@ -73,8 +72,8 @@ func (g *Group) awaitingJoin() (n int) {
 	return n
 }
 
-// supports reports whether one of the protocols is spoken by every member. A group without members
-// needs only that there is one.
+// supports reports whether every member supports one of the protocols. For a group without members
+// any protocol is enough.
 func (g *Group) supports(protocolType string, ps []assignor.Protocol) bool {
 	if len(g.members) == 0 {
 		return protocolType != "" && len(ps) > 0
@@ -125,7 +124,7 @@ func (e EventJoin) joinKnown(g *Group, now time.Time) {
 	unchanged := m.sameProtocols(e.Protocols)
 	switch {
 	case g.state == protocol.CompletingRebalance && unchanged, g.state == protocol.Stable && unchanged && g.leader != m.id:
-		// It missed the answer, or asks without a reason: nothing to rebalance for.
+		// The member missed the response, or repeats its join: there is no reason to rebalance.
 		e.park(g, m)
 		g.alive(m, now)
 		g.answerJoin(m, g.joinResponse(m), nil)
@@ -137,15 +136,15 @@ func (e EventJoin) joinKnown(g *Group, now time.Time) {
 	}
 }
 
-// park makes the join of m wait; an earlier one, whose client must have gone away, is sent round
-// again.
+// park makes the join of m wait. An earlier parked join of m, whose client must have disconnected,
+// receives ErrRebalanceInProgress.
 func (e EventJoin) park(g *Group, m *member) {
 	g.answerJoin(m, nil, protocol.ErrRebalanceInProgress)
 	g.edit(m)
 	m.joining, m.joinTicket, m.skipSupport = true, e.To, e.SkipAssignment
 }
 
-// update takes over what the member says of itself now.
+// update takes over the protocols and timeouts of the request, and parks the join.
 func (e EventJoin) update(g *Group, m *member) {
 	g.edit(m)
 	m.protocols = e.Protocols
@@ -160,11 +159,11 @@ func (e EventJoin) rebalanceTimeout() time.Duration {
 	return e.SessionTimeout
 }
 
-// newMemberTimeout is how long a new member may wait in its first join: it has no id yet to send
-// heartbeats with. Kafka: group.coordinator's classicGroupNewMemberJoinTimeoutMs.
+// newMemberTimeout bounds the wait of a new member in its first join, during which it has no id to
+// send heartbeats with. Kafka: group.coordinator's classicGroupNewMemberJoinTimeoutMs.
 const newMemberTimeout = 5 * time.Minute
 
-// add makes a new member.
+// add adds a new member and begins a rebalance, or completes the present one.
 func (e EventJoin) add(g *Group, now time.Time, id string) {
 	if len(g.members) == 0 {
 		g.protocolType = e.ProtocolType
@@ -188,7 +187,8 @@ func (e EventJoin) add(g *Group, now time.Time, id string) {
 	g.rebalanceOrComplete(now)
 }
 
-// replaceStatic lets the join of a known instance take the place of old, which is fenced (KIP-345).
+// replaceStatic replaces old, a static member, by the sender of a join with the same instance id.
+// old is fenced (KIP-345).
 func (e EventJoin) replaceStatic(g *Group, now time.Time, old *member) {
 	wasLeader := g.leader
 	g.answerJoin(old, nil, protocol.ErrFencedInstance)
@@ -209,7 +209,7 @@ func (e EventJoin) replaceStatic(g *Group, now time.Time, old *member) {
 		// Nothing changes for the others: only the new id is stored.
 		r := g.joinResponse(&m)
 		if r.SkipAssignment = e.SkipAssignment && g.leader == m.id; !e.SkipAssignment {
-			// an old client must not think it leads: it would assign anew
+			// a client before KIP-814 that is named as leader would assign again
 			r.Members, r.Leader = nil, wasLeader
 		}
 		g.answerJoin(&m, r, nil)
@@ -225,9 +225,9 @@ func (e EventJoin) replaceStatic(g *Group, now time.Time, old *member) {
 	}
 }
 
-// owesJoin reports whether the member is between the rounds of a cooperative rebalance: it has
-// partitions to give up, and joins again when it has. One that comes back without them would not,
-// and they would be nobody's until the next rebalance (KIP-429). Kafka lets it in all the same.
+// owesJoin reports whether the member is between the rounds of a cooperative rebalance (KIP-429):
+// it must revoke partitions and then join again. A replacement owns no partitions, so it would not
+// join again, and these would stay unassigned until the next rebalance. Kafka does not check this.
 func (m *member) owesJoin(name string) bool {
 	said, err := assignor.ParseSubscription(m.metadata(name))
 	if err != nil || len(said.Owned) == 0 {

@@ -40,7 +40,8 @@ func (e EventLeave) step(g *Group, now time.Time) {
 	g.reply(e.To, errs, nil)
 }
 
-// departed follows up the going of members, or only of pending ids, which leave no gap.
+// departed runs after members have left, or only pending ids if member is false. It completes the
+// join phase if all others have joined, or begins a rebalance if a member has left.
 func (g *Group) departed(now time.Time, member bool) {
 	switch {
 	case g.state == protocol.PreparingRebalance:

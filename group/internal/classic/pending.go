@@ -8,8 +8,8 @@ import (
 	"github.com/stratalog/strata/internal/offsets"
 )
 
-// EventTxnCommit is a TxnCommitRequest for topics that exist. The reply is as for an EventCommit:
-// nil for pending offsets.
+// EventTxnCommit is a TxnCommitRequest for topics that exist. The reply is as for an EventCommit,
+// with nil for offsets that are pending now.
 type EventTxnCommit struct {
 	*protocol.TxnCommitRequest
 	TopicIDs map[string][16]byte
@@ -26,9 +26,10 @@ func (e EventTxnCommit) step(g *Group, now time.Time) {
 	g.reply(e.To, g.commitAll(&e.CommitRequest, e.TopicIDs, e.Bound, now, g.eff.Producer), nil)
 }
 
-// checkTxnCommit decides whether a commit in a transaction is accepted (KIP-447). Unlike others it
-// may come from outside while the group has members, which producers before KIP-447 do, and from a
-// member before its sync. It is no sign of life (Kafka: ClassicGroup.validateOffsetCommit).
+// checkTxnCommit validates a commit in a transaction (KIP-447). Unlike other commits, it may come
+// from outside while the group has members: producers before KIP-447 send these. It may also come
+// from a member before its sync. It does not renew the session (Kafka:
+// ClassicGroup.validateOffsetCommit).
 func (g *Group) checkTxnCommit(r *protocol.CommitRequest) error {
 	outside := r.Generation < 0 && r.MemberID == "" && r.InstanceID == ""
 	switch {
@@ -41,7 +42,7 @@ func (g *Group) checkTxnCommit(r *protocol.CommitRequest) error {
 	return err
 }
 
-// ApplyPending implements machine.Transactional. Records that are no offsets take effect at once,
+// ApplyPending implements machine.Transactional. Records other than offsets take effect at once,
 // as in Kafka; no coordinator writes them in a transaction.
 func (g *Group) ApplyPending(producerID int64, r offsets.Record) {
 	if r.Key.Group != g.id || r.Key.Type != offsets.KeyOffset || r.Offset == nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/stratalog/strata/group/internal/protocol"
 )
 
-// rebalanceOrComplete follows up a member's coming or going: it begins a rebalance, or ends the one
-// under way if nobody is missing now. The rebalance timer runs on in the second case.
+// rebalanceOrComplete runs after a join. It begins a rebalance or, during a join phase, ends that
+// phase if all members have joined. The rebalance timer continues if the phase does not end.
 func (g *Group) rebalanceOrComplete(now time.Time) {
 	if g.state == protocol.PreparingRebalance {
 		g.completeIfAllJoined(now)
@@ -43,7 +43,7 @@ func (g *Group) prepareRebalance(now time.Time) {
 	case delay > 0:
 		g.remaining = max(timeout-delay, 0)
 		g.setJoinDeadline(now.Add(delay))
-	default: // whoever was given an id and is not here yet has the next rebalance
+	default: // a client with a pending id joins in the next rebalance
 		g.completeJoin(now)
 	}
 }
@@ -53,7 +53,7 @@ func (g *Group) setJoinDeadline(t time.Time) {
 	g.wake(t)
 }
 
-// rebalanceTimeout is the longest that a member wants to be waited for.
+// rebalanceTimeout returns the longest rebalance timeout of a member.
 func (g *Group) rebalanceTimeout() (d time.Duration) {
 	for _, m := range g.members {
 		d = max(d, m.rebalance)
@@ -61,15 +61,16 @@ func (g *Group) rebalanceTimeout() (d time.Duration) {
 	return d
 }
 
-// completeIfAllJoined ends the join phase when nobody is missing: no member, and no id that was
-// given out and not used yet.
+// completeIfAllJoined ends the join phase if every member has joined and no member id is pending.
+// It does not shorten the initial delay.
 func (g *Group) completeIfAllJoined(now time.Time) {
 	if g.state == protocol.PreparingRebalance && !g.initial && len(g.pending) == 0 && g.awaitingJoin() == len(g.members) {
 		g.completeJoin(now)
 	}
 }
 
-// joinTimeout is the end of the rebalance timer.
+// joinTimeout handles the end of the rebalance timer. It extends the initial delay if a member
+// joined during it.
 func (g *Group) joinTimeout(now time.Time) {
 	if g.initial && g.newcomer && g.remaining > 0 {
 		delay := min(g.cfg.InitialRebalanceDelay, g.remaining)
@@ -81,12 +82,12 @@ func (g *Group) joinTimeout(now time.Time) {
 	g.completeJoin(now)
 }
 
-// completeJoin ends the join phase with those who joined. Static members stay without; if nobody
-// joined, all get another rebalance timeout.
+// completeJoin ends the join phase with the members that joined. Static members stay even if they
+// did not join. If no member joined, all get another rebalance timeout.
 func (g *Group) completeJoin(now time.Time) {
 	if len(g.members) > 0 && g.awaitingJoin() == 0 {
 		g.initial = false
-		// a timeout of nothing must not spin
+		// at least a second: a timeout of 0 must not make the timer spin
 		g.setJoinDeadline(now.Add(max(g.rebalanceTimeout(), time.Second)))
 		return
 	}
@@ -114,7 +115,7 @@ func (g *Group) completeJoin(now time.Time) {
 	}
 }
 
-// electLeader replaces a group leader that did not come back.
+// electLeader replaces a group leader that did not join again.
 func (g *Group) electLeader() {
 	if m := g.members[g.leader]; m != nil && m.joining {
 		return
@@ -127,9 +128,9 @@ func (g *Group) electLeader() {
 	}
 }
 
-// vote chooses the protocol: of those that all members speak, every member votes for the one it
-// lists first; the most votes win, and the group leader's order decides a tie (Kafka leaves that to
-// chance).
+// vote chooses the protocol. Every member votes for the first of its protocols that all members
+// support. The most votes win. The group leader's order decides a tie, which Kafka leaves to
+// chance.
 func (g *Group) vote() string {
 	votes := make(map[string]int)
 	for _, m := range g.members {

@@ -12,8 +12,8 @@ func Says(err error, format string, args ...any) error {
 	return fmt.Errorf("%w: %s", err, fmt.Sprintf(format, args...))
 }
 
-// Refuse returns the reply of a group of another kind, which cannot have members of the classic
-// protocol. The Reply to an event without a request has no ticket.
+// Refuse returns the error reply of a group of another kind, which cannot have members of the
+// classic protocol. The Reply to an event without a request has no ticket.
 func Refuse(ev Event) machine.Reply {
 	switch e := ev.(type) {
 	case EventJoin:

@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// EventDelete removes a group without members and all its offsets, including pending ones: these
-// are lost even if their transaction commits, as in Kafka. The reply has only an error.
+// EventDelete removes a group without members and all its offsets. Pending offsets are lost even
+// if their transaction commits, as in Kafka. The reply has only an error.
 type EventDelete struct{ To machine.Ticket }
 
 func (e EventDelete) step(g *Group, _ time.Time) {
@@ -28,7 +28,7 @@ func (e EventDelete) step(g *Group, _ time.Time) {
 	}
 }
 
-// removeAll emits the tombstones of everything, that of the group last.
+// removeAll emits the tombstones of all offsets, and then of the group.
 func (g *Group) removeAll() {
 	g.eff.Separable = true
 	for _, tp := range g.named() {
@@ -39,8 +39,8 @@ func (g *Group) removeAll() {
 	}
 }
 
-// sorted returns the partitions of m by topic and number: effects do not depend on the order of a
-// map.
+// sorted returns the partitions of m by topic and number, so that effects do not depend on the
+// order of a map.
 func sorted[V any](m map[record.TopicPartition]V) []record.TopicPartition {
 	tps := make([]record.TopicPartition, 0, len(m))
 	for tp := range m {
@@ -58,8 +58,8 @@ func (g *Group) removeOffset(tp record.TopicPartition) {
 	g.emit(offsets.Record{Key: g.key(tp)})
 }
 
-// EventDeleteOffsets removes offsets of topics that the group is not subscribed to, pending ones
-// too. The reply is a map[record.TopicPartition]error.
+// EventDeleteOffsets removes offsets, including pending ones, of topics that the group is not
+// subscribed to. The reply is a map[record.TopicPartition]error.
 type EventDeleteOffsets struct {
 	Partitions []record.TopicPartition
 	To         machine.Ticket
@@ -142,14 +142,14 @@ func (g *Group) expired(tp record.TopicPartition, v offsets.OffsetValue, subscri
 	}
 	base := v.CommitMs
 	if g.state == protocol.Empty && g.protocolType != "" && g.stateMs >= 0 {
-		// Kafka ignores later commits, so what an administrator resets in an old group is gone at
-		// the next check
+		// Kafka ignores later commits here: offsets that an administrator resets in an old group
+		// expire at the next check
 		base = max(base, g.stateMs)
 	}
 	return base+g.cfg.OffsetsRetention.Milliseconds() <= now.UnixMilli()
 }
 
-// A topicSet is the topics members subscribe to; all is set if that cannot be known.
+// A topicSet is the topics that members subscribe to. all is set if a subscription is unreadable.
 type topicSet struct {
 	all    bool
 	topics map[string]bool
@@ -157,8 +157,8 @@ type topicSet struct {
 
 func (s topicSet) has(topic string) bool { return s.all || s.topics[topic] }
 
-// subscription returns the topics of a consumer group's members; a subscription that cannot be read
-// may mean any topic.
+// subscription returns the topics of a consumer group's members. An unreadable subscription counts
+// as all topics.
 func (g *Group) subscription() topicSet {
 	s := topicSet{topics: make(map[string]bool)}
 	for _, m := range g.members {

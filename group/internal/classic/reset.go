@@ -46,7 +46,7 @@ func (e EventReset) step(g *Group, now time.Time) {
 	g.reply(e.To, to, nil)
 }
 
-// moves appends the records that store the offsets, and returns what they store.
+// moves appends the records that store the target offsets, and returns these offsets.
 func (e EventReset) moves(dst []offsets.Record, g *Committed, now time.Time) ([]offsets.Record, record.Offsets) {
 	to := e.Offsets
 	if to == nil {
@@ -68,7 +68,7 @@ func (e EventReset) shifted(g *Committed) record.Offsets {
 			continue
 		}
 		sum := v.Offset + e.Shift
-		switch { // beyond what an int64 holds
+		switch { // on overflow of int64
 		case e.Shift > 0 && sum < v.Offset:
 			sum = math.MaxInt64
 		case e.Shift < 0 && sum > v.Offset:
@@ -79,9 +79,8 @@ func (e EventReset) shifted(g *Committed) record.Offsets {
 	return to
 }
 
-// expelAll puts everybody out and begins a generation without members. Who waits in its first join
-// has no id to forget and is asked to join again; ids that were given out and not used yet stay
-// good.
+// expelAll removes all members and begins a generation without members. A member in its first join
+// has no id yet: it receives ErrRebalanceInProgress and joins again. Pending ids stay valid.
 func (g *Group) expelAll(now time.Time) {
 	for _, m := range g.inOrder() {
 		if m.isNew {

@@ -29,7 +29,7 @@ func (e EventSync) step(g *Group, now time.Time) {
 		g.reply(e.To, nil, err)
 		return
 	}
-	// an earlier one whose client must have gone away
+	// an earlier parked sync, whose client must have disconnected
 	g.answerSync(m, nil, protocol.ErrRebalanceInProgress)
 	g.edit(m)
 	m.syncing, m.syncTicket = true, e.To
@@ -43,8 +43,7 @@ func (e EventSync) step(g *Group, now time.Time) {
 	}
 }
 
-// synced notes that m asked for its assignment; when all have, nobody needs to be waited for any
-// more.
+// synced records that m has sent its sync. After the last member's sync there is no sync deadline.
 func (g *Group) synced(m *member) {
 	g.edit(m)
 	m.mustSync = false
@@ -56,8 +55,8 @@ func (g *Group) synced(m *member) {
 	g.syncDeadline = time.Time{}
 }
 
-// distribute stores the group leader's assignments, which makes the group Stable, and hands them
-// out. Members that it left out get nothing.
+// distribute stores the group leader's assignments, which makes the group Stable, and answers the
+// parked syncs. Members without an entry get an empty assignment.
 func (e EventSync) distribute(g *Group, now time.Time) {
 	share := func(m *member) []byte { return e.Assignments[m.id] }
 	g.persist(now, share)

@@ -6,7 +6,7 @@ import (
 	"github.com/stratalog/strata/group/internal/protocol"
 )
 
-// EventTick passes the time. It expires sessions, pending ids and rebalance phases.
+// EventTick reports the time. It expires sessions, pending ids and rebalance phases.
 type EventTick struct{}
 
 func (EventTick) step(g *Group, now time.Time) {
@@ -20,8 +20,8 @@ func (EventTick) step(g *Group, now time.Time) {
 	g.wakeAt = g.nextDeadline()
 }
 
-// expireSessions removes members that have not been heard of, and ids that were never used. Who
-// waits for us is alive.
+// expireSessions removes members whose session has expired, and pending ids that were not used in
+// time. Members with a parked request do not expire.
 func (g *Group) expireSessions(now time.Time) {
 	pending, gone := false, false
 	for id, deadline := range g.pending {
@@ -57,7 +57,7 @@ func (g *Group) syncTimeout(now time.Time) {
 	}
 }
 
-// nextDeadline returns the earliest moment at which a tick could do something.
+// nextDeadline returns the earliest deadline of the group; zero if there is none.
 func (g *Group) nextDeadline() time.Time {
 	next := time.Time{}
 	consider := func(t time.Time) {

@@ -56,7 +56,7 @@ type Downgrade struct {
 }
 
 // NewFrom returns a group of consumers from a Downgrade, and its record. on is as for NewOn. If the
-// members must join again the record names no leader, so that the next coordinator makes them join
+// members must join again, the record names no leader. The next coordinator then makes them join
 // too (EventLoaded).
 func NewFrom(on *Committed, cfg *Config, now time.Time, d *Downgrade) (*Group, offsets.Record) {
 	g := NewOn(on, cfg)

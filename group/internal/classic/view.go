@@ -26,7 +26,7 @@ type MemberView struct {
 	Topics               []string                // consumer groups only
 	Assignment           []record.TopicPartition // consumer groups that are Stable only
 
-	// Assigned is Assignment where that is kept by topic id.
+	// Assigned is used instead of Assignment by kinds of groups that name topics by id.
 	Assigned []offsets.TopicIDPartitions
 
 	SubscriptionData, AssignmentData []byte // nil unless the group is Stable
@@ -56,9 +56,10 @@ func (g *Group) viewMember(m *member) MemberView {
 	return v
 }
 
-// topicsOf returns what a member of a consumer group subscribes to: by the group's protocol, or by
-// the first of its own that can be read. While the group rebalances there is no chosen one yet, and
-// that of a custom assignor need not have Kafka's format.
+// topicsOf returns the topics that a member of a consumer group subscribes to. It reads them from
+// the subscription for the group's protocol, or else from the member's first readable one. During
+// a rebalance no protocol is chosen yet. A custom assignor's subscription need not have Kafka's
+// format.
 func (g *Group) topicsOf(m *member) []string {
 	if g.state != protocol.PreparingRebalance {
 		if s, err := assignor.ParseSubscription(m.metadata(g.protocol)); err == nil {
