@@ -6,8 +6,8 @@ import (
 	"github.com/stratalog/strata/internal/offsets"
 )
 
-// Apply is the only function that changes durable state. It runs live, for the records a Step
-// emitted, and at recovery alike. Records of other groups change nothing.
+// Apply is the only function that changes durable state. It runs for the records of a Step and at
+// recovery. Records of other groups are ignored.
 func (g *Group) Apply(r offsets.Record) {
 	if r.Key.Group != g.ID() {
 		return
@@ -45,7 +45,7 @@ func (g *Group) Apply(r offsets.Record) {
 	}
 }
 
-// applyMember takes over what a member says of itself; nil: it is gone.
+// applyMember applies the record of a member; nil: a tombstone, which removes the member.
 func (g *Group) applyMember(id string, v *offsets.ShareMemberValue) {
 	if v == nil {
 		delete(g.members, id)
@@ -61,8 +61,8 @@ func (g *Group) applyMember(id string, v *offsets.ShareMemberValue) {
 	g.members[id] = m
 }
 
-// applyAssignment takes over what a member has; nil: nothing. In a compacted log the record may
-// stand before that of the member itself, which has told another subscription since.
+// applyAssignment applies a member's current assignment; nil: a tombstone. In a compacted log it
+// may come before the record of the member: a later subscription replaced that record.
 func (g *Group) applyAssignment(id string, v *offsets.ShareCurrentAssignmentValue) {
 	old := g.members[id]
 	switch {
@@ -79,7 +79,7 @@ func (g *Group) applyAssignment(id string, v *offsets.ShareCurrentAssignmentValu
 	g.members[id] = &m
 }
 
-// applyStates takes over which partitions have a state; nil: none.
+// applyStates applies the list of partitions with initialised state; nil: a tombstone.
 func (g *Group) applyStates(v *offsets.ShareStatesValue) {
 	g.states = states{}
 	if v != nil {

@@ -47,13 +47,14 @@ func byTopic(ps []partition) []offsets.TopicIDPartitions {
 	return out
 }
 
-// assign shares partitions, given by topic's name, out to members that subscribe to them: each
-// partition is at least one member's, each member has at least one, if it subscribes to any, and no
-// more members than needed for that have the same. Members keep what they were meant to have as far
-// as that allows. Members with the same subscription share its topics among themselves.
+// assign computes the target of each member. ready has the assignable partitions by topic name, old
+// the present target by member id. Members with the same subscription share its partitions among
+// themselves. Each partition has at least one of them, and each of them has at least one partition.
+// No partition has more members than that requires. Members keep partitions of their present target
+// as far as these rules allow.
 func assign(members map[string]*member, ready map[string][]partition, old map[string][]partition) map[string][]partition {
 	out := make(map[string][]partition, len(members))
-	alike := make(map[string][]string) // ids, sorted, by subscription
+	alike := make(map[string][]string) // member ids, sorted, by subscription
 	for _, id := range slices.Sorted(maps.Keys(members)) {
 		k := ""
 		for _, t := range members[id].Topics {
@@ -72,7 +73,7 @@ func assign(members map[string]*member, ready map[string][]partition, old map[st
 	return out
 }
 
-// shareOut shares all out to members of the same subscription.
+// shareOut assigns the partitions in all to members with the same subscription.
 func shareOut(ids []string, all []partition, old, out map[string][]partition) {
 	if len(all) == 0 {
 		return
@@ -95,17 +96,17 @@ func shareOut(ids []string, all []partition, old, out map[string][]partition) {
 		}
 	}
 	for _, id := range ids {
-		if len(out[id]) == 0 { // those who keep what they had have left it nothing
+		if len(out[id]) == 0 { // members that keep theirs left no partition for it
 			s.give(slices.MinFunc(all, func(a, b partition) int { return cmp.Compare(len(s.of[a]), len(s.of[b])) }), id)
 		}
 		slices.SortFunc(out[id], comparePartitions)
 	}
 }
 
-// sharing is what shareOut has given to whom.
+// sharing is the progress of shareOut.
 type sharing struct {
 	out  map[string][]partition
-	need map[string]int // how many more a member is to get
+	need map[string]int // number of further partitions for a member
 	of   map[partition][]string
 }
 
@@ -115,8 +116,8 @@ func (s *sharing) give(p partition, id string) {
 	s.need[id]--
 }
 
-// giveTo gives p to the member that needs most, if it is nobody's to anyone, and reports whether it
-// has.
+// giveTo gives p to the member with the highest need, and reports whether it did. If p has no
+// member yet, any member will do, even one without need.
 func (s *sharing) giveTo(p partition, ids []string) bool {
 	best := ""
 	for _, id := range ids {

@@ -14,8 +14,8 @@ import (
 
 // Config is the configuration of a Group.
 type Config struct {
-	MaxSize  int                         // members
-	Timeouts func(group string) Timeouts // of a group at present; only computes
+	MaxSize  int                         // number of members
+	Timeouts func(group string) Timeouts // present timeouts of a group; must not block
 	classic.Limits
 }
 
@@ -31,31 +31,31 @@ func (g *Group) timeouts() Timeouts { return g.cfg.Timeouts(g.ID()) }
 // Effects are the results of a Step.
 type Effects = classic.Effects
 
-// A Group is one share group as a machine.Machine. See the package.
+// A Group is one share group as a machine.Machine. See the package documentation.
 type Group struct {
-	*classic.Committed // stays empty: leaders of partitions keep the progress
+	*classic.Committed // stays empty: partition leaders keep the progress of share groups
 	cfg                *Config
 
 	// Durable: changed by Apply only.
 	epoch           int32 // of the group; 0: there is none
 	hash            int64 // of the topics that members subscribe to
 	assignmentEpoch int32 // of target; 0: none was computed yet
-	assignedMs      int64 // when
+	assignedMs      int64 // time of the last target assignment, Unix milliseconds
 	members         map[string]*member
 	target          map[string][]partition // by member, sorted
 	states          states
 
 	// Live.
-	sessions map[string]time.Time // by member: when it is put out unless it is heard of
-	topics   *modern.Topics       // as last seen; nil: not yet
+	sessions map[string]time.Time // end of the session, by member
+	topics   *modern.Topics       // latest snapshot of a heartbeat; nil: none yet
 	checked  int64                // version of the topics that hash was last compared with; -1: none
 	wakeAt   time.Time            // no deadline is before it; zero: none
 
-	eff   Effects // of the Step under way, or whose draft is open
-	after []func()
+	eff   Effects  // of the Step under way, or whose draft is open
+	after []func() // changes of live state that Accept makes
 }
 
-// A member is one member of a group. It is never changed: Apply puts others in its place.
+// A member is one member of a group. It is immutable: Apply replaces it.
 type member struct {
 	id string
 	offsets.ShareMemberValue
@@ -75,13 +75,14 @@ func New(on *classic.Committed, cfg *Config) *Group {
 		states: states{}, sessions: make(map[string]time.Time), checked: -1}
 }
 
-// Type returns what kind of a group it is.
+// Type returns the kind of the group.
 func (g *Group) Type() protocol.GroupType { return protocol.Share }
 
 // Size returns the number of members.
 func (g *Group) Size() int { return len(g.members) }
 
-// Vacant reports whether the group may become one of another kind: not as long as there is one.
+// Vacant reports whether the group may become one of another kind. A share group may not as long as
+// it exists.
 func (g *Group) Vacant() bool { return g.Forgotten() }
 
 // State returns the group's state. Kafka: ShareGroupState.
@@ -185,7 +186,7 @@ func (g *Group) inOrder() []*member {
 	return out
 }
 
-// tick puts out members that were not heard of.
+// tick removes members whose session has expired.
 func (g *Group) tick(now time.Time) {
 	var gone []*member
 	g.wakeAt = time.Time{}
@@ -203,7 +204,7 @@ func (g *Group) tick(now time.Time) {
 	g.remove(gone...)
 }
 
-// remove takes members out of the group, which gets a new epoch.
+// remove removes members from the group, which begins a new epoch.
 func (g *Group) remove(gone ...*member) {
 	if len(gone) == 0 {
 		return

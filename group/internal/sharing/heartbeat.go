@@ -22,7 +22,7 @@ type EventHeartbeat struct {
 	To          machine.Ticket
 }
 
-// An Answer is that to an EventHeartbeat.
+// An Answer is the reply to an EventHeartbeat.
 type Answer struct {
 	protocol.ShareHeartbeatResponse
 	Missing []offsets.ShareStatesTopic // partitions of the group's topics without a state
@@ -33,7 +33,7 @@ func (e EventHeartbeat) Refuse() machine.Reply {
 	return machine.Reply{To: e.To, Err: protocol.ErrGroupNotFound}
 }
 
-// The member epochs that are none. Kafka: ShareGroupHeartbeatRequest.
+// Special values of a request's member epoch. Kafka: ShareGroupHeartbeatRequest.
 const (
 	joinEpoch  = 0
 	leaveEpoch = -1
@@ -80,8 +80,9 @@ func (e EventHeartbeat) answer(g *Group, now time.Time) (*Answer, error) {
 	return e.update(g, before, now), nil
 }
 
-// update takes the request in: a new member, another subscription, other topics or more partitions
-// that have a state begin a new epoch of the group, whose target is computed, but not too often.
+// update applies the request. A new member, another subscription, changed topics or more partitions
+// with initialised state begin a new epoch of the group. assign limits how often its target is
+// computed.
 func (e EventHeartbeat) update(g *Group, before *member, now time.Time) *Answer {
 	m := *before
 	m.ShareMemberValue = e.subscription(m.ShareMemberValue)
@@ -110,7 +111,7 @@ func (e EventHeartbeat) update(g *Group, before *member, now time.Time) *Answer 
 		g.put(offsets.KeyShareGroup, "", &offsets.ShareGroupValue{Epoch: epoch, MetadataHash: hash})
 	}
 	target, targetEpoch := e.assign(g, members, ready, epoch, now)
-	if epoch > targetEpoch { // the target is older than what members subscribe to
+	if epoch > targetEpoch { // the target is older than the members' subscriptions
 		target = g.subscribedOf(&m, target)
 	}
 	next := reconcile(&m, target, targetEpoch, bump)
@@ -128,9 +129,9 @@ func (e EventHeartbeat) update(g *Group, before *member, now time.Time) *Answer 
 	return ans
 }
 
-// heard restarts the session of a member, which may be new.
+// heard restarts the session of a member. The session of a new member begins with Accept.
 func (g *Group) heard(id string, now time.Time) {
-	if g.members[id] != nil { // stays true if the log takes nothing
+	if g.members[id] != nil { // not undone by Discard: the heartbeat was received
 		g.alive(id, now)
 		return
 	}
@@ -138,7 +139,7 @@ func (g *Group) heard(id string, now time.Time) {
 	g.wake(now.Add(g.timeouts().Session))
 }
 
-// subscription returns what the member says of itself now.
+// subscription returns the member's record s with the values of the request.
 func (e EventHeartbeat) subscription(s offsets.ShareMemberValue) offsets.ShareMemberValue {
 	if e.RackID != "" {
 		s.RackID = e.RackID
@@ -150,8 +151,8 @@ func (e EventHeartbeat) subscription(s offsets.ShareMemberValue) offsets.ShareMe
 	return s
 }
 
-// ready returns the partitions that can be assigned, by topic's name: those of topics of the names,
-// that exist and have a state.
+// ready returns the partitions of the named topics that can be assigned: they exist and have
+// initialised state. The result is by topic name.
 func (g *Group) ready(states states, names []string) map[string][]partition {
 	out := make(map[string][]partition, len(names))
 	if g.topics == nil {
@@ -168,7 +169,7 @@ func (g *Group) ready(states states, names []string) map[string][]partition {
 	return out
 }
 
-// unassigned reports whether some of ready is no member's.
+// unassigned reports whether a partition of ready is in no member's target.
 func (g *Group) unassigned(ready map[string][]partition) bool {
 	has := make(map[partition]bool)
 	for _, ps := range g.target {
@@ -186,8 +187,8 @@ func (g *Group) unassigned(ready map[string][]partition) bool {
 	return false
 }
 
-// assign returns the target of the member that sends e, and its epoch. It computes that of all
-// members if the group's epoch is newer, but not too often.
+// assign returns the target of the member that sends e, and the target's epoch. It computes the
+// targets of all members if the group's epoch is newer, at most once per Timeouts.Assignment.
 func (e EventHeartbeat) assign(g *Group, members map[string]*member, ready map[string][]partition, epoch int32, now time.Time) ([]partition, int32) {
 	ms := now.UnixMilli()
 	due := g.assignmentEpoch == 0 || ms >= g.assignedMs+g.timeouts().Assignment.Milliseconds() || ms < g.assignedMs
@@ -204,8 +205,8 @@ func (e EventHeartbeat) assign(g *Group, members map[string]*member, ready map[s
 	return targets[e.MemberID], epoch
 }
 
-// subscribedOf returns what of ps is of topics that m subscribes to. Of a topic that is not known,
-// as one that was deleted, that is for the next target to say.
+// subscribedOf returns the partitions of ps whose topics m subscribes to. Partitions of unknown
+// topics, such as deleted ones, stay until the next target.
 func (g *Group) subscribedOf(m *member, ps []partition) []partition {
 	var out []partition
 	for _, p := range ps {
@@ -217,8 +218,8 @@ func (g *Group) subscribedOf(m *member, ps []partition) []partition {
 	return out
 }
 
-// reconcile returns m as it is with its target, of an epoch: m itself if it is in it and has not
-// changed its subscription. Kafka: ShareGroupAssignmentBuilder.
+// reconcile returns m with its target and the target's epoch. It returns m itself if m has that
+// epoch and its subscription has not changed. Kafka: ShareGroupAssignmentBuilder.
 func reconcile(m *member, target []partition, epoch int32, changed bool) *member {
 	next := *m
 	if m.epoch == epoch {

@@ -11,11 +11,11 @@ import (
 	"github.com/stratalog/strata/internal/offsets"
 )
 
-// states are the partitions whose state is initialised, by topic. They are never changed: with and
-// without return others.
+// states are the partitions with initialised state, by topic id. The map is immutable: with and
+// without return changed copies.
 type states map[[16]byte]topicStates
 
-// topicStates are those of a topic, sorted.
+// topicStates are a topic's partitions with initialised state, sorted.
 type topicStates struct {
 	name       string
 	partitions []int32
@@ -26,7 +26,7 @@ func (s states) has(p partition) bool {
 	return ok
 }
 
-// with returns s with more partitions. more is false if s has them all.
+// with returns s with the partitions of add. more is false if s has all of them already.
 func (s states) with(add []offsets.ShareStatesTopic) (all states, more bool) {
 	all = maps.Clone(s)
 	for _, t := range add {
@@ -44,7 +44,7 @@ func (s states) without(topic [16]byte) states {
 	return all
 }
 
-// list returns s by topic's name.
+// list returns s, sorted by topic name.
 func (s states) list() []offsets.ShareStatesTopic {
 	out := make([]offsets.ShareStatesTopic, 0, len(s))
 	for id, t := range s {
@@ -76,9 +76,9 @@ func (s states) missing(topics *modern.Topics, names []string) (out []offsets.Sh
 	return out
 }
 
-// Missing returns the partitions whose state is to be initialised before they are assigned to the
-// member of a heartbeat: those of topics, as they are in the snapshot, that the group does not
-// remember as initialised. There are none if the group will reject the heartbeat. g may be nil.
+// Missing returns the partitions whose state must be initialised before they can be assigned to the
+// sender of a heartbeat: partitions of its subscribed topics that are not in the group's list.
+// topics is a snapshot. There are none if the group will reject the heartbeat. g may be nil.
 func Missing(g *Group, topics *modern.Topics, r *protocol.ShareHeartbeatRequest) []offsets.ShareStatesTopic {
 	switch {
 	case g == nil && r.MemberEpoch != joinEpoch:
@@ -91,11 +91,13 @@ func Missing(g *Group, topics *modern.Topics, r *protocol.ShareHeartbeatRequest)
 	return g.states.missing(topics, r.SubscribedTopics)
 }
 
-// States returns the partitions that have a state, by topic's name. They must not be written to.
+// States returns the partitions with initialised state, sorted by topic name. They must not be
+// written to.
 func (g *Group) States() []offsets.ShareStatesTopic { return g.states.list() }
 
-// EventInitialized reports that partitions have a state now. Members get them with their next
-// heartbeat. Create makes the group if there is none. The reply has only an error.
+// EventInitialized reports that the state of partitions was initialised. Members get them with
+// their next heartbeat. If Create is set, it creates the group if there is none. The reply has only
+// an error.
 type EventInitialized struct {
 	States []offsets.ShareStatesTopic
 	Create bool
@@ -135,14 +137,14 @@ func (e EventForget) step(g *Group) {
 	g.reply(e.To, nil, nil)
 }
 
-// initialize emits what the group remembers with more partitions that have a state.
+// initialize emits the group's list of partitions with initialised state, extended by add.
 func (g *Group) initialize(add []offsets.ShareStatesTopic) {
 	if next, more := g.states.with(add); more {
 		g.put(offsets.KeyShareStates, "", &offsets.ShareStatesValue{Initialized: next.list()})
 	}
 }
 
-// forget emits what the group remembers without a topic.
+// forget emits the group's list of partitions with initialised state without a topic.
 func (g *Group) forget(topic [16]byte) {
 	if _, ok := g.states[topic]; ok {
 		g.put(offsets.KeyShareStates, "", &offsets.ShareStatesValue{Initialized: g.states.without(topic).list()})
