@@ -1,10 +1,11 @@
-// Package kinds has the group that a coordinator runs: of one of several kinds, and able to become
-// one of another. The offsets that it has committed are the same whatever it is.
+// Package kinds has the group that a coordinator runs. A group is of one of several kinds, and may
+// become one of another kind. Its committed offsets stay the same.
 //
-// Like the kinds it only computes; a test in internal/layering keeps it so.
+// Like the packages of the kinds, it has no clock, lock, goroutine or I/O; a test in
+// internal/layering keeps it so.
 //
 // # A further kind
 //
-// It implements Kind, has a protocol.GroupType, its records in package offsets, and a line in each
-// of Config.make, typeOf and wants.
+// A new kind implements Kind and has a protocol.GroupType. Its records are in package offsets. It
+// needs a line in each of Config.make, typeOf and wants.
 package kinds

@@ -16,7 +16,7 @@ type Group struct {
 	*classic.Committed
 	cfg  *Config
 	kind Kind
-	next Kind // what kind becomes if the open draft is accepted; nil: it stays
+	next Kind // replaces kind if the open draft is accepted; nil: kind stays
 }
 
 var (
@@ -31,7 +31,7 @@ func New(id string, cfg *Config) *Group {
 	return &Group{Committed: c, cfg: cfg, kind: cfg.make(protocol.Classic, c)}
 }
 
-// Type returns the group's kind. Without members or other state than offsets it is a classic one.
+// Type returns the group's kind. A group that only has offsets is a classic group.
 func (g *Group) Type() protocol.GroupType { return g.kind.Type() }
 
 // State returns the group's state.
@@ -46,7 +46,7 @@ func (g *Group) View() classic.View { return g.kind.View() }
 // Vacant reports whether the group has no members.
 func (g *Group) Vacant() bool { return g.kind.Vacant() }
 
-// Kind returns the present group, read-only.
+// Kind returns the group as its present kind. It must not be changed.
 func (g *Group) Kind() Kind { return g.kind }
 
 // Step implements machine.Machine.
@@ -76,13 +76,14 @@ func (g *Group) upgrade(now time.Time, from *classic.Group, e modern.EventHeartb
 		return classic.Effects{Replies: []machine.Reply{{To: e.To, Err: err}}, WakeAt: g.wakeAt()}
 	}
 	eff := g.become(now, next, records, e)
-	if g.next != nil { // who waits for a rebalance waits for another one now
+	if g.next != nil { // parked joins and syncs must be sent again, for another rebalance
 		eff.Replies = append(from.Parked(protocol.ErrRebalanceInProgress), eff.Replies...)
 	}
 	return eff
 }
 
-// downgrade makes a classic group of what a Step of one of the newer protocol has left.
+// downgrade completes a Step after which a consumer group has only members of the classic protocol:
+// the group becomes a classic group with these members.
 func (g *Group) downgrade(now time.Time, d *classic.Downgrade, eff classic.Effects) classic.Effects {
 	next, made := classic.NewFrom(g.Committed, &g.cfg.Classic, now, d)
 	g.next = classicKind{next}
@@ -90,8 +91,9 @@ func (g *Group) downgrade(now time.Time, d *classic.Downgrade, eff classic.Effec
 	return eff
 }
 
-// become is a Step that makes the group what next is, with the records that it takes. What is left
-// of the present one is lost if the step is accepted.
+// become is a Step of next, which replaces the present kind if the step is accepted. records are
+// written before the records of the step. If the step emits no record it was rejected, and the
+// group keeps its kind.
 func (g *Group) become(now time.Time, next Kind, records []offsets.Record, ev Event) classic.Effects {
 	eff := next.Step(now, ev)
 	if len(eff.Records) == 0 { // refused
@@ -102,7 +104,7 @@ func (g *Group) become(now time.Time, next Kind, records []offsets.Record, ev Ev
 	return eff
 }
 
-// wakeAt returns when the present kind has something to do, if it ever has while it is vacant.
+// wakeAt returns when the next tick must come for the present kind; zero: there is no deadline.
 func (g *Group) wakeAt() time.Time {
 	if k, ok := g.kind.(interface{ WakeAt() time.Time }); ok {
 		return k.WakeAt()
@@ -121,11 +123,11 @@ func (g *Group) Accept() {
 // Discard implements machine.Machine.
 func (g *Group) Discard() {
 	g.next = nil
-	g.kind.Discard() // of a step that was to end it
+	g.kind.Discard() // the step may have been one of kind, as in downgrade
 }
 
-// Apply implements machine.Machine. A record of another kind makes the group one of it; that there
-// is none of another kind is no news.
+// Apply implements machine.Machine. A record of another kind makes the group one of that kind. A
+// tombstone of another kind is ignored.
 func (g *Group) Apply(r offsets.Record) {
 	if !g.turn(r) {
 		return
@@ -133,8 +135,8 @@ func (g *Group) Apply(r offsets.Record) {
 	g.kind.Apply(r)
 }
 
-// turn makes the group one of the kind that has records like r. It returns false if r is of another
-// kind and removes something.
+// turn makes the group one of the kind that r belongs to. It returns false if r is a tombstone of
+// another kind.
 func (g *Group) turn(r offsets.Record) bool {
 	t := typeOf(r.Key.Type)
 	if t == "" || t == g.kind.Type() {

@@ -12,12 +12,12 @@ import (
 	"github.com/stratalog/strata/internal/offsets"
 )
 
-// An Event is an input of a group: a classic.Event, which every kind handles unless it is about
-// members, or an event of another kind.
+// An Event is an input of a group: a classic.Event or an event of another kind. Every kind handles
+// the classic events that are not about members.
 type Event = any
 
 // A Kind is a group of one kind, as a machine.Machine. Its offsets are in the classic.Committed
-// that it was made on.
+// that it was created with.
 type Kind interface {
 	machine.Machine[Event, offsets.Record]
 	machine.Transactional[offsets.Record]
@@ -27,7 +27,8 @@ type Kind interface {
 	Size() int // members
 	View() classic.View
 
-	// Vacant reports whether there are no members: the group may become one of another kind.
+	// Vacant reports whether the group may become one of another kind. A group with members may
+	// not.
 	Vacant() bool
 
 	// Tombstones returns the records that remove the group but not its offsets.
@@ -42,7 +43,7 @@ type Config struct {
 	Streams streaming.Config
 }
 
-// make returns a group of a kind that does not exist yet; nil: there is no such kind.
+// make returns a new group of a kind; nil if there is no such kind.
 func (c *Config) make(t protocol.GroupType, on *classic.Committed) Kind {
 	switch t {
 	case protocol.Classic:
@@ -57,7 +58,7 @@ func (c *Config) make(t protocol.GroupType, on *classic.Committed) Kind {
 	return nil
 }
 
-// typeOf returns which kind of groups has records of a type; "": all.
+// typeOf returns the kind of groups that has records of a type; "": every kind has them.
 func typeOf(k offsets.KeyType) protocol.GroupType {
 	switch k {
 	case offsets.KeyGroup:
@@ -73,8 +74,8 @@ func typeOf(k offsets.KeyType) protocol.GroupType {
 	return ""
 }
 
-// wants returns which kind of a group an event is for, and makes one that has no members; "": it is
-// for any.
+// wants returns the kind that an event requires and that a group without members may become for it.
+// "" means that the event does not change the kind.
 func wants(ev Event) protocol.GroupType {
 	switch ev := ev.(type) {
 	case classic.EventCreate, classic.EventJoin:
@@ -99,9 +100,9 @@ func wants(ev Event) protocol.GroupType {
 	return ""
 }
 
-// mayBecome reports whether a group of a kind becomes one of another for a member that wants it to.
-// Only a group that does not exist becomes a share group, and a share group stays one; a streams
-// group becomes a classic one, and a classic one a streams group. As in Kafka.
+// mayBecome reports whether the group from may become one of the kind to, as in Kafka. Only a group
+// that does not exist becomes a share group, and a share group keeps its kind. Only a classic group
+// becomes a streams group, and a streams group can only become a classic one.
 func mayBecome(from Kind, forgotten bool, to protocol.GroupType) bool {
 	if !from.Vacant() {
 		return false
@@ -119,8 +120,8 @@ func mayBecome(from Kind, forgotten bool, to protocol.GroupType) bool {
 	return true
 }
 
-// ofKind returns which kind of groups an event is for, if it is for one only: whatever else a group
-// is it refuses.
+// ofKind returns the only kind of groups that handles an event, and the event as a Request. Groups
+// of other kinds refuse it. "" means that several kinds handle it.
 func ofKind(ev Event) (Request, protocol.GroupType) {
 	switch ev := ev.(type) {
 	case sharing.EventHeartbeat:
@@ -137,11 +138,11 @@ func ofKind(ev Event) (Request, protocol.GroupType) {
 
 // A Request is an event that a group of another kind refuses.
 type Request interface {
-	// Refuse returns the answer.
+	// Refuse returns the error reply.
 	Refuse() machine.Reply
 }
 
-// classicKind is a classic.Group that knows of other kinds.
+// classicKind is a classic.Group as a Kind: it refuses events of other kinds.
 type classicKind struct{ *classic.Group }
 
 // Step implements machine.Machine.
