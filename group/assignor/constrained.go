@@ -8,16 +8,16 @@ import (
 )
 
 // constrained is the sticky algorithm for members that all subscribe to the same topics (Kafka:
-// AbstractStickyAssignor's ConstrainedAssignmentBuilder): everybody keeps what it has up to its
-// quota, the rest is dealt out in turn.
+// AbstractStickyAssignor's ConstrainedAssignmentBuilder). Each member keeps its partitions up to
+// its quota. The other partitions are assigned in turn.
 type constrained struct {
 	*stickyInput
-	owned      [][]record.TopicPartition // by member: valid claims
-	doubtful   map[record.TopicPartition]bool
+	owned      [][]record.TopicPartition      // by member: valid claims
+	doubtful   map[record.TopicPartition]bool // claimed by two members in the same generation
 	minQuota   int
 	maxQuota   int
-	overMin    int // members that may get more than minQuota
-	hasOverMin int // members that have
+	overMin    int // number of members that may get more than minQuota
+	hasOverMin int // number of members that have more
 	shares     [][]record.TopicPartition
 	assigned   map[record.TopicPartition]bool
 	revoked    map[record.TopicPartition]bool
@@ -37,8 +37,8 @@ func newConstrained(s *stickyInput) *constrained {
 	return c
 }
 
-// resolveClaims decides between members that claim the same partition: the higher
-// generation wins, equal ones lose both.
+// resolveClaims decides between members that claim the same partition: the higher generation wins.
+// Claims of equal generation are all dropped.
 func (c *constrained) resolveClaims() {
 	owner := make(map[record.TopicPartition]int)
 	for i, claims := range c.claimed {
@@ -50,7 +50,7 @@ func (c *constrained) resolveClaims() {
 			switch {
 			case !claimed || c.generation[i] > c.generation[other]:
 				owner[tp] = i
-				delete(c.doubtful, tp) // a newer claim settles the quarrel of older ones
+				delete(c.doubtful, tp) // the newer claim wins over the older conflict
 			case other != i && c.generation[i] == c.generation[other]:
 				c.doubtful[tp] = true
 			}
@@ -95,8 +95,8 @@ func (c *constrained) assign() (map[string][]record.TopicPartition, map[record.T
 	return out, moving
 }
 
-// keepOwned lets member i keep maxQuota partitions if it has them and not enough
-// others have so many, otherwise minQuota.
+// keepOwned lets member i keep maxQuota of its partitions while fewer than overMin members have
+// that many, otherwise minQuota.
 func (c *constrained) keepOwned(i int) {
 	keep := c.minQuota
 	switch owned := len(c.owned[i]); {
@@ -118,8 +118,8 @@ func (c *constrained) keepOwned(i int) {
 	}
 }
 
-// deal gives the partitions that nobody keeps, in turn: first until everybody has minQuota, then
-// one more to as many as there are left.
+// deal assigns the remaining partitions in turn: first until each member has minQuota, then one
+// more each to members with minQuota. It calls given for each partition.
 func (c *constrained) deal(all []record.TopicPartition, given func(record.TopicPartition, int)) {
 	turn := 0
 	for _, tp := range all {

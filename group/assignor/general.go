@@ -8,23 +8,23 @@ import (
 )
 
 // general is the sticky algorithm for members with different subscriptions (Kafka:
-// AbstractStickyAssignor's GeneralAssignmentBuilder): keep what can be kept, give the rest to the
-// least loaded member that may have it, then move partitions one by one while that makes the loads
-// more even; if the moves did not pay, take them back.
+// AbstractStickyAssignor's GeneralAssignmentBuilder). Members keep partitions that they still may
+// own. Each other partition goes to its least loaded subscriber. Then partitions move one by one
+// while that makes the loads more even. Moves that did not improve the score are undone.
 type general struct {
 	*stickyInput
 	consumers [][]int // by topic: members subscribed, by id
 	parts     []record.TopicPartition
-	topicOf   []int // by partition: its topic
+	topicOf   []int // by partition: index of its topic
 	index     map[record.TopicPartition]int
 
 	owner    []int  // by partition: member, -1 none
-	previous []int  // by partition: an older owner, -1 none
-	load     []int  // by member: partitions owned
-	order    []int  // members by load, then id; only those that take part in moves
+	previous []int  // by partition: owner in an older generation, -1 none
+	load     []int  // by member: number of partitions owned
+	order    []int  // members without the fixed ones, by load, then id
 	fixed    []bool // by member: takes no part in moves
 	moves    movements
-	revoking bool
+	revoking bool // a member owned a partition of a topic that it no longer subscribes to
 }
 
 func newGeneral(s *stickyInput) *general {
@@ -77,8 +77,8 @@ func (g *general) assign() map[string][]record.TopicPartition {
 	return out
 }
 
-// resolveClaims takes over what the members of the newest generation hold; older claims only say
-// where a partition came from.
+// resolveClaims takes over the claims of members in the newest generation as owners. Older claims
+// only set previous.
 func (g *general) resolveClaims() {
 	newest := slices.Max(g.generation)
 	since := make([]int32, len(g.parts))
@@ -93,7 +93,7 @@ func (g *general) resolveClaims() {
 					g.previous[p], since[p] = i, g.generation[i]
 				}
 			case g.owner[p] >= 0 && g.owner[p] != i:
-				contested[p] = true // two owners in one generation: neither is believed
+				contested[p] = true // two owners in one generation: both claims are dropped
 			default:
 				g.owner[p] = i
 			}
@@ -117,7 +117,7 @@ func (g *general) mayOwn(member, p int) bool {
 }
 
 func (g *general) balance(unassigned []int) {
-	fresh := g.load[g.order[len(g.order)-1]] == 0 // nobody had anything
+	fresh := g.load[g.order[len(g.order)-1]] == 0 // no member had a partition
 	for _, p := range unassigned {
 		for _, i := range g.order {
 			if g.mayOwn(i, p) {
@@ -137,7 +137,7 @@ func (g *general) balance(unassigned []int) {
 		return
 	}
 	owner, load := slices.Clone(g.owner), slices.Clone(g.load)
-	if !g.revoking { // first try to get there by moving only what is new
+	if !g.revoking { // first try to balance by moving only the newly assigned partitions
 		fresher := slices.DeleteFunc(slices.Clone(unassigned), func(p int) bool { return len(g.consumers[g.topicOf[p]]) <= 1 })
 		g.reassign(fresher)
 	}
@@ -146,8 +146,8 @@ func (g *general) balance(unassigned []int) {
 	}
 }
 
-// leaveOutFixed takes members out of the game that have all they can get, and only partitions that
-// nobody else can have.
+// leaveOutFixed excludes members that cannot take part in moves: they own every partition of their
+// topics, and none of these has another subscriber.
 func (g *general) leaveOutFixed() {
 	movable := make([]bool, len(g.members))
 	for p, i := range g.owner {
@@ -165,8 +165,8 @@ func (g *general) leaveOutFixed() {
 	g.order = slices.DeleteFunc(g.order, func(i int) bool { return g.fixed[i] })
 }
 
-// reassign moves partitions of the list until no move makes loads more even. It reports whether
-// there was one.
+// reassign moves partitions of the list until no move makes loads more even. It reports whether a
+// partition moved.
 func (g *general) reassign(list []int) (moved bool) {
 	balanced := g.balanced()
 	for again := true; again && !balanced; {
@@ -191,9 +191,9 @@ func (g *general) reassign(list []int) (moved bool) {
 	return moved
 }
 
-// betterOwner returns the member that p should move to, or -1: its previous owner if that has at
-// least two partitions less than the present one, otherwise the least loaded subscriber, if anybody
-// has at least two less.
+// betterOwner returns the member that p should move to, or -1. The member must have at least two
+// partitions less than the present owner. The previous owner comes first, then the least loaded
+// subscriber.
 func (g *general) betterOwner(p int) int {
 	from := g.owner[p]
 	if prev := g.previous[p]; prev >= 0 && g.mayOwn(prev, p) && g.load[from] > g.load[prev]+1 {
@@ -211,7 +211,7 @@ func (g *general) betterOwner(p int) int {
 	return -1
 }
 
-// balanced reports whether nobody can get a partition from somebody who has at least two more.
+// balanced reports whether no member can get a partition from one with at least two more.
 func (g *general) balanced() bool {
 	if g.load[g.order[0]] >= g.load[g.order[len(g.order)-1]]-1 {
 		return true

@@ -2,13 +2,13 @@ package assignor
 
 import "slices"
 
-// movements remembers which partitions moved from whom to whom, so that two partitions of a topic
-// are not moved in opposite directions: rather than moving p from a to b when q went from b to a, q
-// is moved back (Kafka: PartitionMovements).
+// movements records the moves of partitions between members, so that two partitions of a topic do
+// not move in opposite directions. If p should move from a to b after q moved from b to a, q moves
+// back instead (Kafka: PartitionMovements).
 type movements struct {
 	topicOf []int
-	last    map[int]route        // by partition: where it was at the start, where it is
-	byRoute map[movement]([]int) // partitions that took a route
+	last    map[int]route        // by partition: its first owner and its present owner
+	byRoute map[movement]([]int) // partitions that moved along a route
 }
 
 type route struct{ from, to int }
@@ -22,8 +22,8 @@ func newMovements(topicOf []int) movements {
 	return movements{topicOf: topicOf, last: make(map[int]route), byRoute: make(map[movement][]int)}
 }
 
-// instead returns the partition to move from one member to the other when p should be: p, or one
-// that came the opposite way.
+// instead returns the partition to move if p should move between two members: p, or a partition
+// that moved in the opposite direction.
 func (m *movements) instead(p, from, to int) int {
 	if r, ok := m.last[p]; ok {
 		from = r.from

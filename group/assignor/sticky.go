@@ -12,7 +12,7 @@ import (
 // subscription.
 func Sticky() Assignor { return stickyAssignor{} }
 
-// CooperativeSticky is Kafka's CooperativeStickyAssignor (KIP-429). Its result is that of Sticky,
+// CooperativeSticky is Kafka's CooperativeStickyAssignor (KIP-429). It assigns as Sticky does,
 // except that a partition that moves between members stays unassigned until its owner has given it
 // up and the group rebalances again.
 func CooperativeSticky() Assignor { return cooperativeStickyAssignor{} }
@@ -36,8 +36,8 @@ func (stickyAssignor) SubscriptionUserData(owned []record.TopicPartition, genera
 	return wire.AppendInt32(appendTopicPartitions(nil, owned), generation)
 }
 
-// lastAssignment reads StickyAssignorUserData version 0 or 1;
-// unreadable data is no data, as in Kafka.
+// lastAssignment reads StickyAssignorUserData version 0 or 1. Unreadable data counts as no data, as
+// in Kafka.
 func lastAssignment(m *Member) ([]record.TopicPartition, int32) {
 	if len(m.UserData) == 0 {
 		return nil, -1
@@ -58,7 +58,8 @@ type cooperativeStickyAssignor struct{}
 func (cooperativeStickyAssignor) Name() string      { return "cooperative-sticky" }
 func (cooperativeStickyAssignor) Cooperative() bool { return true }
 
-// SubscriptionUserData is the generation alone: what a member owns is in the subscription itself.
+// SubscriptionUserData returns the generation alone: owned partitions are in the subscription
+// itself.
 func (cooperativeStickyAssignor) SubscriptionUserData(_ []record.TopicPartition, generation int32) []byte {
 	return wire.AppendInt32(nil, generation)
 }
@@ -75,8 +76,8 @@ func (cooperativeStickyAssignor) Assign(members []Member, partitions map[string]
 	return out, nil
 }
 
-// ownedNow returns what a member holds while it joins. The generation is in the user data of old
-// clients, since subscription version 2 in a field.
+// ownedNow returns the partitions that a member holds while it joins, and their generation. The
+// generation is a field since subscription version 2; older clients have it in the user data.
 func ownedNow(m *Member) ([]record.TopicPartition, int32) {
 	if m.Generation >= 0 {
 		return m.Owned, m.Generation
@@ -87,7 +88,7 @@ func ownedNow(m *Member) ([]record.TopicPartition, int32) {
 	return m.Owned, -1
 }
 
-// transferred returns the partitions that somebody holds and somebody else is to get.
+// transferred returns the partitions that move from one member to another, with the new owner.
 func transferred(members []Member, out map[string][]record.TopicPartition) map[record.TopicPartition]string {
 	owners := make(map[record.TopicPartition][]string)
 	for i := range members {
@@ -106,13 +107,12 @@ func transferred(members []Member, out map[string][]record.TopicPartition) map[r
 	return moving
 }
 
-// stickyInput is what both sticky algorithms start from. Members are numbered in the order of their
-// ids, topics by name; everything else is numbers.
+// stickyInput is the input of both sticky algorithms. Members are numbered by id, topics by name.
 type stickyInput struct {
 	members    []*Member
-	claimed    [][]record.TopicPartition // by member: what it says it owned
-	generation []int32                   // by member: when
-	topics     []string                  // existing topics somebody subscribes to, sorted
+	claimed    [][]record.TopicPartition // by member: partitions that it claims to have owned
+	generation []int32                   // by member: generation of its claims; -1: none
+	topics     []string                  // existing topics with a subscriber, sorted
 	topicIndex map[string]int
 	partitions map[string]int32
 	subscribed [][]int // by member: topics, sorted
@@ -140,7 +140,8 @@ func newStickyInput(members []Member, partitions map[string]int32, owned func(*M
 	return s
 }
 
-// assign picks the algorithm. moving is nil if it does not know which partitions change hands.
+// assign picks the algorithm and runs it. moving has the partitions that change their owner, with
+// the new owner; nil if the algorithm does not report them.
 func (s *stickyInput) assign() (out map[string][]record.TopicPartition, moving map[record.TopicPartition]string) {
 	if len(s.members) == 0 {
 		return nil, map[record.TopicPartition]string{}

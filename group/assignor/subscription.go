@@ -9,7 +9,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-const highestConsumerProtocol = 3 // version of subscription and assignment that we write
+const highestConsumerProtocol = 3 // version of subscriptions and assignments that are written
 
 // A Subscription is a consumer's metadata for the group leader: Kafka's
 // ConsumerProtocolSubscription.
@@ -22,9 +22,9 @@ type Subscription struct {
 	Rack       string                  // "": none; version 3
 }
 
-// AppendTo appends s in version 3. Topics and owned partitions are written sorted, as
-// the Java client does. Topics longer than 32767 bytes cannot be written and are cut;
-// topic names are at most 249 characters.
+// AppendTo appends s in version 3. Topics and owned partitions are written sorted, as by the Java
+// client. Topics longer than 32767 bytes are truncated; valid topic names have at most 249
+// characters.
 func (s Subscription) AppendTo(dst []byte) []byte {
 	dst = wire.AppendInt16(dst, highestConsumerProtocol)
 	topics := slices.Sorted(slices.Values(s.Topics))

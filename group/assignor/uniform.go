@@ -57,7 +57,7 @@ type uniform struct {
 	free    []record.TopicPartition            // in order
 }
 
-// newUniform lets every member keep what it owned, and finds what nobody did.
+// newUniform lets every member keep the partitions that it owned. The other partitions are free.
 func newUniform(members []*Member, partitions map[string]int32) *uniform {
 	u := &uniform{members: members, kept: make(map[string][]record.TopicPartition, len(members))}
 	owner := make(map[record.TopicPartition]*Member)
@@ -79,9 +79,9 @@ func newUniform(members []*Member, partitions map[string]int32) *uniform {
 	return u
 }
 
-// assign gives each member its quota: the partitions divided by the members, and one more for as
-// many as there are left. Those that have more than the quota come first for that: they need not
-// give up anything then. Kafka takes members in the order of a hash map instead.
+// assign gives each member its quota: the partitions divided by the members, and one of the
+// remainder for the first members. Members that own more than the quota come first, because they
+// then keep a partition more. Kafka takes members in the order of a hash map instead.
 func (u *uniform) assign() map[string][]record.TopicPartition {
 	total := len(u.free)
 	for _, kept := range u.kept {

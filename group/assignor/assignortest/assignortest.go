@@ -46,7 +46,8 @@ func Run(t T, a assignor.Assignor, seed uint64) {
 	}
 }
 
-// A testCase is one group over its life: the members' claims are what the round before gave them.
+// A testCase is one group over several rounds. In each, members claim the partitions that they got
+// in the round before.
 type testCase struct {
 	rnd        *rand.Rand
 	members    []assignor.Member
@@ -78,8 +79,8 @@ func (c *testCase) join() {
 	c.members = append(c.members, m)
 }
 
-// check follows the group through a few rounds of joining, leaving and
-// growing topics, then lets members lie.
+// check runs a few rounds in which members join and leave and topics grow. In the last round
+// members claim partitions that they do not own.
 func (c *testCase) check(a assignor.Assignor) error {
 	for round := range 6 {
 		if err := c.settle(a); err != nil {
@@ -106,8 +107,8 @@ func (c *testCase) check(a assignor.Assignor) error {
 	return err
 }
 
-// settle runs rounds until nobody is left without its partition; only a
-// cooperative assignor needs more than one.
+// settle runs rounds until every partition has an owner. Only a cooperative assignor needs more
+// than one.
 func (c *testCase) settle(a assignor.Assignor) error {
 	for range 4 {
 		held, err := c.round(a)
@@ -121,7 +122,7 @@ func (c *testCase) settle(a assignor.Assignor) error {
 	return fmt.Errorf("partitions still held back after four rounds")
 }
 
-// round runs the assignor once and makes its result what the members own. It
+// round runs the assignor once, checks its result and makes it the members' owned partitions. It
 // returns the number of partitions without an owner.
 func (c *testCase) round(a assignor.Assignor) (held int, err error) {
 	c.generation++
