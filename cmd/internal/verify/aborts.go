@@ -10,10 +10,10 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// openTxns are the transactions that are open at some place of a log: producer id and first offset.
+// openTxns are the transactions that are open at some offset of a log: first offset by producer id.
 type openTxns map[int64]int64
 
-// abortIndex is the entries of a transaction index, by the offset of the marker.
+// abortIndex has the entries of a transaction index, by the offset of the marker.
 type abortIndex struct {
 	path    string
 	entries map[int64]abortEntry
@@ -59,7 +59,7 @@ func (s *seg) txn(pos int64, b *record.Batch) {
 	e, indexed := s.aborts.entries[b.BaseOffset]
 	delete(s.aborts.entries, b.BaseOffset)
 	switch {
-	case err != nil: // compaction has taken the marker
+	case err != nil: // compaction has removed the marker
 	case kind != record.ControlAbort && indexed:
 		s.wrongAbort(b.BaseOffset, s.aborts.path, e.pos, "an aborted transaction that ends at %d, where it was committed", b.BaseOffset)
 	case kind != record.ControlAbort:
@@ -109,9 +109,9 @@ func (s *seg) abortsDone() {
 	}
 }
 
-// wrongAbort reports what the index says, or does not say, of the marker at an offset: damage if
-// the next open does not look at the marker, since the log was closed in order or a snapshot of
-// producers hides it.
+// wrongAbort reports that the transaction index disagrees with the marker at an offset. It is
+// damage if the next open will not read the marker, because of a clean shutdown or because a
+// producer snapshot is above it. Otherwise it is a note.
 func (s *seg) wrongAbort(offset int64, path string, pos int64, format string, args ...any) {
 	hidden := s.facts.clean
 	for name := range s.files {

@@ -8,8 +8,9 @@ import (
 	"github.com/stratalog/strata/cmd/internal/kafkafile"
 )
 
-// orphans reports indexes without a segment. A broker of Kafka removes a segment before them, and
-// leaves it beside them under another name first. Where there is a state, it has the segments.
+// orphans reports indexes without a segment. Kafka renames and removes the .log file of a segment
+// before its indexes, so with a renamed .log file this is a note. With strata.state it is a note
+// too: the state lists the segments.
 func (p *part) orphans() {
 	for name := range p.files {
 		switch kind, _ := kafkafile.KindOf(name); kind {
@@ -28,7 +29,7 @@ func (p *part) orphans() {
 	}
 }
 
-// leftOf reports whether there is a file that a deletion or a compaction has left of one.
+// leftOf reports whether a deletion or a compaction has left a renamed file of that name.
 func (p *part) leftOf(name string) bool {
 	for left := range p.left {
 		if strings.HasPrefix(left, name+".") {
@@ -71,7 +72,7 @@ func (p *part) snapshots() {
 	}
 }
 
-// againstEnd holds what other files say of start and end against the segments.
+// againstEnd checks the start and end offsets in other files against the segments.
 func (p *part) againstEnd() {
 	end := p.endOffset()
 	if n := len(p.epochs); n > 0 && p.epochs[n-1].StartOffset > end {
@@ -83,7 +84,7 @@ func (p *part) againstEnd() {
 	}
 	path := p.path("strata.state")
 	switch s := p.state; {
-	case s.Emptied: // it begins anew at its start offset
+	case s.Emptied: // the next open begins an empty log at StartOffset
 		return
 	case s.StartOffset > end:
 		p.damage(path, -1, "the log starts at %d and ends at %d", s.StartOffset, end)
@@ -110,9 +111,9 @@ func (p *part) againstEnd() {
 	}
 }
 
-// againstStart holds the first segment of a log of Kafka's against the checkpoint of the start,
-// which a broker that is closed in order writes if the segment begins before it. With tiered
-// storage logs begin elsewhere.
+// againstStart checks the first segment of a log of Kafka's against the checkpoint of the log start
+// offset. A clean shutdown writes the checkpoint if the start is above the base offset of the first
+// segment. With tiered storage a log may start below its first local segment.
 func (p *part) againstStart() {
 	if !p.facts.clean || p.facts.tiered || p.facts.start < 0 || len(p.segments) == 0 {
 		return
@@ -122,8 +123,8 @@ func (p *part) againstStart() {
 	}
 }
 
-// ahead reports a file that is ahead of the log: damage if the
-// log cannot have lost its end by a crash.
+// ahead reports a file with an offset above the log end offset. It is damage after a clean
+// shutdown, and otherwise a note: the crash may have taken the end of the log.
 func (p *part) ahead(path, format string, args ...any) {
 	if p.facts.clean {
 		p.damage(path, -1, format, args...)

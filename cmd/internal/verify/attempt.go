@@ -12,17 +12,16 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A writer may be at work in a partition that is being checked. What is read then is of several
-// moments: a state, a listing and files of before and after a roll, a compaction, a truncation, a
-// batch half written. So damage is believed at once only in a directory that was the same before
-// and after the check; else when agreeing checks in a row, with pauses between them, have found the
-// same.
+// A broker may be writing to a partition during its check. Then the check may combine files from
+// before and after a roll, a compaction or a truncation, and read an incomplete batch. If the
+// directory was the same before and after a check, its damage is reported at once. Otherwise it is
+// reported if agreeing checks in a row, a pause apart, have found the same damage.
 const (
 	agreeing = 3
 	pause    = 5 * time.Millisecond
 )
 
-// partition checks a partition.
+// partition checks a partition and reports its findings.
 func (v *verifier) partition(dir string, fx facts) (found, error) {
 	var before []attempt
 	for {
@@ -40,7 +39,7 @@ func (v *verifier) partition(dir string, fx facts) (found, error) {
 		if f := a.plan.Refused; f != nil && filepath.Dir(f.Path) == filepath.Clean(dir) && a.n.Damages == v.n.Damages {
 			a.add(*f)
 		}
-		if rest { // else a writer is at work, and there is no next open yet
+		if rest { // otherwise the log is open, and the plan for the next open would be wrong
 			for _, step := range a.plan.Steps {
 				a.note(dir, "the next open would: %s", step)
 			}
@@ -63,7 +62,7 @@ type attempt struct {
 	findings []Finding
 }
 
-// keep drops the damage that not all earlier attempts have found.
+// keep drops damage that an earlier attempt has not found.
 func (a *attempt) keep(earlier []attempt) {
 	a.findings = slices.DeleteFunc(a.findings, func(f Finding) bool {
 		if f.Severity != Damage {
@@ -80,7 +79,7 @@ func (a *attempt) keep(earlier []attempt) {
 	})
 }
 
-// take reports what an attempt has found.
+// take reports the findings of an attempt.
 func (v *verifier) take(a *attempt) {
 	for _, f := range a.findings {
 		v.o.Found(f)
@@ -91,8 +90,9 @@ func (v *verifier) take(a *attempt) {
 	v.n = a.n
 }
 
-// fingerprint is a number that changes with the files of a directory: their names, sizes and times,
-// and all of the log's state. 0: it cannot be read, or something goes just now.
+// fingerprint returns a hash of the files in a directory: their names, sizes, modification times,
+// and the content of strata.state. It returns 0 if a file cannot be read, for instance because it
+// was just removed.
 func fingerprint(fsys vfs.FS, dir string) uint64 {
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Names of the files that a broker's directory has beside its partitions.
+// Names of the files beside the partitions in a broker's directory.
 const (
 	recoveryFile = "recovery-point-offset-checkpoint"
 	startFile    = "log-start-offset-checkpoint"
@@ -23,7 +23,7 @@ const (
 	tieredDir    = "remote-log-index-cache"
 )
 
-// rootFiles is what those files say, by "TOPIC-PARTITION".
+// rootFiles are the contents of those files. Keys are "TOPIC-PARTITION".
 type rootFiles struct {
 	recovery, start, high, cleaner map[string]int64 // nil: there is no such file, or it is damaged
 	clean, tiered                  bool
@@ -79,7 +79,7 @@ func (v *verifier) offsets(path string) map[string]int64 {
 	return m
 }
 
-// facts returns what the files say of one partition.
+// facts returns the entries of the files for one partition.
 func (r rootFiles) facts(name string) facts {
 	f := noFacts
 	f.tiered = r.tiered
@@ -100,8 +100,8 @@ func (r rootFiles) facts(name string) facts {
 	return f
 }
 
-// factsFromParent is for a partition that is checked alone: the directory above may be a
-// broker's. Findings there are not of interest.
+// factsFromParent returns the facts for a partition that is checked alone, if its parent directory
+// is a broker's. Findings in the parent directory are dropped.
 func (v *verifier) factsFromParent(dir string) facts {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -159,7 +159,8 @@ func (v *verifier) broker(dir string, names []string) error {
 	return nil
 }
 
-// metadataSnapshot checks a controller's snapshot: batches, whose offsets are not a log's.
+// metadataSnapshot checks a controller's snapshot. It consists of batches, but their offsets need
+// not grow as in a log.
 func (v *verifier) metadataSnapshot(path string) {
 	f, size := v.open(path)
 	if f == nil {
@@ -175,18 +176,18 @@ func (v *verifier) metadataSnapshot(path string) {
 	}
 }
 
-// checkpoints holds the offsets of the checkpoints against the ends of the logs.
+// checkpoints checks the offsets in the checkpoints against the log end offsets.
 func (v *verifier) checkpoints(dir string, root rootFiles, have map[string]found) {
 	for file, m := range map[string]map[string]int64{recoveryFile: root.recovery, startFile: root.start, highFile: root.high, cleanerFile: root.cleaner} {
 		for name, offset := range m {
 			path := filepath.Join(dir, file)
 			p, ok := have[name]
 			switch {
-			case !ok && file == recoveryFile && root.clean && offset > 0: // closing writes those that there are
+			case !ok && file == recoveryFile && root.clean && offset > 0: // a clean shutdown writes existing logs only
 				v.damage(path, -1, "%s was closed at %d, and has no directory", name, offset)
 			case !ok:
 				v.note(path, "%s has offset %d, and no directory", name, offset)
-			case offset > p.end && p.stated && !root.clean: // the file is of an earlier stop: the state counts
+			case offset > p.end && p.stated && !root.clean: // the file is of an earlier shutdown: strata.state prevails
 				v.note(path, "%s has offset %d of an earlier log, and its log ends at %d", name, offset, p.end)
 			case offset > p.end:
 				v.damage(path, -1, "%s has offset %d, and its log ends at %d", name, offset, p.end)
@@ -197,11 +198,11 @@ func (v *verifier) checkpoints(dir string, root rootFiles, have map[string]found
 	}
 }
 
-// topicIDs holds the ids in partition.metadata against each other
-// and the controller's log, if it is here.
+// topicIDs checks the ids in the partition.metadata files against the controller's log if it is in
+// this directory, and otherwise against each other.
 func (v *verifier) topicIDs(dir string, have map[string]found) {
 	known := v.metadataIDs(dir)
-	// topic -> partition whose id counts, where there is no controller's log
+	// topic -> first partition, whose id counts if the controller's log does not have the topic
 	first := map[string]string{}
 	for name, f := range have {
 		tp, _, _, _ := kafkafile.SplitPartition(name)
@@ -229,8 +230,8 @@ type topicIDs struct {
 	removed map[[16]byte]bool
 }
 
-// metadataIDs reads the topics from the controller's log. What is
-// damaged there has been reported already.
+// metadataIDs reads the topic ids from the controller's log. Damage there has been reported
+// already.
 func (v *verifier) metadataIDs(dir string) topicIDs {
 	t := topicIDs{map[string][16]byte{}, map[[16]byte]bool{}}
 	dir = filepath.Join(dir, topic.MetadataTopic+"-0")
@@ -264,7 +265,7 @@ func (t topicIDs) batch(b *record.Batch) error {
 		}
 		rec, err := metarecord.Parse(r.Value)
 		if err != nil {
-			continue // Kafka's has more kinds
+			continue // Kafka's log has more kinds of records
 		}
 		switch m := rec.(type) {
 		case *metarecord.Topic:

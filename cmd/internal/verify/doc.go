@@ -14,9 +14,9 @@
 //
 // # Damage and notes
 //
-// Damage is a state that no crash explains. A note is an unusual but harmless one: an incomplete
-// last batch that the next open cuts, a missing index that it rebuilds. Records missing in a
-// compacted log cannot be distinguished from compacted ones.
+// Damage is a state that no crash can cause. A note is about an unusual but harmless state: an
+// incomplete last batch that the next open truncates, a missing index that it rebuilds. Lost
+// records of a compacted log cannot be distinguished from records that compaction removed.
 //
 // A directory in use can be checked too, as indexes and checkpoints are read before their segments;
 // but files that a broker removes or renames meanwhile may be reported as missing.

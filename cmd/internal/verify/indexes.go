@@ -7,22 +7,22 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// offsetIndex is the entries of an offset index, and how far they have been checked.
+// offsetIndex has the entries of an offset index.
 type offsetIndex struct {
 	path    string
 	entries []kafkafile.IndexEntry
-	done    int
+	done    int // number of entries checked
 }
 
-// timeIndex is the same of a time index.
+// timeIndex has the entries of a time index.
 type timeIndex struct {
 	path    string
 	entries []kafkafile.TimeEntry
-	done    int
+	done    int // number of entries checked
 }
 
-// maxIndex bounds the index files that are read. Kafka's largest has 2 GiB; more than 256 MiB is
-// not seen with segments of at most 2 GiB.
+// maxIndex bounds the index files that are read. Kafka allows 2 GiB; segments of at most 2 GiB do
+// not have indexes above 256 MiB.
 const maxIndex = 256 << 20
 
 func (s *seg) readIndexes() {
@@ -80,7 +80,7 @@ func (s *seg) readIndex(suffix, missing string, read func(r io.ReaderAt, size in
 	}
 }
 
-// An entryError is about one entry of an index; what follows it is not looked at.
+// An entryError is about one entry of an index. Later entries are not read.
 type entryError struct {
 	pos  int64
 	text string
@@ -99,7 +99,7 @@ func posOf(err error) int64 {
 	return -1
 }
 
-// batch checks the entry that names the batch at pos, and those before it that name none.
+// batch checks the entry of the batch at pos, and reports earlier entries that no batch matches.
 func (x *offsetIndex) batch(s *seg, pos int64, b *record.Batch) {
 	for ; x.done < len(x.entries) && int64(x.entries[x.done].Position) <= pos; x.done++ {
 		e := x.entries[x.done]
@@ -112,7 +112,7 @@ func (x *offsetIndex) batch(s *seg, pos int64, b *record.Batch) {
 	}
 }
 
-// batch checks the entry that names b by its last offset, and those before it that name none.
+// batch checks the entry with b's last offset, and reports earlier entries that no batch matches.
 func (x *timeIndex) batch(s *seg, b *record.Batch) {
 	for ; x.done < len(x.entries) && s.base+int64(x.entries[x.done].RelativeOffset) <= b.LastOffset(); x.done++ {
 		e := x.entries[x.done]
@@ -129,7 +129,7 @@ func (x *timeIndex) batch(s *seg, b *record.Batch) {
 	}
 }
 
-// indexesDone checks what is left when the segment has been read.
+// indexesDone reports the index entries that are left after the segment's last batch.
 func (s *seg) indexesDone() {
 	if x := &s.offsets; x.done < len(x.entries) {
 		if e := x.entries[x.done]; !s.inDamage(int64(e.Position)) {

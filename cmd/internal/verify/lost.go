@@ -9,11 +9,11 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// unreported is a damaged range. It is reported with the offsets that are lost, so when the next
-// batch or the end of the segment is known.
+// unreported is a damaged range that is not reported yet. The report names the lost offsets, so it
+// needs the next batch or the end of the segment.
 type unreported struct {
 	kafkafile.Damage
-	from int64 // first offset that no batch before the range has
+	from int64 // first offset after the batches before the range
 }
 
 // takeDamage keeps d until its last offset is known.
@@ -39,7 +39,7 @@ func (s *seg) reportLost(to int64) {
 	s.damage(s.name, d.Pos, "%s", text)
 }
 
-// lostOffsets is the end of a finding. to is -1 if no file records how far the log reached.
+// lostOffsets returns the text that ends a finding. to is -1 if no file has the log end offset.
 func lostOffsets(from, to int64) string {
 	switch {
 	case to < 0:
@@ -53,13 +53,13 @@ func lostOffsets(from, to int64) string {
 }
 
 // reportLostEnd reports the damaged range at the end of the segment and returns whether there is
-// one. The log end offset is taken from the state and the checkpoints then. Comparing them with the
-// last good batch would only repeat the cause.
+// one. It then takes the log end offset from strata.state and the checkpoints. A comparison of
+// these with the last valid batch would only report the same damage again.
 func (s *seg) reportLostEnd(size int64, end kafkafile.End) bool {
 	want := s.recordedSize(s.base)
 	switch {
 	case s.unreported != nil:
-	case want > size: // cut where a batch ends
+	case want > size: // truncated at the end of a batch
 		s.takeDamage(kafkafile.Damage{Pos: size, Size: want - size, Reason: "are missing"})
 	case end.Zeros > 0 && s.last && s.recordedEnd() > max(s.next, s.base):
 		s.takeDamage(kafkafile.Damage{Pos: end.Pos, Size: end.Zeros, Reason: "zeros"})
@@ -82,8 +82,8 @@ func (s *seg) reportLostEnd(size int64, end kafkafile.End) bool {
 	return true
 }
 
-// recordedEnd is a lower bound of the log end offset by the state and the checkpoints, -1 if they
-// have none.
+// recordedEnd returns a lower bound of the log end offset, from strata.state and the checkpoints;
+// -1 if they have none.
 func (p *part) recordedEnd() int64 {
 	end := max(p.facts.recoveryPoint, p.facts.high)
 	if p.state != nil && p.state.Clean {
@@ -92,7 +92,7 @@ func (p *part) recordedEnd() int64 {
 	return end
 }
 
-// recordedSize is the size of a segment's file by the state, -1 if it has none.
+// recordedSize returns the size of a segment's .log file in strata.state; -1 if it is unknown.
 func (p *part) recordedSize(base int64) int64 {
 	if p.state == nil {
 		return -1
@@ -107,7 +107,7 @@ func (p *part) recordedSize(base int64) int64 {
 	return p.state.Segments[i].Size
 }
 
-// wayOut notes how a log with damaged batches can be used again.
+// wayOut adds a note that names the ways to repair a log with damaged batches.
 func (p *part) wayOut() {
 	if p.lostTo < 0 {
 		return
@@ -122,7 +122,7 @@ func (p *part) wayOut() {
 	switch inLast := len(p.segments) > 0 && p.lostTo > p.segments[len(p.segments)-1]; {
 	case topic.IsInternal(name):
 		p.note(p.dir, helps+"stop the broker and remove this directory and strata.partitions beside it, which gives up all records of the partition")
-	case p.facts.compacted == yes, p.state != nil && inLast && (p.short || !p.facts.clean): // no records are deleted of such a topic, or the partition is offline
+	case p.facts.compacted == yes, p.state != nil && inLast && (p.short || !p.facts.clean): // delete-records is rejected, or the partition is offline
 		p.note(p.dir, helps+"give up all records of the topic: %s", deleting)
 	default:
 		text := fmt.Sprintf("give up all records below offset %d: strata topics delete-records %s --partition %d --before %d", p.lostTo, name, partition, p.lostTo)

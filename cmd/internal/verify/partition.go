@@ -10,11 +10,11 @@ import (
 	"github.com/stratalog/strata/cmd/internal/kafkafile"
 )
 
-// facts are what is known of a log from files outside its directory. -1: nothing.
+// facts are values about a log in files outside its directory; -1 if unknown.
 type facts struct {
-	recoveryPoint int64 // everything below was on stable storage
-	start, high   int64 // checkpoints of the start and the high watermark
-	clean         bool  // closed in order: recoveryPoint is the end
+	recoveryPoint int64 // all records below it were on stable storage
+	start, high   int64 // checkpoints of the log start offset and the high watermark
+	clean         bool  // after a clean shutdown: recoveryPoint is the log end offset
 	tiered        bool  // the broker had tiered storage
 	compacted     known // whether compaction has ever removed anything
 }
@@ -29,12 +29,13 @@ const (
 
 var noFacts = facts{recoveryPoint: -1, start: -1, high: -1}
 
-// found is what a partition's check tells a broker's.
+// found is the result of a partition's check that the check of the broker's directory needs.
 type found struct {
 	id    [16]byte
 	hasID bool
 	end   int64
-	// stated means that the log has a state of ours, which has been compared with its end.
+	// stated is set if the log has a strata.state file. It has been compared with the log end
+	// offset.
 	stated bool
 }
 
@@ -44,20 +45,20 @@ type part struct {
 	dir      string
 	facts    facts
 	files    map[string]bool
-	left     map[string]bool // files with a suffix behind their own, such as .swap
+	left     map[string]bool // files with an additional suffix such as .swap
 	segments []int64         // base offsets
 	state    *kafkafile.LogState
 	epochs   []kafkafile.Epoch
 	txns     openTxns
 
 	next  int64 // offset after the last batch so far, -1 before the first
-	epoch int32 // of the last batch so far
-	// lostTo is the first offset behind the last damaged range, or above its first lost offset if that
-	// is not known; -1 if no batch is damaged.
+	epoch int32 // highest leader epoch so far; -1 before the first batch
+	// lostTo is the first offset after the last damaged range. If that is unknown, it is the offset
+	// after the first lost one. -1 if no batch is damaged.
 	lostTo int64
 	cut    []int64 // base offsets of segments whose end is damaged
 	short  bool    // the end of a segment is missing, or zeros
-	gaps   bool    // offsets are missing, or a part is damaged: other files cannot be checked against them
+	gaps   bool    // offsets are missing or batches damaged: other files cannot be checked by them
 }
 
 // check checks a partition once.
@@ -107,8 +108,8 @@ func (v *verifier) check(dir string, fx facts) (found, error) {
 	return out, nil
 }
 
-// applyRoles takes away what the state says is no part of the log, and adds
-// what a compaction has committed to it.
+// applyRoles removes segments that are no part of the log by strata.state. It adds segments that a
+// committed compaction has not renamed yet.
 func (p *part) applyRoles() {
 	if p.state == nil {
 		return
@@ -124,8 +125,8 @@ func (p *part) applyRoles() {
 	}
 }
 
-// segmentFile returns the name that a file of a segment has: another than its own if a compaction
-// has committed it and was interrupted.
+// segmentFile returns the present name of a segment's file. It still ends in .cleaned or .swap if a
+// compaction was interrupted after its commit.
 func (p *part) segmentFile(base int64, suffix string) string {
 	name := segmentName(base, suffix)
 	if p.state == nil || !slices.ContainsFunc(p.state.Segments, func(s kafkafile.SegmentState) bool { return s.BaseOffset == base && s.Role == kafkafile.Installing }) {
@@ -141,7 +142,7 @@ func (p *part) segmentFile(base int64, suffix string) string {
 
 func (p *part) path(name string) string { return filepath.Join(p.dir, name) }
 
-// file takes note of one name in the directory.
+// file records one name in the directory.
 func (p *part) file(name string) {
 	kind, _ := kafkafile.KindOf(name)
 	if kind == kafkafile.Unknown {
@@ -160,8 +161,8 @@ func (p *part) file(name string) {
 	slices.Sort(p.segments)
 }
 
-// endOffset returns the log end offset. It may be past every batch and name: a truncation has cut
-// where compaction had taken the records before, and the state alone says where the log ends.
+// endOffset returns the log end offset. It may be above all batches and segment names: if a
+// truncation ends the log where compaction had removed records, only strata.state has the end.
 func (p *part) endOffset() int64 {
 	if p.state != nil && !p.state.Clean && !p.state.Emptied {
 		return max(p.endOfFiles(), p.state.EndOffset)
@@ -169,7 +170,7 @@ func (p *part) endOffset() int64 {
 	return p.endOfFiles()
 }
 
-// endOfFiles returns the log end offset as batches and names of segments tell it.
+// endOfFiles returns the log end offset by the batches and the names of segments.
 func (p *part) endOfFiles() int64 {
 	switch {
 	case len(p.segments) == 0:

@@ -9,14 +9,14 @@ import (
 
 func segmentName(base int64, suffix string) string { return fmt.Sprintf("%020d%s", base, suffix) }
 
-// A seg is a segment being checked. Its indexes are read first: a segment that
-// is being written to only gets longer.
+// A seg is a segment being checked. Its indexes are read before its .log file: an active segment
+// only grows meanwhile.
 type seg struct {
 	*part
 	base  int64
 	name  string // of the .log file
-	last  bool   // the last of the log
-	limit int64  // offsets are below this
+	last  bool   // the last segment of the log
+	limit int64  // exclusive upper bound of its offsets
 
 	offsets offsetIndex
 	times   timeIndex
@@ -77,7 +77,8 @@ func (p *part) segment(base int64, last bool) error {
 	return nil
 }
 
-// batch checks a batch whose CRC is right against what is around it.
+// batch checks a batch with a valid CRC against the neighbouring batches, the epochs, the indexes
+// and the open transactions.
 func (s *seg) batch(pos int64, b *record.Batch) {
 	s.n.Batches++
 	s.reportLost(b.BaseOffset)
@@ -109,8 +110,9 @@ func (s *seg) batch(pos int64, b *record.Batch) {
 	s.txn(pos, b)
 }
 
-// beforeEpochs reports whether b, of which leader-epoch-checkpoint says nothing, is of an epoch
-// that it knows to have begun later. The file forgets what is below the start of the log.
+// beforeEpochs reports whether b lies before the start of its own epoch. b is below all entries of
+// leader-epoch-checkpoint. Batches below the start of the log do not count: the file has no entries
+// for them.
 func (s *seg) beforeEpochs(b *record.Batch) bool {
 	start := s.facts.start
 	if s.state != nil {
@@ -121,8 +123,9 @@ func (s *seg) beforeEpochs(b *record.Batch) bool {
 	return len(s.epochs) > 0 && b.LeaderEpoch >= s.epochs[0].Epoch && b.BaseOffset >= start
 }
 
-// gap deals with offsets that no batch has, from s.next to offset. The segment that is written to
-// was not compacted, unless a truncation has made a compacted one the last.
+// gap reports that no batch has the offsets from s.next to offset, unless compaction may have
+// removed them. The active segment is never compacted, but a truncation can make a compacted
+// segment the active one.
 func (s *seg) gap(pos, offset int64) {
 	written := s.last && s.state != nil && pos > 0
 	if !s.part.gaps && (s.facts.compacted == no || s.facts.compacted == unknown && written) {
@@ -131,7 +134,7 @@ func (s *seg) gap(pos, offset int64) {
 	s.part.gaps = true
 }
 
-// records reads the records and holds them against the header.
+// records reads the records and checks them against the header.
 func (s *seg) records(pos int64, b *record.Batch) {
 	it, err := b.Records(0)
 	if err != nil {
@@ -158,7 +161,8 @@ func (s *seg) records(pos int64, b *record.Batch) {
 	}
 }
 
-// damaged takes in bytes that are no batch, unless a crash can have left them.
+// damaged handles a range of bytes without a batch. It is a note if a crash can have left them at
+// the end of the log, otherwise damage.
 func (s *seg) damaged(d kafkafile.Damage) {
 	torn := d.Last && s.last && !s.facts.clean && s.next >= s.facts.recoveryPoint
 	if refused := s.plan.Refused; torn && (refused == nil || refused.Path != s.name) {

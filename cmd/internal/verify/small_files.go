@@ -8,11 +8,11 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// metadataTopicID is the id that every cluster's controller's
-// log has. Kafka: Uuid.METADATA_TOPIC_ID.
+// metadataTopicID is the topic id of the controller's log in every cluster. Kafka:
+// Uuid.METADATA_TOPIC_ID.
 var metadataTopicID = [16]byte{15: 1}
 
-// smallFiles reads what speaks of the segments, before they are read.
+// smallFiles reads the files that describe the segments, before the segments are read.
 func (p *part) smallFiles(out *found) {
 	if p.files["strata.state"] {
 		path := p.path("strata.state")
@@ -72,7 +72,7 @@ func (p *part) smallFiles(out *found) {
 	}
 }
 
-// epochAt returns the epoch that leader-epoch-checkpoint has for offset, -1 if it says nothing.
+// epochAt returns the epoch that leader-epoch-checkpoint has for offset; -1 if it has none.
 func (p *part) epochAt(offset int64) int32 {
 	i, exact := slices.BinarySearchFunc(p.epochs, offset, func(e kafkafile.Epoch, o int64) int {
 		switch {

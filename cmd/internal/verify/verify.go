@@ -44,13 +44,14 @@ type Counts struct {
 	Notes      int   `json:"notes"`
 }
 
-// Options are what Dir needs. FS and Found must be set.
+// Options are the options of Dir. FS and Found must be set.
 type Options struct {
 	FS    vfs.FS
 	Found func(Finding)                   // called for each finding, at most findingsPerFile of a file
 	Step  func(done Counts, where string) // called often; may be nil
 
-	// Plan returns what opening the log in dir would do, and changes nothing; may be nil.
+	// Plan returns the changes that opening the log in dir would make. It changes nothing; may be
+	// nil.
 	Plan func(dir string) Plan
 }
 
@@ -66,10 +67,10 @@ const findingsPerFile = 10
 // ErrNoLogs reports that a directory has no logs to check.
 var ErrNoLogs = errors.New("no partition, no broker's directory and no directory of brokers")
 
-// Dir checks a partition's directory, a broker's, or one of brokers (broker-1,
-// broker-2, ...). Its error is ErrNoLogs, ctx's, or one of reading that leaves nothing
-// to check; faults of files are findings. It needs memory for the
-// indexes of one segment and for its largest batch.
+// Dir checks the directory of a partition or of a broker, or all brokers' directories in dir
+// (broker-1, broker-2, ...). It returns ErrNoLogs, ctx's error, or a read error that leaves nothing
+// to check. Faults of files are findings. It needs memory for the indexes of one segment and for
+// its largest batch.
 func Dir(ctx context.Context, dir string, o Options) (Counts, error) {
 	v := &verifier{ctx: ctx, o: o, fs: vfs.ReadOnly(o.FS), perFile: map[string]int{}}
 	names, err := v.list(dir)
@@ -120,7 +121,8 @@ func isBroker(names []string) bool {
 	return false
 }
 
-// hasMetadata reports whether a broker's directory that has lost its files has its metadata.
+// hasMetadata reports whether a directory has the controller's log: a broker's directory may have
+// lost its other files.
 func hasMetadata(names []string) bool { return slices.Contains(names, topic.MetadataTopic+"-0") }
 
 type verifier struct {
@@ -129,7 +131,7 @@ type verifier struct {
 	fs      vfs.FS
 	n       Counts
 	perFile map[string]int
-	plan    Plan // of the partition that is being checked
+	plan    Plan // for the partition that is being checked
 }
 
 func (v *verifier) list(dir string) ([]string, error) {
@@ -172,7 +174,7 @@ func (v *verifier) flushSuppressed() {
 	}
 }
 
-// step tells how far it is, and whether to go on.
+// step reports progress. Its error ends the check: ctx is cancelled.
 func (v *verifier) step(where string) error {
 	if v.o.Step != nil {
 		v.o.Step(v.n, where)
@@ -183,7 +185,7 @@ func (v *verifier) step(where string) error {
 // maxSmall bounds the files that are read whole.
 const maxSmall = 64 << 20
 
-// small reads a file that is read whole; nil after a finding, or if there is none.
+// small returns the content of a small file; nil after a finding.
 func (v *verifier) small(path string) []byte {
 	f, size := v.open(path)
 	if f == nil {
@@ -202,7 +204,7 @@ func (v *verifier) small(path string) []byte {
 	return p
 }
 
-// open opens a file that should be there; nil after a finding.
+// open opens a file that should exist, and returns its size; nil after a finding.
 func (v *verifier) open(path string) (vfs.File, int64) {
 	f, err := v.fs.OpenFile(path, os.O_RDONLY, 0)
 	if err != nil {
