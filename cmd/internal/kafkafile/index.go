@@ -18,7 +18,7 @@ type IndexEntry struct {
 // A TimeEntry is one entry of a time index.
 type TimeEntry struct {
 	Timestamp      int64 // ms, the largest so far
-	RelativeOffset int32 // last offset of the batch that has it, less the segment's base offset
+	RelativeOffset int32 // last offset of the batch with Timestamp, less the segment's base offset
 }
 
 // An AbortedTxn is one entry of a transaction index.
@@ -65,8 +65,8 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
 }
 
-// entries calls fn for every entry before the zeros at the end. A first entry
-// of zeros before others counts as one.
+// entries calls fn for every entry before the zeros at the end. A first entry of zeros is an entry
+// if others follow it.
 func entries(r io.ReaderAt, size int64, n int, fn func(pos int64, p []byte) error) error {
 	if size > math.MaxInt32 {
 		return damaged("%d bytes, and an index has at most %d", size, math.MaxInt32)

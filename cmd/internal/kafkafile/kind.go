@@ -18,16 +18,16 @@ const (
 	TxnIndex          Kind = "txnindex"
 	Snapshot          Kind = "snapshot"                // producer state
 	MetadataSnapshot  Kind = "metadata-snapshot"       // of a KRaft controller: batches, as in a log
-	EpochCheckpoint   Kind = "leader-epoch-checkpoint" // where each leader epoch began
+	EpochCheckpoint   Kind = "leader-epoch-checkpoint" // start offset of each leader epoch
 	OffsetCheckpoint  Kind = "offset-checkpoint"       // an offset per partition
 	PartitionMetadata Kind = "partition.metadata"      // the topic's id
-	MetaProperties    Kind = "meta.properties"         // whose directory it is
-	CleanShutdown     Kind = ".kafka_cleanshutdown"    // left by a broker that stopped in order
-	State             Kind = "strata.state"            // ours: how a log was left
+	MetaProperties    Kind = "meta.properties"         // ids of the cluster, the broker and the directory
+	CleanShutdown     Kind = ".kafka_cleanshutdown"    // written by a clean shutdown of a broker
+	State             Kind = "strata.state"            // Strata's: the state of a log
 )
 
-// KindOf returns the kind of a file by its name, and the suffix of files out of use (".deleted",
-// ".cleaned", ".swap", ".tmp", ".aside"), "" if it has none.
+// KindOf returns the kind of a file by its name. set is the suffix of a file that is not in use
+// (".deleted", ".cleaned", ".swap", ".tmp", ".aside"); "" if it has none.
 func KindOf(path string) (k Kind, set string) {
 	name := filepath.Base(path)
 	for _, s := range []string{".deleted", ".cleaned", ".swap", ".tmp", ".aside"} {
@@ -55,16 +55,16 @@ func KindOf(path string) (k Kind, set string) {
 	return Unknown, set
 }
 
-// BaseOffset returns the offset that a segment's file or a snapshot is named by; ok is false if
-// the name is not 20 digits and a suffix.
+// BaseOffset returns the offset in the name of a segment's file or a snapshot. ok is false if the
+// name is not 20 digits and a suffix.
 func BaseOffset(path string) (offset int64, ok bool) {
 	digits, _, _ := strings.Cut(filepath.Base(path), ".")
 	offset, err := strconv.ParseInt(digits, 10, 64)
 	return offset, err == nil && len(digits) == 20 && offset >= 0
 }
 
-// SplitPartition splits the name of a partition's directory at the last dash. Kafka renames
-// directories out of use with "-future", "-delete" or "-stray": set is that suffix.
+// SplitPartition splits the name of a partition's directory at the last dash. set is the suffix of
+// a directory that is not in use, as Kafka renames it: "-future", "-delete" or "-stray".
 func SplitPartition(dir string) (topic string, partition int32, set string, ok bool) {
 	name := filepath.Base(dir)
 	for _, s := range []string{"-delete", "-future", "-stray"} {
@@ -76,7 +76,7 @@ func SplitPartition(dir string) (topic string, partition int32, set string, ok b
 	}
 	i := strings.LastIndexByte(name, '-')
 	if i <= 0 {
-		return "", 0, set, set != "" // long names are cut
+		return "", 0, set, set != "" // Kafka truncates long names with a suffix
 	}
 	n, err := strconv.ParseUint(name[i+1:], 10, 31)
 	return name[:i], int32(n), set, err == nil || set != ""

@@ -11,15 +11,15 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A Visitor receives the contents of a log file in order. Either function may be nil; an error of
-// theirs ends the scan.
+// A Visitor receives the contents of a log file in order. Each function may be nil. An error that
+// one returns ends the scan.
 type Visitor struct {
-	// Batch gets a batch whose CRC matches, which is valid during the call, and its position.
+	// Batch receives the position of a batch with a valid CRC, and the batch, which is borrowed.
 	Batch func(pos int64, b *record.Batch) error
-	// Damage gets a range of bytes that are no batch.
+	// Damage receives a range of bytes that are no batch.
 	Damage func(d Damage) error
-	// Rewritten is called when the file was cut below pos and written again after batches up to pos
-	// were visited. The scan continues with the first batch that begins at next or behind it.
+	// Rewritten is called if the file was truncated below pos and written again after batches up to
+	// pos were visited. The scan continues with the first batch at or after next.
 	Rewritten func(pos, next int64) error
 }
 
@@ -33,7 +33,7 @@ type Damage struct {
 
 // An End is the end of a log file.
 type End struct {
-	Pos   int64 // behind the last valid batch
+	Pos   int64 // position after the last valid batch
 	Zeros int64 // bytes of preallocated space at the end of the file
 	Size  int64 // of the file, which may have changed since the scan began
 }
@@ -55,8 +55,8 @@ func ScanLog(r io.ReaderAt, size int64, v Visitor) (End, error) {
 	return s.end, nil
 }
 
-// maxLogBytes is the largest file that is read: positions in a segment are int32, and some reserved
-// space may be behind the last batch.
+// maxLogBytes is the largest file that is read: positions in a segment are int32, and reserved
+// space may follow the last batch.
 const maxLogBytes = math.MaxInt32 + 64<<20
 
 type scanner struct {
@@ -77,13 +77,13 @@ type seen struct {
 	crc       uint32
 }
 
-// step passes one batch, or what is in its place.
+// step visits the batch at s.pos, or the damage in its place.
 func (s *scanner) step() error {
 	b, err := s.batchAt(s.pos)
 	for try := 0; err != nil && try < lookAgain && s.follow(); try++ {
 		b, err = s.batchAt(s.pos)
 	}
-	if s.pos >= s.size { // the file was cut
+	if s.pos >= s.size { // the file was truncated
 		return nil
 	}
 	var bad *badBatch
@@ -101,36 +101,36 @@ func (s *scanner) step() error {
 		return nil
 	case errors.As(err, &bad):
 		err = s.skip(bad)
-		if _, ok := s.r.(sizer); ok && errors.Is(err, io.EOF) { // cut since it was looked at
+		if _, ok := s.r.(sizer); ok && errors.Is(err, io.EOF) { // truncated meanwhile
 			s.follow()
-			return nil // to look again from here, if there is anything left
+			return nil // the next step reads again from here, if bytes are left
 		}
 	}
 	return err
 }
 
-// A sizer is a file: it may have another size by now.
+// A sizer is a file, whose size may have changed since the scan began.
 type sizer interface{ Size() (int64, error) }
 
-// Bytes that are no batch may be one that a writer has not finished, or lie where it is truncating
-// the file. They are read up to lookAgain times more, lookPause apart, before they are damage.
+// Bytes that are no batch may be an incomplete batch of a writer, or it may be truncating the file
+// there. They are read up to lookAgain times more, lookPause apart, before they count as damage.
 const (
 	lookAgain = 4
 	lookPause = time.Millisecond
 )
 
-// follow waits a moment for somebody who may be writing at s.pos, and takes in the size that the
-// file has then. It returns false if there is nothing to wait for.
+// follow waits lookPause for a writer at s.pos, and then reads the file's size. It returns false if
+// no writer can be at s.pos, or if the file then ends there.
 func (s *scanner) follow() bool {
 	f, ok := s.r.(sizer)
-	if !ok { // no file
+	if !ok { // not a file
 		return false
 	}
 	data, err := lastNonZero(s.r, s.pos, s.size)
 	if data < 0 && err == nil { // reserved space
 		return false
 	}
-	if err != nil && !errors.Is(err, io.EOF) { // at EOF the file was cut meanwhile
+	if err != nil && !errors.Is(err, io.EOF) { // EOF: the file was truncated meanwhile
 		return false
 	}
 	time.Sleep(lookPause)
@@ -142,7 +142,8 @@ func (s *scanner) follow() bool {
 	return s.pos < size
 }
 
-// badBatch says why there is no batch at a position, and how long it seems to be (0: unknown).
+// badBatch is the reason why there is no valid batch at a position. size is its apparent size; 0:
+// unknown.
 type badBatch struct {
 	reason string
 	size   int64
@@ -190,7 +191,7 @@ func (s *scanner) fill(pos int64, n int) error {
 	return nil
 }
 
-// skip reports what is at s.pos instead of a batch, and goes to the next one.
+// skip reports the damage at s.pos and moves to the next batch.
 func (s *scanner) skip(bad *badBatch) error {
 	data, err := lastNonZero(s.r, s.pos, s.size)
 	if err != nil {
@@ -227,7 +228,7 @@ func (s *scanner) skip(bad *badBatch) error {
 // rewritten reports whether the batch that ended or began at s.pos is no longer there.
 func (s *scanner) rewritten() (bool, error) {
 	if s.last.size == 0 {
-		return s.pos > 0, nil // resync has seen one there
+		return s.pos > 0, nil // resync found a batch at s.pos
 	}
 	b, err := s.batchAt(s.last.pos)
 	var bad *badBatch
@@ -240,8 +241,8 @@ func (s *scanner) rewritten() (bool, error) {
 	return s.last != seen{s.last.pos, b.BaseOffset, b.Size(), b.CRC}, nil
 }
 
-// goOn goes to the next batch of a file that was rewritten: s.pos may lie within a batch of now, and
-// offsets may begin lower.
+// goOn moves to the next batch of a file that was rewritten. s.pos may lie within a batch of the
+// new file, and its offsets may begin lower.
 func (s *scanner) goOn() error {
 	s.next = 0
 	to, err := s.resync(&badBatch{})
@@ -256,7 +257,7 @@ func (s *scanner) goOn() error {
 	return s.v.Rewritten(pos, to)
 }
 
-// resync returns where the next valid batch is, the size of the file if there is none.
+// resync returns the position of the next valid batch, or the size of the file if there is none.
 func (s *scanner) resync(bad *badBatch) (int64, error) {
 	if to := s.pos + bad.size; bad.size > 0 {
 		_, err := s.batchAt(to)
@@ -287,8 +288,8 @@ func (s *scanner) resync(bad *badBatch) (int64, error) {
 	return s.size, nil
 }
 
-// maxResync is the largest batch that is looked for behind damage: a length read from anywhere must
-// not make us read gigabytes again and again.
+// maxResync is the largest batch that resync accepts. Without it, arbitrary bytes that look like a
+// length could cause reads of gigabytes again and again.
 const maxResync = 128 << 20
 
 // plausible reports whether p may begin with a batch that continues the log; left is the number of

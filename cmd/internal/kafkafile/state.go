@@ -6,44 +6,44 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A LogState is a strata.state (strata.suspect, strata.provisional) file: how Strata
-// left a log. See docs/format/directory.md.
+// A LogState is the content of a strata.state, strata.suspect or strata.provisional file: Strata's
+// state of a log. See docs/format/directory.md.
 type LogState struct {
 	Version       int
-	Clean         bool // closed in order: EndOffset and LastSize hold
-	Emptied       bool // everything was being removed
-	SyncOnAck     bool // written to under SyncOnAck only
+	Clean         bool // after a clean close: EndOffset and LastSize are valid
+	Emptied       bool // all records were being removed
+	SyncOnAck     bool // all records were written under SyncOnAck
 	StartOffset   int64
 	RecoveryPoint int64
 	EndOffset     int64
 	LastSize      int64
-	Incarnation   uint64 // drawn when the log was created or emptied; 0 in version 1
-	JournalTag    uint64 // carried by those entries of the directory's journal that count; 0 in version 1
-	Cuts          uint64 // how often the end was taken off a file that is written to; 0 before version 3
+	Incarnation   uint64 // random, drawn when the log was created or emptied; 0 in version 1
+	JournalTag    uint64 // tag of its valid entries in the directory's journal; 0 in version 1
+	Cuts          uint64 // number of truncations of a file still written to; 0 before version 3
 	Purged        int64  // compaction removed tombstones or markers below it; 0 before version 4
-	PurgeID       uint64 // drawn each time, or of the log that this is a copy of; 0: nothing was taken, or before version 4
+	PurgeID       uint64 // random for each purge, in a copy the original's; 0: none, or before version 4
 	EpochsHash    uint64 // of leader-epoch-checkpoint if Clean; 0: unknown, or before version 6
 	Identity      uint64 // of the log; 0: unknown, or before version 6
 	BootID        string
-	FirstEpoch    *int32         // the only leader epoch, from offset 0 on, while there is no leader-epoch-checkpoint
+	FirstEpoch    *int32         // the only leader epoch, from offset 0 on; nil: not stored here
 	Segments      []SegmentState // by base offset
 }
 
 // A SegmentState is a segment that the state names.
 type SegmentState struct {
 	BaseOffset int64
-	Size       int64 // -1: any
+	Size       int64 // -1: unknown
 	Role       SegmentRole
 	Aborted    uint64 // hash of its entries in the transaction index; 0: unknown, or before version 5
 }
 
-// A SegmentRole is the role of a segment in the log. In version 1 all are held.
+// A SegmentRole is the role of a segment in the log. In version 1 all are Held.
 type SegmentRole uint8
 
 // The roles of a segment.
 const (
-	Held       SegmentRole = iota // must be there
-	Installing                    // likewise, perhaps still under a name ending in .cleaned or .swap
+	Held       SegmentRole = iota // must exist
+	Installing                    // must exist; its name may still end in .cleaned or .swap
 	Obsolete                      // to be deleted
 	SetAside                      // to be renamed and kept
 )
@@ -104,8 +104,8 @@ func ParseState(p []byte) (s LogState, err error) {
 	return s, nil
 }
 
-// parseLaterFields reads the fields of a fixed size that versions after the first have added. It
-// returns the bytes behind them, and the size of a segment's entry.
+// parseLaterFields reads the fixed-size fields that versions after the first have added. It returns
+// the bytes after them, and the size of a segment's entry.
 func (s *LogState) parseLaterFields(rest []byte) (left []byte, entry int64, err error) {
 	layout := [...]struct{ fields, entry int }{1: {0, 16}, 2: {2, 17}, 3: {3, 17}, 4: {5, 17}, 5: {5, 25}, 6: {7, 25}}[s.Version]
 	if len(rest) < 8*layout.fields+2+4 {

@@ -48,8 +48,8 @@ func ParseEpochs(p []byte) ([]Epoch, error) {
 	return es, nil
 }
 
-// ParseOffsets reads a checkpoint of offsets, which names each
-// partition once. The error matches ErrDamaged.
+// ParseOffsets reads a checkpoint of offsets, which names each partition once. The error matches
+// ErrDamaged.
 func ParseOffsets(p []byte) ([]PartitionOffset, error) {
 	lines, err := checkpointLines(p)
 	if err != nil {
@@ -77,8 +77,8 @@ func ParseOffsets(p []byte) ([]PartitionOffset, error) {
 	return os, nil
 }
 
-// checkpointLines returns the entries of a file
-// "VERSION\nCOUNT\nENTRY\n...". An empty file has none.
+// checkpointLines returns the entries of a file "VERSION\nCOUNT\nENTRY\n...". An empty file has
+// none.
 func checkpointLines(p []byte) ([]string, error) {
 	if len(p) == 0 {
 		return nil, nil
@@ -95,7 +95,7 @@ func checkpointLines(p []byte) ([]string, error) {
 }
 
 // ParsePartitionMetadata returns the topic id in a partition.metadata file, and the partition's
-// number, which only Strata writes; -1 if there is none. The error matches ErrDamaged.
+// number; -1 if there is none, as in Kafka's files. The error matches ErrDamaged.
 func ParsePartitionMetadata(p []byte) (id [16]byte, number int32, err error) {
 	lines := strings.Split(strings.TrimSuffix(string(p), "\n"), "\n")
 	if len(lines) < 2 || len(lines) > 3 || lines[0] != "version: 0" {
