@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// A checker follows the numbers of each producer's records, which must be 0,
-// 1, 2, ... as read from one partition.
+// A checker checks the numbers of each producer's records. Read from one partition, they must be 0,
+// 1, 2, ...
 type checker struct {
 	mu                            sync.Mutex // guards the fields below
 	next                          map[int]int64
@@ -18,12 +18,12 @@ type checker struct {
 
 func newChecker() *checker { return &checker{next: map[int]int64{}} }
 
-// value is what producer p writes as its n-th record.
+// value returns the value of producer p's n-th record.
 func value(p int, n int64) []byte {
 	return fmt.Appendf(nil, "%d:%d:%080d", p, n, n)
 }
 
-// take takes in one record as it was read.
+// take checks the value of the next record that was read.
 func (c *checker) take(v []byte) error {
 	f := strings.Split(string(v), ":")
 	if len(f) != 3 {
@@ -44,7 +44,7 @@ func (c *checker) take(v []byte) error {
 	case n == next-1:
 		c.doubled++
 	case n < next:
-		c.shuffled++ // an earlier one: out of order, or doubled
+		c.shuffled++ // an earlier number: out of order, or a duplicate
 	default:
 		c.gaps += n - next
 		c.next[p] = n + 1
@@ -64,7 +64,7 @@ func (c *checker) reached(acked []int64) bool {
 	return true
 }
 
-// progress returns the number that each of n producers has got to.
+// progress returns, for each of n producers, the number of its next expected record.
 func (c *checker) progress(n int) []int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,8 +75,8 @@ func (c *checker) progress(n int) []int64 {
 	return out
 }
 
-// add enters what was wrong into the report; acked is the number of
-// records that each producer had acknowledged.
+// add adds the faults found to the report. acked has the number of acknowledged records of each
+// producer.
 func (c *checker) add(rep *Report, acked []int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

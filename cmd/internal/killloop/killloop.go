@@ -16,16 +16,16 @@ import (
 
 // Config describes a loop.
 type Config struct {
-	// Start starts the broker on an address ("" the first time: any) and returns it
-	// when it is ready, with the address.
+	// Start starts the broker on an address and returns when it is ready, with the address. The
+	// first time the address is "": any will do.
 	Start func(ctx context.Context, addr string) (Broker, string, error)
 
 	Cycles     int   // kills
 	Partitions int32 // of the topic; 0: 4
 	Producers  int   // 0: 4; producer i writes to partition i modulo Partitions
 
-	// The broker is killed at a random moment, at most MaxAlive after clients got through to it
-	// again. 0: 150 ms.
+	// MaxAlive bounds the time, which is random, between the clients' first progress after a
+	// restart and the next kill. 0: 150 ms.
 	MaxAlive time.Duration
 
 	// Killed is called after each kill, while no broker is running; may be nil.
@@ -34,7 +34,7 @@ type Config struct {
 
 // A Broker is a running broker process.
 type Broker interface {
-	Kill() error // SIGKILL, and waits for its end
+	Kill() error // sends SIGKILL and waits until the process has ended
 }
 
 // A Report is the result of a loop. All of Lost, Duplicates, Reordered and CommitsLost should be 0.
@@ -44,7 +44,7 @@ type Report struct {
 	Read                  int64 // records read back at the end
 	Tailed                int64 // records that the tailing reader saw
 	Commits               int64 // commits acknowledged
-	Lost                  int64 // acknowledged records that are not there, or that a reader was not given
+	Lost                  int64 // acknowledged records that a reader did not receive
 	Duplicates, Reordered int64
 	CommitsLost           int64 // partitions whose committed offset was below an acknowledged commit
 	Failed                int64 // records that a producer gave up
@@ -62,10 +62,10 @@ func (r Report) Err() error {
 	return nil
 }
 
-// topicName is the topic that everybody uses.
+// topicName is the topic that all clients use.
 const topicName = "killed"
 
-// patience bounds every wait for the clients to get on.
+// patience bounds every wait for progress of the clients.
 const patience = 60 * time.Second
 
 // Run runs the loop. Its error is about the setup, or a client without progress; Report.Err is

@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// A load is the clients.
+// A load runs the clients.
 type load struct {
 	addr      string
 	cfg       Config
@@ -24,14 +24,14 @@ type load struct {
 	clients   []*kgo.Client
 	admin     *kadm.Client
 
-	acked   []atomic.Int64 // per producer: records acknowledged, all those before too
+	acked   []atomic.Int64 // by producer: number of records acknowledged, in order
 	failed  atomic.Int64
 	tail    *checker
 	commits atomic.Int64
 	revoked atomic.Int64
 
 	mu    sync.Mutex      // guards the fields below
-	marks map[int32]int64 // acknowledged commits
+	marks map[int32]int64 // highest acknowledged committed offset, by partition
 	err   error
 }
 
@@ -54,7 +54,7 @@ func newLoad(ctx context.Context, cfg Config, addr string) (*load, error) {
 	return l, nil
 }
 
-// start starts the clients; those that write end with the context write.
+// start starts the clients. Producers end with the context write, readers with run.
 func (l *load) start(run, write context.Context) error {
 	cfg := l.cfg
 	if _, err := l.admin.CreateTopic(run, cfg.Partitions, 1, nil, topicName); err != nil {
@@ -103,8 +103,8 @@ func (l *load) fail(err error) {
 	l.err = errors.Join(l.err, err)
 }
 
-// ahead is how many records a producer may be ahead of the tailing reader: without a bound a slow
-// machine spends its time on catching up.
+// ahead bounds the number of records that a producer may be ahead of the tailing reader. Without it
+// a slow machine spends its time on catching up.
 const ahead = 5000
 
 // produce writes records until ctx ends, and waits for the acknowledgements of all.
@@ -120,7 +120,7 @@ func (l *load) produce(ctx context.Context, c *kgo.Client, p int) {
 				l.fail(fmt.Errorf("producer %d, record %d: %w", p, n, err))
 				return
 			}
-			l.acked[p].Store(n + 1) // promises are kept in order
+			l.acked[p].Store(n + 1) // franz-go calls promises in order
 		})
 	}
 	if err := c.Flush(context.WithoutCancel(ctx)); err != nil {
@@ -140,7 +140,7 @@ func (l *load) follow(ctx context.Context, c *kgo.Client, to *checker) {
 	}
 }
 
-// commit is a member of the group: it commits what it was given.
+// commit is a member of the group: it commits the offsets of the records that it polls.
 func (l *load) commit(ctx context.Context, c *kgo.Client) {
 	for ctx.Err() == nil {
 		fs := c.PollFetches(ctx)
@@ -181,8 +181,8 @@ func (l *load) commitsLost(ctx context.Context, want map[int32]int64) (lost int6
 	return lost, nil
 }
 
-// gotOn waits until every producer and the tailing reader have got
-// through to the broker since the call.
+// gotOn waits until the broker has acknowledged another record of every producer and the tailing
+// reader has read these records.
 func (l *load) gotOn(ctx context.Context) error {
 	acked := l.ackedNow()
 	for i := range acked {
@@ -210,7 +210,7 @@ func (l *load) ackedNow() []int64 {
 	return acked
 }
 
-// await looks again and again whether done holds.
+// await polls until done returns true. It fails after patience.
 func (l *load) await(ctx context.Context, what string, done func() bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("waited %s for %s", patience, what))
 	defer cancel()
@@ -224,8 +224,8 @@ func (l *load) await(ctx context.Context, what string, done func() bool) error {
 	return nil
 }
 
-// settle stops the producers, waits until the readers have all, reads
-// everything again and fills in the report.
+// settle stops the producers, waits until the tailing reader has all records, reads everything
+// again with another reader and fills in the report.
 func (l *load) settle(ctx context.Context, rep *Report) error {
 	l.stopWrite()
 	l.writers.Wait()
@@ -255,10 +255,10 @@ func (l *load) settle(ctx context.Context, rep *Report) error {
 	return errors.Join(tailed, reread, l.err)
 }
 
-// stop ends all clients.
+// stop stops and closes all clients.
 func (l *load) stop() {
 	l.stopAll()
-	l.close() // fails what is still buffered, which ends the writers
+	l.close() // fails the buffered records, which ends the writers
 	l.writers.Wait()
 	l.readers.Wait()
 }
