@@ -21,39 +21,38 @@ import (
 	"strings"
 )
 
-// A builder tells of edits whether what they edit still builds, without running the compiler: the
-// files of an edit are checked against the declarations of the rest of their package, and the
-// packages that it imports as they are.
+// A builder checks whether edited packages still build, without running the compiler. It checks the
+// edited files against the declarations of the rest of their package and of its unedited imports.
 type builder struct {
 	tr      *tree
 	fset    *token.FileSet
 	modules map[string]*goModule // by directory, from the root
 }
 
-// errModule says that the go command cannot build a module as it is. It would say so of every twin
-// again, each time after it has compiled what it can.
+// errModule reports that a module does not build without an edit. It ends the check: the go command
+// would compile the module again for every twin, and fail again.
 var errModule = errors.New("the tree does not build without a twin")
 
-// goModule is what the go command says of a module.
+// goModule has the output of go list for a module.
 type goModule struct {
 	packages map[string]*listed // by directory, from the tree's root
-	exports  map[string]string  // files with export data, by import path: of all that packages import
-	imports  types.Importer     // reads them
+	exports  map[string]string  // files with export data, by import path, of all imported packages
+	imports  types.Importer     // reads exports
 }
 
 // listed is a package as go list prints it.
 type listed struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
-	declared                []*ast.File // its files without the bodies of functions, in the order of GoFiles
+	declared                []*ast.File // files without function bodies, in the order of GoFiles
 }
 
 func newBuilder(tr *tree) *builder {
 	return &builder{tr: tr, fset: token.NewFileSet(), modules: map[string]*goModule{}}
 }
 
-// check returns what the compiler would say of the files that a twin edits. Of an edit of several
-// packages it knows nothing: one may need what another declares.
+// check returns the compiler's errors for the files that a twin edits. It does not check edits of
+// several packages: one may need an edited declaration of another.
 func (b *builder) check(ctx context.Context, edited map[string][]byte) error {
 	dir := ""
 	for file := range edited {
@@ -63,7 +62,7 @@ func (b *builder) check(ctx context.Context, edited map[string][]byte) error {
 		dir = path.Dir(file)
 	}
 	m, err := b.moduleOf(ctx, dir)
-	if err != nil || m.packages[dir] == nil { // the go command leaves it out
+	if err != nil || m.packages[dir] == nil { // go list does not have the package
 		return err
 	}
 	pkg := m.packages[dir]
@@ -83,14 +82,14 @@ func (b *builder) check(ctx context.Context, edited map[string][]byte) error {
 	for _, f := range files {
 		for _, imp := range f.Imports {
 			if name, _ := strconv.Unquote(imp.Path.Value); name != "unsafe" && m.exports[name] == "" {
-				return nil // nothing of the module imports it: the go command was not asked
+				return nil // a new import of the module: there is no export data for it
 			}
 		}
 	}
 	var errs []error
 	cfg := types.Config{Importer: m.imports, Error: func(err error) {
 		var te types.Error
-		// files without bodies do not use what they import
+		// in files without function bodies, imports may be unused
 		if errors.As(err, &te) && edited[te.Fset.Position(te.Pos).Filename] != nil {
 			errs = append(errs, err)
 		}
@@ -134,8 +133,7 @@ func (b *builder) declare(pkg *listed) error {
 	return nil
 }
 
-// list asks the go command for the packages of a module and for the export data of what they
-// import.
+// list runs go list for the packages of a module and the export data of their imports.
 func (b *builder) list(ctx context.Context, dir string) (*goModule, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles", "./...")
 	cmd.Dir = filepath.Join(b.tr.root, filepath.FromSlash(dir))

@@ -11,9 +11,9 @@ import (
 	"github.com/stratalog/strata/internal/checklist"
 )
 
-// check looks at every twin without running a test: does each edit fit and build, do the tests
-// exist, does a checklist row that a twin claims to break name one of its tests. It ends at once
-// where a module does not build as it is.
+// check checks every twin without running a test. Each edit must apply and build, and the tests
+// must exist. The checklist row that a twin claims to break must name one of its tests. It ends at
+// once if a module does not build without an edit.
 func (tr *tree) check(ctx context.Context, twins []*twin) error {
 	var errs []error
 	b := newBuilder(tr)
@@ -74,7 +74,7 @@ func (tr *tree) namesOneOf(named []string, tests []testName) bool {
 	return false
 }
 
-// printMissing lists the rows that name a test and have no twin, and returns how many they are.
+// printMissing lists the rows that name a test and have no twin, and returns their number.
 func (tr *tree) printMissing(w io.Writer, twins []*twin) int {
 	have := map[string]bool{}
 	for _, t := range twins {

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// leanTests returns the test files of the packages whose tests t names, without the other tests:
-// compiling those is most of what a twin costs. By path from the root.
+// leanTests returns the test files of the packages whose tests t names, without the other tests, by
+// path from the root. Most of the time of a twin is spent on compiling tests.
 func (tr *tree) leanTests(t *twin) (map[string][]byte, error) {
 	wanted := map[string]map[string]bool{} // by directory: the tests
 	for _, n := range t.tests {
@@ -48,9 +48,9 @@ func (tr *tree) leanTests(t *twin) (map[string][]byte, error) {
 	return out, nil
 }
 
-// leanFile returns src without the tests that are not wanted; lines keep their numbers. Helpers
-// stay, whether used or not, and so does everything else that runs when the binary starts. If
-// something that stays needs a test, the compiler says so.
+// leanFile returns src without the tests that are not wanted; lines keep their numbers. All other
+// declarations stay: helpers, used or not, and code that runs when the binary starts. If one of
+// them needs a removed test, the compiler reports it.
 func leanFile(src []byte, wanted map[string]bool) ([]byte, error) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, "", src, parser.SkipObjectResolution)
@@ -74,7 +74,7 @@ func leanFile(src []byte, wanted map[string]bool) ([]byte, error) {
 			return true
 		})
 	}
-	for _, imp := range slices.Backward(f.Imports) { // from the end: places before it stay
+	for _, imp := range slices.Backward(f.Imports) { // from the end: offsets before it stay valid
 		name := importName(imp)
 		if name == "." || name == "_" || used[name] {
 			continue
@@ -87,7 +87,7 @@ func leanFile(src []byte, wanted map[string]bool) ([]byte, error) {
 
 var testFunc = regexp.MustCompile(`^(?:Test|Benchmark|Example|Fuzz)(?:[^a-z]|$)`)
 
-// isTest reports whether go test would run the function: TestMain is none.
+// isTest reports whether the function is a test, benchmark, example or fuzz test. TestMain is not.
 func isTest(name string) bool { return testFunc.MatchString(name) && name != "TestMain" }
 
 // blank overwrites b, but not its line ends.
@@ -101,8 +101,8 @@ func blank(b []byte) {
 
 var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
 
-// importName returns the name by which a file knows what it imports: the last element of the path,
-// if the file gives none.
+// importName returns the name of an imported package in a file. Without an explicit name it is the
+// last element of the path, apart from a major version.
 func importName(imp *ast.ImportSpec) string {
 	if imp.Name != nil {
 		return imp.Name.Name

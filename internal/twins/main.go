@@ -40,7 +40,7 @@ type options struct {
 	verbose       bool
 }
 
-// errSurvivors ends a run in which a twin was not caught. The lines above say which.
+// errSurvivors ends a run in which a twin was not caught. The printed lines name it.
 var errSurvivors = errors.New("not all twins were caught")
 
 func run(ctx context.Context, args []string, w io.Writer) error {
@@ -86,10 +86,10 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 	return tr.tryAll(ctx, chosen, o, w)
 }
 
-// rowsDir holds the twins, from the root.
+// rowsDir is the directory of the twins, relative to the root.
 const rowsDir = "internal/twins/rows"
 
-// choose returns the twins that the flags ask for.
+// choose returns the twins that the flags select.
 func (tr *tree) choose(ctx context.Context, all []*twin, o options) ([]*twin, error) {
 	chosen := slices.Clone(all)
 	keep := func(f func(*twin) bool) {
@@ -123,8 +123,8 @@ func (tr *tree) choose(ctx context.Context, all []*twin, o options) ([]*twin, er
 	return chosen, nil
 }
 
-// changedSince tells of a twin whether the files it edits, the files of its
-// tests or its own text differ from rev.
+// changedSince returns a function that reports whether a twin has changed since rev: the files that
+// it edits, the files of its tests or its own text.
 func (tr *tree) changedSince(ctx context.Context, rev string) (func(*twin) bool, error) {
 	diff, err := tr.git(ctx, "diff", "--name-only", "--relative", rev)
 	if err != nil {
@@ -141,8 +141,8 @@ func (tr *tree) changedSince(ctx context.Context, rev string) (func(*twin) bool,
 	old := map[string]bool{}
 	for f := range files {
 		if dir, name := filepath.ToSlash(filepath.Dir(f)), filepath.Base(f); dir == rowsDir {
-			src, _ := tr.git(ctx, "show", rev+":./"+f)               // a file that was not there has no twins
-			twins, _ := parse(strings.TrimSuffix(name, ".txt"), src) // nor has what cannot be parsed
+			src, _ := tr.git(ctx, "show", rev+":./"+f)               // a file that did not exist had no twins
+			twins, _ := parse(strings.TrimSuffix(name, ".txt"), src) // unparsable twins count as changed
 			for _, t := range twins {
 				old[t.text()] = true
 			}
@@ -170,7 +170,7 @@ func (tr *tree) git(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// tryAll runs the twins and prints what becomes of each.
+// tryAll runs the twins and prints the result of each.
 func (tr *tree) tryAll(ctx context.Context, twins []*twin, o options, w io.Writer) error {
 	tmp, err := os.MkdirTemp("", "twins")
 	if err != nil {

@@ -18,14 +18,14 @@ type twin struct {
 	rows   []string
 	breaks string
 	tests  []testName
-	hangs  time.Duration // 0: a timeout is not a catch
+	hangs  time.Duration // test timeout that counts as caught; 0: a timeout does not count
 	edits  []edit
 }
 
 // edit replaces the lines old, which occur once in file, by the lines new.
 type edit struct {
-	file     string // from the root, with slashes
-	line     int    // where it is written
+	file     string // path from the root, with slashes
+	line     int    // of the edit in the file of twins
 	old, new []string
 }
 
@@ -42,7 +42,7 @@ func (n testName) top() string {
 
 func (t *twin) String() string { return fmt.Sprintf("%s.txt:%d", t.area, t.line) }
 
-// text identifies a twin by its content, wherever it stands in its file.
+// text identifies a twin by its content, independent of its place in the file.
 func (t *twin) text() string {
 	var b strings.Builder
 	fmt.Fprint(&b, t.rows, t.breaks, t.tests, t.hangs)
@@ -52,7 +52,8 @@ func (t *twin) text() string {
 	return b.String()
 }
 
-// readRows returns the twins of all files of dir, by file name and place, and every complaint.
+// readRows returns the twins of all files in dir, in the order of names and lines. The error joins
+// all faults found.
 func readRows(dir string) ([]*twin, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txt"))
 	if err != nil {
@@ -78,7 +79,7 @@ var (
 	testPattern = regexp.MustCompile(`^([a-z0-9_/]+)\.((?:Test|Example|Fuzz)\w*(?:/\S+)?)$`)
 )
 
-// parse reads one file of twins. It goes on behind a complaint, so that one run tells all.
+// parse reads one file of twins. It continues after a fault: the error joins all of them.
 func parse(area, src string) ([]*twin, error) {
 	p := rowParser{area: area}
 	for text := range strings.Lines(src) {
@@ -113,7 +114,7 @@ func (p *rowParser) next(text string) {
 		return
 	}
 	if p.inEdit && strings.HasPrefix(text, "@@") {
-		// else the first @@ below file
+		// the first @@ after file begins no further edit
 		if last := p.cur.edits[len(p.cur.edits)-1]; len(last.old)+len(last.new) > 0 {
 			p.beginEdit(last.file)
 		}
@@ -198,7 +199,7 @@ func (p *rowParser) editLine(text string) {
 	}
 }
 
-// finish checks the twin that ends here and takes it.
+// finish ends the present twin: it checks it and adds it to twins.
 func (p *rowParser) finish() {
 	t := p.cur
 	p.cur, p.inEdit = nil, false

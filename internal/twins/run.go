@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// verdict is what became of a twin.
+// verdict is the result of a twin.
 type verdict string
 
 const (
@@ -32,28 +32,28 @@ const (
 	notStarted verdict = "does not run"
 )
 
-// testTimeout bounds a test binary of a twin that does not say that it hangs.
+// testTimeout bounds a run of a test binary for a twin without a hangs line.
 const testTimeout = 2 * time.Minute
 
 type outcome struct {
 	verdict
 	took   time.Duration
 	detail string // output that explains a verdict other than caught
-	tries  int    // of the twin's tests with the edit: more than one if it survived the others
+	tries  int    // number of tries of the twin; it survived all except the last
 }
 
 // runner runs twins. Safe for concurrent use.
 type runner struct {
 	tr    *tree
 	tmp   string // for edited files and overlays
-	tries int    // of a twin that survives
-	count int    // how often a test is run in each try
+	tries int    // limit of tries of a twin that survives
+	count int    // number of runs of a test in each try
 
 	mu   sync.Mutex // guards the fields below
 	bare map[testName]*bareResult
 }
 
-// bareResult is how a test ends without an edit. It is found out once.
+// bareResult is the result of a test without an edit. The test runs once.
 type bareResult struct {
 	once   sync.Once
 	passed bool
@@ -77,10 +77,10 @@ func (r *runner) tryOnce(ctx context.Context, t *twin) outcome {
 			return o
 		}
 	}
-	return r.tryWith(ctx, t, nil) // the edit does not build, or a test needs another
+	return r.tryWith(ctx, t, nil) // the edit does not build, or a test needs an omitted test
 }
 
-// tryWith is tryOnce with these files in place of others, besides those of the edit.
+// tryWith is tryOnce with the files of besides in the overlay, in addition to the edited ones.
 func (r *runner) tryWith(ctx context.Context, t *twin, besides map[string][]byte) outcome {
 	start := time.Now()
 	done := func(v verdict, detail string) outcome {
@@ -108,7 +108,7 @@ func (r *runner) tryWith(ctx context.Context, t *twin, besides map[string][]byte
 		hung = hung || res.timedOut
 	}
 	took := time.Since(start)
-	for _, n := range t.tests { // afterwards: a survivor needs no answer to this
+	for _, n := range t.tests { // last: a survivor does not need these runs
 		if b := r.withoutEdit(ctx, n); !b.passed {
 			return done(failsBare, b.output)
 		}
@@ -119,7 +119,7 @@ func (r *runner) tryWith(ctx context.Context, t *twin, besides map[string][]byte
 	return outcome{verdict: caught, took: took}
 }
 
-// timeoutOf bounds a test binary of t. One run that hangs ends all of them.
+// timeoutOf returns the timeout of a test binary for t. If one run of the test hangs, all end.
 func (r *runner) timeoutOf(t *twin) time.Duration {
 	if t.hangs > 0 {
 		return t.hangs
@@ -127,8 +127,8 @@ func (r *runner) timeoutOf(t *twin) time.Duration {
 	return time.Duration(r.count) * testTimeout
 }
 
-// overlay writes the edited files of t, and those besides, below r.tmp
-// and returns the path of go's description of them.
+// overlay writes the edited files of t and the files of besides below r.tmp. It returns the path of
+// the file for go's -overlay flag.
 func (r *runner) overlay(t *twin, besides map[string][]byte) (string, error) {
 	files, err := r.tr.edited(t)
 	if err != nil {
@@ -155,8 +155,8 @@ func (r *runner) overlay(t *twin, besides map[string][]byte) (string, error) {
 	return path, os.WriteFile(path, js, 0o600)
 }
 
-// withoutEdit runs a test on the tree as it is. Without -count the
-// go command remembers it between runs.
+// withoutEdit runs a test without an edit. It does not set -count, so that the go command caches
+// the result between runs.
 func (r *runner) withoutEdit(ctx context.Context, n testName) *bareResult {
 	r.mu.Lock()
 	b := r.bare[n]
@@ -172,19 +172,18 @@ func (r *runner) withoutEdit(ctx context.Context, n testName) *bareResult {
 	return b
 }
 
-// result is how one run of one test ended.
+// result is the result of one go test command.
 type result struct {
 	ran      bool // the test was found and begun
 	failed   bool
 	timedOut bool
 	noBuild  bool
-	passes   int // of the runs of the test
-	fails    int
+	passes   int // number of passed runs of the test
+	fails    int // number of failed runs
 	output   string
 }
 
-// goTest runs one test of the module that its package belongs
-// to, without vet: edits need not be tidy.
+// goTest runs one test in its module. vet is off: an edit need not pass it.
 func (r *runner) goTest(ctx context.Context, n testName, flags ...string) result {
 	dir, err := r.tr.dirOf(n.pkg)
 	if err != nil {
@@ -193,7 +192,7 @@ func (r *runner) goTest(ctx context.Context, n testName, flags ...string) result
 	pkg := filepath.Join(r.tr.root, filepath.FromSlash(dir))
 	args := append([]string{"test", "-json", "-vet=off", "-run=" + pattern(n.name)}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, ".")...)
-	cmd.Dir, cmd.Env = pkg, append(os.Environ(), "STRATA_BUILDS=1") // no test is left out that a twin names
+	cmd.Dir, cmd.Env = pkg, append(os.Environ(), "STRATA_BUILDS=1") // tests that build programs must not be skipped
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -206,7 +205,7 @@ func (r *runner) goTest(ctx context.Context, n testName, flags ...string) result
 	return res
 }
 
-// pattern returns the -run pattern of exactly one test or subtest.
+// pattern returns the -run pattern that matches exactly one test or subtest.
 func pattern(name string) string {
 	parts := strings.Split(name, "/")
 	for i, p := range parts {
@@ -215,9 +214,8 @@ func pattern(name string) string {
 	return strings.Join(parts, "/")
 }
 
-// readEvents reads what go test -json prints of a run of the test called name. A test binary that
-// fails although its tests pass, as with a leaked goroutine found
-// by TestMain, is a failure of the test.
+// readEvents reads the output of go test -json for the test called name. The test also counts as
+// failed if its binary fails although the test passes, as when TestMain finds a leaked goroutine.
 func readEvents(out []byte, name string) result {
 	var res result
 	var text strings.Builder
@@ -258,7 +256,7 @@ func lastLines(s string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// all tries the twins, jobs at a time, and calls report for each as it ends, one call at a time.
+// all tries the twins, jobs at a time. It calls report for each result, one call at a time.
 func (r *runner) all(ctx context.Context, twins []*twin, jobs int, report func(*twin, outcome)) {
 	var mu sync.Mutex // serializes report
 	var wg sync.WaitGroup

@@ -15,7 +15,7 @@ import (
 	"github.com/stratalog/strata/internal/checklist"
 )
 
-// tree is what the command knows of the code: its tests and the rows of its checklist.
+// tree has the names of the tests in the code, and the rows of its checklist.
 type tree struct {
 	root  string                       // absolute
 	name  string                       // last element of the module path: the root package's name
@@ -45,7 +45,7 @@ func readTree(root string) (*tree, error) {
 	return tr, nil
 }
 
-// testsBelow finds the tests of all packages below root, those of nested modules too.
+// testsBelow finds the tests of all packages below root, including nested modules.
 func testsBelow(root string) (map[string]map[string]string, error) {
 	all := map[string]map[string]string{}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -79,9 +79,9 @@ func testsBelow(root string) (map[string]map[string]string, error) {
 	return all, err
 }
 
-// dirOf returns the directory of a package that a twin or the checklist
-// names: the directory itself, the module's name for the root, or the last
-// element of the only directory that ends in it.
+// dirOf returns the directory of a package as a twin or the checklist names it. pkg is the
+// directory itself, the module's name for the root, or the last elements of a directory if they are
+// unique.
 func (tr *tree) dirOf(pkg string) (string, error) {
 	if pkg == tr.name {
 		return ".", nil
@@ -106,7 +106,7 @@ func (tr *tree) dirOf(pkg string) (string, error) {
 	}
 }
 
-// edited returns the new content of each file that t edits, by its path from the root.
+// edited returns the new content of each file that t edits, by path from the root.
 func (tr *tree) edited(t *twin) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	var errs []error
@@ -134,7 +134,7 @@ func (tr *tree) edited(t *twin) (map[string][]byte, error) {
 	return out, errors.Join(errs...)
 }
 
-// apply returns src with the edit done. Lines are compared without the blanks at both ends.
+// apply returns src with the edit applied. Lines are compared without the blanks at both ends.
 func apply(src []byte, e edit) ([]byte, error) {
 	lines := strings.Split(string(src), "\n")
 	at, times := 0, 0
