@@ -2,20 +2,20 @@ package commandtable
 
 import "cmp"
 
-// A check is what is expected of a job.
+// A check has the expected output and effect of a job.
 type check struct {
-	says  string            // regular expression: what every tool prints
-	other map[string]string // what one tool prints instead, by its column
-	look  string            // a command that shows what was done
-	shows string            // regular expression: what it prints
+	says  string            // regular expression of every tool's output
+	other map[string]string // regular expressions for tools with another output, by column
+	look  string            // command that shows the effect; "": none
+	shows string            // regular expression of look's output
 }
 
 func (c check) prints(column string) string { return cmp.Or(c.other[column], c.says) }
 
-// all is what a reader of the whole topic sees.
+// all matches the values of all records of the topic.
 const all = `^a\nb\npaid\n$`
 
-// checks has one for each job of the page.
+// checks has a check for each job of the page.
 var checks = map[string]check{
 	"create a topic":   {look: "strata topics describe orders", shows: `^orders: 1 partitions`},
 	"list topics":      {says: `\borders\b`},

@@ -16,18 +16,18 @@ const Address = "localhost:9092"
 // A Session runs the commands of a column, from top to bottom.
 type Session struct {
 	Column string
-	Addr   string   // where the broker is
+	Addr   string   // of the broker
 	Dir    string   // the working directory; data in it is the broker's
-	Path   string   // directories of programs that go before those of $PATH
+	Path   string   // directories of programs, searched before $PATH
 	Env    []string // added to the environment of this process
 
-	// Before, unless it is nil, is called before a job of the tool, to wait for its preconditions.
+	// Before is called before each job of the tool, to wait for its preconditions; may be nil.
 	Before func(job string)
 }
 
-// Run runs all cells of the session's column. If the tool has no command for a job, strata runs it
-// for the jobs that follow. It calls tell with the result of each job of the tool. After a failure
-// it continues: the error names all of them.
+// Run runs all cells of the session's column. If the tool has no command for a job, strata does the
+// job, since later jobs depend on it. Run reports the result of each job of the tool to a callback.
+// After a failure it continues: the error names all failures.
 func (s *Session) Run(ctx context.Context, rows []Row, tell func(job string, err error)) error {
 	var errs []error
 	known := map[string]bool{}
@@ -62,7 +62,7 @@ func (s *Session) Run(ctx context.Context, rows []Row, tell func(job string, err
 	return errors.Join(errs...)
 }
 
-// job runs a command, and looks at what it printed and did.
+// job runs a command and checks its output and its effect.
 func (s *Session) job(ctx context.Context, command string, c check) error {
 	out, err := s.shell(ctx, command)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *Session) job(ctx context.Context, command string, c check) error {
 	return err
 }
 
-// shell runs a command as it is on the page, but for the broker's address.
+// shell runs a command as it is on the page, except for the broker's address.
 func (s *Session) shell(ctx context.Context, command string) (string, error) {
 	cmd := exec.CommandContext(ctx, "bash", "-c", "set -o pipefail; "+strings.ReplaceAll(command, Address, s.Addr))
 	cmd.Dir = s.Dir

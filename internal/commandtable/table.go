@@ -15,10 +15,10 @@ var Jobs string
 // A Row is one job.
 type Row struct {
 	Job   string
-	Cells map[string]string // the command of each tool, by the name of its column; "": it has none
+	Cells map[string]string // the command of each tool, by its column; "" if it has none
 }
 
-// Columns are the tools of jobs.md.
+// Columns are the tools in jobs.md.
 var Columns = []string{"kcat", "Kafka", "strata"}
 
 // Parse returns the rows of all tables of a page, in order. Every cell is a dash or one command in
