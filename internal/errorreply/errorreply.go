@@ -1,6 +1,6 @@
-// Package errorreply makes a broker's response to a request that fails as a whole, for any API:
-// with an element for each target in the request, and with Kafka's defaults beside an error. Kafka:
-// the getErrorResponse methods of its requests.
+// Package errorreply makes a broker's response to a request that fails as a whole, for any API. The
+// response has an element for each target in the request, and Kafka's defaults in the other fields.
+// Kafka: the getErrorResponse methods of its requests.
 package errorreply
 
 import (
@@ -35,15 +35,15 @@ type Level int
 
 // Levels.
 const (
-	Everywhere Level = iota // at the top and in every answer below it
-	Innermost               // in the answers for single partitions, topics or groups only
-	Outermost               // at the top only, and no answers below
+	Everywhere Level = iota // at the top and in every element below it
+	Innermost               // only in the elements for single partitions, topics or groups
+	Outermost               // only at the top; there are no elements
 )
 
 // An Error is the error of a request.
 type Error struct {
 	Code    int16
-	Message string // for the APIs that have one
+	Message string // for APIs with an error message
 	Level   Level
 }
 
@@ -51,7 +51,7 @@ func (e Error) message() *string { return &e.Message }
 
 const unsupportedVersion = 35
 
-// New returns the answer to req that fails with e, well-formed in req's version.
+// New returns the response to req that fails with e, well-formed in req's version.
 func New(req kmsg.Request, e Error) kmsg.Response {
 	resp := Empty(req)
 	mirror{e}.answer(reflect.ValueOf(req).Elem(), reflect.ValueOf(resp).Elem())
@@ -69,7 +69,7 @@ func Empty(req kmsg.Request) kmsg.Response {
 	return resp
 }
 
-// LevelOf returns the place of Kafka's error for all of req.
+// LevelOf returns the place of Kafka's error if all of req fails.
 func LevelOf(req kmsg.Request) Level {
 	switch req.(type) {
 	case *kmsg.FetchRequest:
@@ -78,7 +78,7 @@ func LevelOf(req kmsg.Request) Level {
 		if req.GetVersion() < 2 {
 			return Innermost
 		}
-		return Outermost // its groups are answered all the same
+		return Outermost // mirror.answer adds the elements of groups nevertheless
 	case *kmsg.AddPartitionsToTxnRequest:
 		if req.GetVersion() < 4 {
 			return Innermost
@@ -91,7 +91,7 @@ func LevelOf(req kmsg.Request) Level {
 	return Everywhere
 }
 
-// A mirror builds a response that has an answer with an error for everything in a request.
+// A mirror builds a response with a failed element for each target in a request.
 type mirror struct {
 	Error
 }
@@ -122,8 +122,8 @@ func (m mirror) answer(q, a reflect.Value) {
 }
 
 // Whole returns Kafka's response to req if it fails as a whole before it is processed. message is
-// the reason. Kafka: getErrorResponse of the request; some have the general text of the code
-// instead of the reason.
+// the reason. Some APIs use general instead, the text of the code. Kafka: getErrorResponse of the
+// request.
 func Whole(req kmsg.Request, code int16, message, general string) kmsg.Response {
 	e := Error{Code: code, Message: message, Level: LevelOf(req)}
 	switch req.(type) {
@@ -173,7 +173,7 @@ func Whole(req kmsg.Request, code int16, message, general string) kmsg.Response 
 		for i := range a.Topics {
 			a.Topics[i].Configs = []kmsg.CreateTopicsResponseTopicConfig{}
 		}
-	case *kmsg.CreateDelegationTokenResponse: // of nobody
+	case *kmsg.CreateDelegationTokenResponse: // Kafka names the anonymous principal
 		a.PrincipalType, a.PrincipalName = "User", "ANONYMOUS"
 		a.TokenRequesterPrincipalType, a.TokenRequesterPrincipalName = "User", "ANONYMOUS"
 		a.IssueTimestamp, a.ExpiryTimestamp, a.MaxTimestamp = -1, -1, -1
@@ -194,8 +194,8 @@ func Whole(req kmsg.Request, code int16, message, general string) kmsg.Response 
 	return resp
 }
 
-// Instead returns an answer that fails with e in the place of answer, which is an element of a list
-// of a response: about the same thing.
+// Instead returns an element that fails with e and has the same target as answer, an element of a
+// list in a response.
 func Instead(answer reflect.Value, e Error) reflect.Value {
 	failed := newElement(answer.Type())
 	copyIdentity(failed, answer)
@@ -227,8 +227,8 @@ func copyIdentity(to, from reflect.Value) {
 	}
 }
 
-// setBare names what elem is the answer for, given an element of a list of the
-// request that is a bare name or number.
+// setBare sets the field of elem that identifies its target. v is the target in the request's list,
+// a bare name or number.
 func setBare(elem reflect.Value, list string, v reflect.Value) {
 	field := map[string]string{"Partitions": "Partition", "TopicNames": "Topic", "Groups": "Group", "GroupIDs": "GroupID", "CoordinatorKeys": "Key", "TransactionalIDs": "TransactionalID"}[list]
 	f := elem.FieldByName(field)
@@ -239,7 +239,7 @@ func setBare(elem reflect.Value, list string, v reflect.Value) {
 	f.Set(v)
 }
 
-// set sets the fields of one answer that say what went wrong.
+// set sets the error fields of one element, and Kafka's defaults beside an error.
 func (e Error) set(v reflect.Value) {
 	f := v.FieldByName("ErrorCode")
 	if !f.IsValid() {
@@ -249,7 +249,7 @@ func (e Error) set(v reflect.Value) {
 	if f := v.FieldByName("ErrorMessage"); f.IsValid() && f.Kind() == reflect.Pointer {
 		f.Set(reflect.ValueOf(e.message()))
 	}
-	// what Kafka sends beside an error and kmsg does not know as a default
+	// values that Kafka sends beside an error and that are not kmsg's defaults
 	switch a := v.Addr().Interface().(type) {
 	case *kmsg.ProduceResponseTopicPartition:
 		a.BaseOffset, a.LogAppendTime, a.LogStartOffset = -1, -1, -1
@@ -272,11 +272,11 @@ func (e Error) set(v reflect.Value) {
 	}
 }
 
-// finish sets what depends on more than one answer.
+// finish sets the fields outside the elements of Lists.
 func (e Error) finish(req kmsg.Request, resp kmsg.Response) {
 	switch a := resp.(type) {
 	case *kmsg.ApiVersionsResponse:
-		// the one error that says what would have been right (KIP-511)
+		// with this error Kafka sends the supported versions of ApiVersions (KIP-511)
 		if e.Code == unsupportedVersion {
 			a.ApiKeys = []kmsg.ApiVersionsResponseApiKey{{ApiKey: req.Key(), MaxVersion: req.MaxVersion()}}
 		}
@@ -290,14 +290,14 @@ func (e Error) finish(req kmsg.Request, resp kmsg.Response) {
 	case *kmsg.EndTxnResponse:
 		a.ProducerID, a.ProducerEpoch = -1, -1
 	case *kmsg.DescribeLogDirsResponse:
-		if a.Version < 3 { // no error at the top: one directory that has it
+		if a.Version < 3 { // there is no error at the top: one directory has it
 			dir := kmsg.NewDescribeLogDirsResponseDir()
 			dir.ErrorCode = e.Code
 			a.Dirs = append(a.Dirs, dir)
 		}
 	case *kmsg.DescribeClusterResponse:
 		a.ControllerID = -1
-	case *kmsg.CreateACLsResponse: // its results name nothing: there is one for each creation
+	case *kmsg.CreateACLsResponse: // one result for each creation, without a name
 		for range req.(*kmsg.CreateACLsRequest).Creations {
 			r := kmsg.NewCreateACLsResponseResult()
 			r.ErrorCode, r.ErrorMessage = e.Code, e.message()
