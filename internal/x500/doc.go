@@ -4,6 +4,6 @@
 // escapes of Java's X500Principal.getName, since access control entries compare names byte by byte.
 // Rules are Kafka's ssl.principal.mapping.rules, which shorten such names.
 //
-// Both only compute. Names come from any client with a certificate: a malformed subject is an
+// The package does no I/O. Names come from any client with a certificate: a malformed subject is an
 // error, never a name.
 package x500

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// ErrInvalid is matched by errors about bytes that are no distinguished name.
+// ErrInvalid is matched by errors about a malformed distinguished name.
 var ErrInvalid = errors.New("x500: invalid distinguished name")
 
-// attribute is one type and value of a name, with the value as it was encoded.
+// attribute is one type and value of a name. The value is still encoded.
 type attribute struct {
 	Type  asn1.ObjectIdentifier
 	Value asn1.RawValue
@@ -19,8 +19,8 @@ type attribute struct {
 
 type relativeNameSET []attribute
 
-// keywords are the attribute types that RFC 2253 has a name for; any other one is written as
-// numbers, and its value in hexadecimal.
+// keywords are the attribute types with a keyword in RFC 2253. Any other type is written as
+// numbers, with its value in hexadecimal.
 var keywords = map[string]string{
 	"2.5.4.3": "CN", "2.5.4.6": "C", "2.5.4.7": "L", "2.5.4.8": "ST", "2.5.4.9": "STREET", "2.5.4.10": "O", "2.5.4.11": "OU",
 	"0.9.2342.19200300.100.1.25": "DC", "0.9.2342.19200300.100.1.1": "UID",
@@ -70,7 +70,7 @@ func (a attribute) writeTo(b *strings.Builder) {
 
 const tagGeneralString, tagBMPString = 27, 30
 
-// isText reports whether a value is of one of the types that are written as text.
+// isText reports whether a value is of a type that is written as text.
 func isText(v asn1.RawValue) bool {
 	if v.Class != asn1.ClassUniversal {
 		return false
@@ -82,8 +82,8 @@ func isText(v asn1.RawValue) bool {
 	return false
 }
 
-// escape writes a value so that it ends where the name says: separators, and blanks at both ends,
-// have a backslash before them. Bytes that are no UTF-8 become U+FFFD.
+// escape escapes a value with backslashes, so that it cannot change the structure of the name:
+// before separators, and before blanks at both ends. Bytes that are not UTF-8 become U+FFFD.
 func escape(value string) string {
 	var b strings.Builder
 	for _, r := range value { // invalid bytes come as U+FFFD

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// ErrInvalidRules is matched by errors about text that is no list of rules.
+// ErrInvalidRules is matched by errors about a malformed list of rules.
 var ErrInvalidRules = errors.New("x500: invalid mapping rules")
 
 // Rules turn distinguished names into shorter ones. The zero value leaves them as they are.
@@ -16,21 +16,21 @@ type Rules struct{ rules []rule }
 // rule is one of Rules; without a pattern it is DEFAULT.
 type rule struct {
 	pattern     *regexp.Regexp
-	whole       *regexp.Regexp // pattern, if it matches all of a name
+	whole       *regexp.Regexp // pattern, anchored to match a whole name
 	replacement []part
-	letters     byte // L, U or 0
+	letters     byte // L: to lower case, U: to upper case; 0: unchanged
 }
 
-// part is a piece of a replacement: text, or what a group of the pattern matched.
+// part is a piece of a replacement: text, or the match of one of the pattern's groups.
 type part struct {
 	text  string
-	group int // -1: text
+	group int // number of the group; -1: text
 }
 
-// ParseRules reads rules as Kafka's ssl.principal.mapping.rules has them: with commas between them,
-// each DEFAULT or RULE:pattern/replacement/ with L or U at its end for lower or upper case. The
-// empty text is DEFAULT. Patterns are of package regexp, which has no back references and no
-// looking around; Kafka's are of Java. The error matches ErrInvalidRules.
+// ParseRules reads rules in the format of Kafka's ssl.principal.mapping.rules. They are separated
+// by commas. Each is DEFAULT, or RULE:pattern/replacement/ with an optional L or U at its end for
+// lower or upper case. The empty text is DEFAULT. Patterns are of package regexp, which has no back
+// references and no lookaround; Kafka's are of Java. The error matches ErrInvalidRules.
 func ParseRules(text string) (Rules, error) {
 	var rs Rules
 	for rest := strings.TrimSpace(text); rest != ""; {
@@ -99,9 +99,10 @@ func cutUnescaped(text string) (before, after string, ok bool) {
 	return "", "", false
 }
 
-// parseReplacement reads a replacement as Java's Matcher.replaceAll does: $n is a group, with as
-// many digits as make one that there is, and a backslash takes the meaning from what follows it. As
-// in Kafka, a group that the pattern does not have is text, if it has any.
+// parseReplacement reads a replacement as Java's Matcher.replaceAll does. $n is a group: n has as
+// many digits as give the number of an existing group. A backslash makes the next character text.
+// As in Kafka, a group that the pattern does not have is text, unless the pattern has no groups at
+// all.
 func parseReplacement(text string, groups int) (parts []part, err error) {
 	var plain strings.Builder
 	flush := func() {
