@@ -20,21 +20,22 @@ func Pipe(a, b net.Addr) (*Conn, *Conn) {
 	return &Conn{in: ba, out: ab, local: a, remote: b}, &Conn{in: ab, out: ba, local: b, remote: a}
 }
 
-// Read reads the bytes that have arrived, and waits for the first. At the end of the peer's bytes
-// it returns io.EOF.
+// Read reads bytes that have arrived, and waits if there are none. After the peer's last byte it
+// returns io.EOF.
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.in.read(p)
 	return n, c.opError("read", err)
 }
 
-// Write writes all of p, waiting for the peer to read when BufferSize bytes are on their way. After
-// an error the peer may have got the first n bytes.
+// Write writes all of p. It waits for the peer to read while BufferSize bytes are in transit. After
+// an error the first n bytes have been sent, and the peer may have read them.
 func (c *Conn) Write(p []byte) (int, error) {
 	n, err := c.out.write(p)
 	return n, c.opError("write", err)
 }
 
-// Close ends both directions: the peer reads the bytes in transit and then io.EOF, its writes fail.
+// Close closes both directions. The peer reads the bytes in transit and then io.EOF; its writes
+// fail.
 func (c *Conn) Close() error {
 	first := c.in.closeRead()
 	c.out.closeWrite(net.ErrClosed)
@@ -44,8 +45,8 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// CloseWrite ends one direction: the peer reads the bytes in transit and then io.EOF; this end can
-// still read.
+// CloseWrite closes one direction. The peer reads the bytes in transit and then io.EOF; this end
+// can still read.
 func (c *Conn) CloseWrite() error {
 	c.out.closeWrite(syscall.EPIPE)
 	return nil
@@ -64,8 +65,8 @@ func (c *Conn) SetDeadline(t time.Time) error {
 	return nil
 }
 
-// SetReadDeadline makes reads fail from t on with os.ErrDeadlineExceeded,
-// those under way too; the zero time: never.
+// SetReadDeadline makes reads, including waiting ones, fail with os.ErrDeadlineExceeded from t on.
+// The zero time means no deadline.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	c.in.setReadDeadline(t)
 	return nil
@@ -77,7 +78,7 @@ func (c *Conn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// opError dresses an error as package net does. io.EOF stays bare.
+// opError wraps an error as package net does. io.EOF is not wrapped.
 func (c *Conn) opError(op string, err error) error {
 	if err == nil || err == io.EOF {
 		return err

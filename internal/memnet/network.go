@@ -23,16 +23,16 @@ func (Addr) Network() string { return "mem" }
 // String returns host:port.
 func (a Addr) String() string { return string(a) }
 
-// A Network is a set of listeners by address. Two networks know nothing of each other. The zero
-// Network is ready for use; it is safe for concurrent use.
+// A Network is a set of listeners by address. Networks are independent of each other. The zero
+// Network is ready for use. It is safe for concurrent use.
 type Network struct {
 	mu        sync.Mutex // guards the fields below
 	listeners map[string]*listener
 	nextPort  int
 }
 
-// Listen returns a listener for address, host:port; any host will do. Port 0 picks a free one. It
-// returns ErrAddressInUse if there is a listener.
+// Listen returns a listener for address, host:port, with any host. Port 0 picks a free port. It
+// returns ErrAddressInUse if the address has a listener.
 func (n *Network) Listen(address string) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -54,9 +54,9 @@ func (n *Network) Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// Dial connects to the listener of address and returns when the connection is accepted. It ignores
-// network. It fails with ECONNREFUSED without a listener, and with ctx's error. Its signature is
-// net.Dialer.DialContext's.
+// Dial connects to the listener of address and returns when the connection is accepted. It returns
+// ECONNREFUSED without a listener, or ctx's error. It has the signature of net.Dialer.DialContext;
+// network is used in errors only.
 func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	l, local := n.route(address)
 	fail := func(err error) (net.Conn, error) {
@@ -79,15 +79,15 @@ func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, 
 	}
 }
 
-// route returns the listener of address, nil if there is none, and an address for who dials.
+// route returns the listener of address, nil if there is none, and a local address for the caller.
 func (n *Network) route(address string) (*listener, Addr) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.listeners[address], Addr(n.freeAddressLocked("127.0.0.1"))
 }
 
-// freeAddressLocked returns an address that has no listener. Ports of those who dial may come again
-// after 16,384 of them, which confuses nobody.
+// freeAddressLocked returns an address without a listener. Ports of clients may repeat after 16,384
+// calls, which is harmless: connections are not identified by address.
 func (n *Network) freeAddressLocked(host string) string {
 	for {
 		address := net.JoinHostPort(host, strconv.Itoa(49152+n.nextPort%16384))
@@ -101,7 +101,7 @@ func (n *Network) freeAddressLocked(host string) string {
 type listener struct {
 	network *Network
 	addr    Addr
-	conns   chan net.Conn // unbuffered: no connection is ever in between
+	conns   chan net.Conn // unbuffered: Dial returns only after Accept has the connection
 	once    sync.Once
 	closed  chan struct{}
 }

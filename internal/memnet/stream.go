@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// BufferSize is how many bytes may be on their way in one direction; a writer waits beyond it.
+// BufferSize bounds the bytes in transit in one direction. A writer waits for more room.
 const BufferSize = 256 << 10
 
 // A stream is one direction of a connection.
 type stream struct {
 	mu         sync.Mutex // guards the fields below; never held while waiting
-	changed    sync.Cond  // the reader and the writer never wait both: the buffer is not empty and full
-	buf        []byte     // buf[off:] is on its way
+	changed    sync.Cond  // reader and writer never both wait: a buffer is not both empty and full
+	buf        []byte     // buf[off:] is in transit
 	off        int
 	readClosed bool
-	writeErr   error // set when the writing end is closed: what its writes get
+	writeErr   error // error of writes after the writing end was closed; nil while it is open
 	readBy     deadline
 	writeBy    deadline
 }
@@ -79,7 +79,8 @@ func (s *stream) write(p []byte) (n int, err error) {
 	}
 }
 
-// appendLocked adds p behind what is on its way, moving that to the front rather than growing.
+// appendLocked adds p after the bytes in transit. It moves these to the front of the buffer before
+// it grows the buffer.
 func (s *stream) appendLocked(p []byte) {
 	if s.off > 0 && len(s.buf)+len(p) > cap(s.buf) {
 		s.buf = s.buf[:copy(s.buf, s.buf[s.off:])]
@@ -88,7 +89,7 @@ func (s *stream) appendLocked(p []byte) {
 	s.buf = append(s.buf, p...)
 }
 
-// closeRead ends reading, and reports whether this was the first time.
+// closeRead closes the reading end, and reports whether it was open.
 func (s *stream) closeRead() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,11 +101,11 @@ func (s *stream) closeRead() bool {
 	return first
 }
 
-// closeWrite ends writing; later writes get err.
+// closeWrite closes the writing end. Later writes return err.
 func (s *stream) closeWrite(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.writeErr != net.ErrClosed { // Close after CloseWrite, but not the reverse
+	if s.writeErr != net.ErrClosed { // Close replaces the error of CloseWrite, but not the reverse
 		s.writeErr = err
 	}
 	s.writeBy.stop()
@@ -127,7 +128,7 @@ func (s *stream) setWriteDeadline(t time.Time) {
 	}
 }
 
-// setLocked moves a deadline and wakes whoever waits, now and when it passes.
+// setLocked sets a deadline. It wakes waiting readers and writers now and when the deadline passes.
 func (s *stream) setLocked(d *deadline, t time.Time) {
 	d.stop()
 	d.at, d.expired = t, false
@@ -144,12 +145,12 @@ func (s *stream) setLocked(d *deadline, t time.Time) {
 	s.changed.Broadcast()
 }
 
-// A deadline is a point in time and the timer that wakes who waits for it.
+// A deadline is a point in time, with the timer that wakes the waiting goroutines.
 type deadline struct {
 	at    time.Time // zero: none
 	timer *time.Timer
-	// the timer has fired: the wall clock of at may disagree by a little with the monotonic one of
-	// timers
+	// set when the timer has fired: the wall clock, by which at is compared, may differ slightly
+	// from the monotonic clock of timers
 	expired bool
 }
 
