@@ -15,6 +15,6 @@
 // They are counted in comments of Go files that are not tests, again in the documentation of
 // exported identifiers, in texts of errors, in other texts of commands, and in pages outside code
 // blocks. The test of this package fails if a count exceeds the one in budget.txt. A new directory
-// has a budget of 0. A phrase can be right where it stands, as "asks" is of a person: then the
-// count of another one falls.
+// has a budget of 0. A phrase can be right in its place: a person asks. Then another phrase must
+// go.
 package main

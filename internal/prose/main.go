@@ -66,8 +66,8 @@ func (p place) String() string {
 	return fmt.Sprintf("%s:%d: %s: %s: %s", p.file, p.line, kinds[p.kind].name, p.phrase, p.text)
 }
 
-// below returns the phrases of all files of the module at root, those of nested modules too.
-// Tests, testdata and generated files are left out.
+// below returns the phrases of all files of the module at root, including nested modules. Tests,
+// testdata and generated files are left out.
 func below(root string) (found, error) {
 	f := found{lines: map[key]int{}}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

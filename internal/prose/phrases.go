@@ -25,7 +25,7 @@ var kinds = []struct {
 	{"odd", regexp.MustCompile(`\b(?:anew|but for|beforehand|is gone|are gone|goes? on|went on|comes? back|is over|are through|is through)\b`)},
 }
 
-// place is where a phrase stands.
+// place is one occurrence of a phrase.
 type place struct {
 	class  string // comments, exported, errors, texts or pages
 	file   string
@@ -35,10 +35,10 @@ type place struct {
 	text   string // the whole line, or the error's text
 }
 
-// found is what a file, or several, have.
+// found has the phrases of one or several files.
 type found struct {
 	places []place
-	lines  map[key]int // of comments, texts and pages
+	lines  map[key]int // number of lines of comments, texts and pages
 }
 
 func (f *found) add(class, name string, line int, text string) {
@@ -50,7 +50,7 @@ func (f *found) add(class, name string, line int, text string) {
 	}
 }
 
-// addFile adds a file's phrases. A comment of an exported identifier is in two classes.
+// addFile adds a file's phrases. A comment of an exported identifier counts in two classes.
 func (f *found) addFile(name string, src []byte) error {
 	if filepath.Ext(name) == ".md" {
 		fenced := false
