@@ -24,12 +24,12 @@ func init() {
 
 var warmUp bool
 
-// kafka is a real Apache Kafka, started as a process of its own by the script that $KAFKA_REFEREE
-// names: SCRIPT start DIR -p PORT prints "ready HOST:PORT", SCRIPT stop DIR ends it.
+// kafka is Apache Kafka in its own process, started by the script that $KAFKA_REFEREE names. SCRIPT
+// start DIR -p PORT prints "ready HOST:PORT", SCRIPT stop DIR stops it.
 type kafka struct {
 	dir     string
 	set     []string
-	brokers int // 0: one; else each has a replica of the topics
+	brokers int // 0: one; with several, each has a replica of the topics
 }
 
 func (k *kafka) script() string { return os.Getenv("KAFKA_REFEREE") }

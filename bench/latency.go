@@ -74,7 +74,7 @@ func opLatency(j Job) (Result, error) {
 	return r, nil
 }
 
-// stampTime and sinceStamp carry a time in the first 8 bytes of a record.
+// stampTime writes the time since epoch to the first 8 bytes of a record, for sinceStamp.
 func stampTime(rec []byte, epoch time.Time) {
 	binary.LittleEndian.PutUint64(rec, uint64(time.Since(epoch)))
 }

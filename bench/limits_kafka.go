@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// v2Log is the bare mechanics of a Kafka message format v2 log: encode with
-// varints, checksum, one write; replay verifies every CRC and walks the records.
+// v2Log is a minimal log of Kafka's message format v2: it encodes varints, computes a checksum and
+// writes once. Replay verifies every CRC and iterates over the records.
 type v2Log struct {
 	rawLog
 	next int64

@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// wireLimit is the cheapest broker franz-go will talk to: an upper bound for
-// the client plus loopback TCP on this machine.
+// wireLimit is the cheapest broker that franz-go accepts: an upper bound for the client and
+// loopback TCP on this machine.
 type wireLimit struct {
 	ln      net.Listener
 	port    int32
@@ -147,7 +147,7 @@ func (w *wireLimit) produce(req *kmsg.ProduceRequest, resp *kmsg.ProduceResponse
 	resp.Topics = append(resp.Topics, t)
 }
 
-// fetch waits for something to answer with, as long as the request says.
+// fetch waits for records, at most for the request's MaxWaitMillis.
 func (w *wireLimit) fetch(req *kmsg.FetchRequest, resp *kmsg.FetchResponse) {
 	if len(req.Topics) == 0 {
 		return
@@ -182,7 +182,7 @@ wait:
 	resp.Topics = append(resp.Topics, t)
 }
 
-// find returns the batch that holds offset; the caller holds the mutex.
+// find returns the index of the batch with offset. The caller holds the mutex.
 func (w *wireLimit) find(offset int64) int {
 	lo, hi := 0, len(w.batches)
 	for lo < hi {

@@ -21,14 +21,14 @@ import (
 	"time"
 )
 
-// Options describes the coming use of a Subject.
+// Options are the options of Subject.Open.
 type Options struct {
 	Sync    bool // every AppendBatch must be on stable storage when it returns
 	RecSize int  // payload size of every record
 }
 
-// Subject is an append-only log (or the closest thing a peer has to one).
-// AppendBatch must be safe for concurrent use; recs may be reused after return.
+// Subject is an append-only log, or the closest equivalent of a peer. AppendBatch must be safe for
+// concurrent use; recs are borrowed.
 type Subject interface {
 	Open(dir string, o Options) error // creates or recovers
 	AppendBatch(recs [][]byte) error
@@ -50,8 +50,8 @@ type PubSub interface {
 	Close() error
 }
 
-// Broker speaks the Kafka protocol on the returned addresses; topic "bench"
-// with one partition must exist after Start.
+// Broker serves the Kafka protocol on the returned addresses. After Start the topic "bench" with
+// one partition must exist.
 type Broker interface {
 	Start(dir string) ([]string, error)
 	Stop()
@@ -65,12 +65,12 @@ type entry struct {
 	broker     func() Broker
 	group      func(Job) (Result, error) // produce to a group
 	tail       func(Job) (Result, error) // produce to readers at the end
-	many       bool                      // opens many partitions
-	replicas   *shape                    // loses leaders, and idles
-	txn        *txnKind                  // sends in transactions
-	crowd      func(Job) (Result, error) // of many members
+	many       bool                      // opens many partitions: W11
+	replicas   *shape                    // loses leaders, and has idle partitions: W12, W13
+	txn        *txnKind                  // sends transactions: W14
+	crowd      func(Job) (Result, error) // many members of one group: W16, W17
 	skip       string                    // workloads to leave out, e.g. "W2 W5"
-	onDemand   bool                      // only when -peers names it
+	onDemand   bool                      // runs only if -peers names it
 }
 
 var registry []entry
@@ -205,7 +205,7 @@ func must(err error) {
 func spawn(j Job) Result {
 	b, _ := json.Marshal(j)
 	cmd := exec.Command("/proc/self/exe", "-child", string(b))
-	// one of the libraries sets it to 50 for the whole process, and so for every subject
+	// one of the libraries sets GOGC to 50 in the whole process, and so for every subject
 	if os.Getenv("GOGC") == "" {
 		cmd.Env = append(os.Environ(), "GOGC=100")
 	}
@@ -221,9 +221,8 @@ func spawn(j Job) Result {
 	return r
 }
 
-// measure runs one case for all subjects, round-robin so that slow drift of the
-// machine hits everybody alike, and records the median of each. do gets an
-// empty directory.
+// measure runs one case for all subjects and records the median of each. It runs them round-robin,
+// so that slow changes of the machine affect all subjects equally. do gets an empty directory.
 func (c *config) measure(w, cas string, sel []entry, do func(e entry, dir string) Result) {
 	all := make([][]Result, len(sel))
 	for range c.runs {

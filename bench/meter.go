@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// meter counts time and heap activity of the timed region.
+// meter measures time, CPU time and heap activity of the timed region.
 type meter struct {
 	t   time.Time
 	m   runtime.MemStats
@@ -28,7 +28,7 @@ func startMeter() *meter {
 		must(pprof.StartCPUProfile(f))
 	}
 	if os.Getenv("BENCH_MEMPROFILE") != "" {
-		runtime.MemProfileRate = 1 // only what is allocated from here on
+		runtime.MemProfileRate = 1 // profile only allocations from here on
 	}
 	if file := os.Getenv("BENCH_TRACE"); file != "" {
 		f, err := os.Create(file)
@@ -39,7 +39,7 @@ func startMeter() *meter {
 	return m
 }
 
-// cpuTime is what this process has used of the processors, in user and system mode.
+// cpuTime returns the CPU time of this process, in user and system mode.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	must(syscall.Getrusage(syscall.RUSAGE_SELF, &u))
@@ -64,15 +64,16 @@ func (m *meter) stop(records, bytes int64) Result {
 		Allocs: float64(e.Mallocs-m.m.Mallocs) / n, AllocB: float64(e.TotalAlloc-m.m.TotalAlloc) / n}
 }
 
-// noise is shared source data: random, so that it does not compress, and larger
-// than the innermost caches.
+// noise returns shared source data. It is random, so that it does not compress, and larger than the
+// innermost CPU caches.
 var noise = sync.OnceValue(func() []byte {
 	buf := make([]byte, 8<<20)
 	rand.NewChaCha8([32]byte{1}).Read(buf)
 	return buf
 })
 
-// payloads returns an endless supply of batches of records cut from noise.
+// payloads returns a function that returns the next batch of records, cut from noise. The batch is
+// borrowed until the next call.
 func payloads(size, batch int) func() [][]byte {
 	buf, pos := noise(), 0
 	recs := make([][]byte, batch)

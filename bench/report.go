@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// limitOf names the subject each workload is compared with.
+// limitOf returns the name of the subject that a result is compared with.
 func limitOf(r Result) string {
 	switch r.Workload {
 	case "W2":
@@ -102,7 +102,7 @@ func markdown(rs []Result) string {
 	return b.String()
 }
 
-// workloadNumber is the 10 of "W10 ...".
+// workloadNumber returns the number of a workload: 10 for "W10 ...".
 func workloadNumber(key string) (n int) {
 	fmt.Sscanf(key, "W%d", &n)
 	return n

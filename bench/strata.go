@@ -127,7 +127,7 @@ func readRaw(s *strataLog, fn func([]byte)) error {
 				return 0, err
 			}
 			for range b.RecordCount {
-				fn(p[:s.size]) // the records are not looked at: only counted
+				fn(p[:s.size]) // the records are only counted, not decoded
 			}
 			p, next = p[b.Size():], b.NextOffset()
 		}
@@ -135,7 +135,7 @@ func readRaw(s *strataLog, fn func([]byte)) error {
 	})
 }
 
-// eachChunk reads the log in pieces of about 1 MiB; fn returns the offset to go on at.
+// eachChunk reads the log in pieces of about 1 MiB. fn returns the offset of the next piece.
 func eachChunk(l *log.Log, fn func(p []byte) (int64, error)) error {
 	buf := make([]byte, 0, 1<<20)
 	for from, end := l.StartOffset(), l.EndOffset(); from < end; {

@@ -30,14 +30,14 @@ func init() {
 
 const benchTopic = "bench"
 
-// A shape is what a cluster looks like; the zero one is a broker with one partition, on files.
+// A shape describes a cluster. The zero shape is one broker with one partition, on files.
 type shape struct {
 	brokers  int
-	replicas int // of the one partition that there is then; 0: a partition on each broker
+	replicas int // of the topic's only partition; 0: a partition on each broker
 	memory   bool
 }
 
-// replicated is one partition with three replicas, of which two have to be in sync.
+// replicated has one partition with three replicas and min.insync.replicas of 2.
 var replicated = shape{brokers: 3, replicas: 3}
 
 func (s shape) partitions() int {
@@ -58,13 +58,14 @@ func openCluster(dir string, sync bool, s shape) (*strata.Cluster, error) {
 	}
 	cfg := topic.Config{Partitions: s.partitions(), ReplicationFactor: s.replicas, MinInSyncReplicas: min(2, s.replicas)}
 	if !sync {
-		// Kafka's default: never by count
+		// Kafka's default: the number of records causes no flush
 		cfg.Properties = map[string]string{"flush.messages": "9223372036854775807"}
 	}
 	return c, c.CreateTopic(context.Background(), benchTopic, cfg)
 }
 
-// strataProducer accumulates: appending is accepting, Flush ends the timed region.
+// strataProducer sends asynchronously: AppendBatch returns when the records are accepted. Flush
+// ends the timed region.
 type strataProducer struct {
 	shape  shape
 	c      *strata.Cluster

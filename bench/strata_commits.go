@@ -10,8 +10,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// commitGroups is how many groups the writers of strata-commits commit for, in turn: each has a
-// partition of the offsets topic, some share one.
+// commitGroups is the number of groups for which strata-commits commits in turn. They are spread
+// over the partitions of the offsets topic.
 const commitGroups = 64
 
 func init() {
@@ -19,7 +19,7 @@ func init() {
 		note: "durable commits of offsets for 64 groups; a record is a commit, whatever its size"})
 }
 
-// commitLog takes each record for a commit of one offset by one of many groups.
+// commitLog commits one offset of one of many groups for each record.
 type commitLog struct {
 	cluster  *replication.Cluster
 	groups   *coordinator.Coordinator
@@ -43,7 +43,7 @@ func (s *commitLog) Open(dir string, _ Options) (err error) {
 			Offsets: map[record.TopicPartition]record.Committed{{Topic: benchTopic}: {Offset: 1}},
 		}
 	}
-	for range s.requests { // the partitions of the offsets topic are there before the clock runs
+	for range s.requests { // creates the partitions of the offsets topic before the measurement
 		if err := s.AppendOne(nil); err != nil {
 			return err
 		}

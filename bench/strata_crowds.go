@@ -18,7 +18,7 @@ import (
 
 // Sizes of the workloads about many members of one group.
 const (
-	crowdMembers    = 1000 // W16, and as many partitions
+	crowdMembers    = 1000 // W16; also the number of partitions
 	shareMembers    = 64   // W17
 	sharePartitions = 6
 )
@@ -39,7 +39,7 @@ func init() {
 	ops["crowd"] = func(j Job) (Result, error) { return lookup(j.Subject).crowd(j) }
 }
 
-// opJoin has members of one group start at once.
+// opJoin starts all members of one group at once.
 func opJoin(Job) (Result, error) {
 	c, err := strata.Open(strata.Config{})
 	if err != nil {
@@ -82,7 +82,7 @@ func opJoin(Job) (Result, error) {
 	return r, errors.Join(errs...)
 }
 
-// opShare has members of a share group work through what there is.
+// opShare runs members of a share group until they have accepted all records of the topic.
 func opShare(j Job) (Result, error) {
 	c, err := strata.Open(strata.Config{})
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// settling is after what time partitions are idle: files are trimmed once, 10 to 20 s after they
-// were written last.
+// settling is the time until partitions are idle. Their files are trimmed once, 10 to 20 s after
+// the last write.
 const settling = 25 * time.Second
 
 // Sizes of the workloads about replicas.
 const (
 	killedLeaders  = 100  // W12
-	idlePartitions = 1000 // W13, of three replicas each
+	idlePartitions = 1000 // W13, with three replicas each
 )
 
 func init() {
@@ -39,8 +39,8 @@ func init() {
 	ops["failover"], ops["idle"] = opFailover, opIdle
 }
 
-// opFailover kills whoever leads, again and again: P50 and P99 are what producers wait, MS the
-// longest wait.
+// opFailover kills the leader again and again. P50 and P99 are the times a producer waits, MS is
+// the longest.
 func opFailover(j Job) (Result, error) {
 	c, err := openCluster(j.Dir, true, *lookup(j.Subject).replicas)
 	if err != nil {
@@ -69,8 +69,8 @@ func opFailover(j Job) (Result, error) {
 	return Result{Records: killedLeaders, P50: at(.5), P99: at(.99), MS: at(1) / 1000}, nil
 }
 
-// failOver returns how long it takes from a leader's death to a record that is acknowledged, and
-// waits until all replicas are in sync again.
+// failOver returns the time from the kill of a leader to the first record that the next leader
+// acknowledges. Then it waits until all replicas are in sync again.
 func failOver(c *strata.Cluster, p *producer.Producer, value []byte) (time.Duration, error) {
 	backend, tp := c.Backend(), record.TopicPartition{Topic: benchTopic}
 	ctx, cancel := context.WithTimeout(bg, time.Minute)
@@ -80,7 +80,7 @@ func failOver(c *strata.Cluster, p *producer.Producer, value []byte) (time.Durat
 	begin := time.Now()
 	go func() { killed <- c.KillBroker(gone) }()
 	var err error
-	for backend.Leader(benchTopic, 0) == gone && err == nil { // what it acknowledges still is of before
+	for backend.Leader(benchTopic, 0) == gone && err == nil { // the old leader may acknowledge
 		_, err = p.Send(ctx, record.Record{Topic: benchTopic, Value: value})
 	}
 	if err == nil {
@@ -97,7 +97,7 @@ func failOver(c *strata.Cluster, p *producer.Producer, value []byte) (time.Durat
 	return d, err
 }
 
-// opIdle measures what partitions cost that nobody uses: P50 is the share of one processor, in
+// opIdle measures the CPU time of idle partitions. P50 is the share of one processor, in
 // millionths.
 func opIdle(j Job) (Result, error) {
 	c, err := openCluster(j.Dir, false, *lookup(j.Subject).replicas)
@@ -113,7 +113,7 @@ func opIdle(j Job) (Result, error) {
 		return Result{}, err
 	}
 	defer p.Close()
-	for i := range int32(idlePartitions) { // each has its files, and followers that have copied
+	for i := range int32(idlePartitions) { // so that each has files and followers
 		p.SendAsync(bg, record.Record{Topic: "idle", Partition: i, Value: []byte("x")}, nil)
 	}
 	if err := p.Flush(bg); err != nil {

@@ -53,7 +53,7 @@ func family(sel []entry, in func(entry) bool) (out []entry) {
 	return out
 }
 
-// strataGroup measures from the first record produced to the last one committed.
+// strataGroup measures the time from the first record sent to the last record committed.
 func strataGroup(j Job) (Result, error) {
 	brokers := 1
 	if j.Subject == "strata-group-3brokers" {
@@ -89,7 +89,7 @@ func strataGroup(j Job) (Result, error) {
 	if err := awaitAssignment(ctx, members); err != nil {
 		return Result{}, err
 	}
-	// as the limits, which open their files before they are measured
+	// not measured, as the limits do not measure the open of their files
 	if err := g.begin(ctx, p); err != nil {
 		return Result{}, err
 	}
@@ -136,10 +136,10 @@ func awaitAssignment(ctx context.Context, members []*consumer.Consumer) error {
 }
 
 type groupRun struct {
-	got    atomic.Int64 // records committed
-	want   atomic.Int64 // how many of them ready is for
+	got    atomic.Int64 // number of records committed
+	want   atomic.Int64 // number at which ready is closed
 	ready  atomic.Pointer[chan struct{}]
-	failed atomic.Pointer[error]
+	failed atomic.Pointer[error] // the first error
 }
 
 func (g *groupRun) fail(err error) { g.failed.CompareAndSwap(nil, &err) }
@@ -151,7 +151,7 @@ func (g *groupRun) err() error {
 	return nil
 }
 
-// await returns when that many records are committed.
+// await waits until that many records are committed.
 func (g *groupRun) await(ctx context.Context, records int64) error {
 	ready := make(chan struct{})
 	g.want.Store(records)
@@ -174,7 +174,7 @@ func (g *groupRun) check() {
 	}
 }
 
-// begin writes the first record of each partition and has it committed.
+// begin writes the first record of each partition and waits until the group has committed it.
 func (g *groupRun) begin(ctx context.Context, p *producer.Producer) error {
 	for i := range int32(groupPartitions) {
 		if _, err := p.Send(ctx, record.String(benchTopic, "", "first").To(i)); err != nil {
@@ -212,7 +212,7 @@ func (g *groupRun) produce(p *producer.Producer, j Job) (n int64, err error) {
 	return n, g.err()
 }
 
-// consume reads and commits batches; blocking says that it waits for each commit.
+// consume reads and commits batches. With blocking it waits for each commit.
 func (g *groupRun) consume(ctx context.Context, c *consumer.Consumer, blocking bool) {
 	var sum byte
 	for b, err := range c.Batches(ctx) {
@@ -244,7 +244,7 @@ func (g *groupRun) consume(ctx context.Context, c *consumer.Consumer, blocking b
 	}
 }
 
-// kafkaV2Half runs both halves and reports the slower.
+// kafkaV2Half runs limit-kafkav2's append and replay and returns the slower result.
 func kafkaV2Half(j Job) (Result, error) {
 	v2 := Job{Subject: "limit-kafkav2", Dir: filepath.Join(j.Dir, "v2"), Size: j.Size, Batch: j.Batch, Writers: 1, Bytes: j.Bytes, MaxTime: j.MaxTime}
 	if err := os.MkdirAll(v2.Dir, 0o755); err != nil {

@@ -18,14 +18,14 @@ import (
 
 // Sizes of the workloads about many partitions.
 const (
-	manyTopics         = 1000  // W10: topics of one partition, created and first written
-	openPartitions     = 10000 // W11: partitions with data, opened
+	manyTopics         = 1000  // W10: topics with one partition that are created and written to
+	openPartitions     = 10000 // W11: partitions with data that are opened
 	partitionsPerTopic = 1000
 )
 
 func init() {
 	register(entry{name: "strata-open", many: true, note: "strata.Open of partitions that hold a few records; ms is that of Open, alloc B/rec the heap per partition"})
-	workloads["W10"] = func(c *config, sel []entry) { // many topics created and first written
+	workloads["W10"] = func(c *config, sel []entry) { // many topics, created and written to
 		sel = family(sel, func(e entry) bool { return e.broker != nil && e.name != "limit-wire" })
 		n := manyTopics
 		if c.quick {
@@ -59,8 +59,8 @@ func init() {
 	ops["topics"], ops["many-write"], ops["many-open"] = opTopics, opManyWrite, opManyOpen
 }
 
-// opTopics creates topics through a Kafka client and writes the first record of
-// each: one after the other, or all at once.
+// opTopics creates topics through a Kafka client and writes the first record of each, one after the
+// other or all at once.
 func opTopics(j Job) (Result, error) {
 	b := lookup(j.Subject).broker()
 	addrs, err := b.Start(j.Dir)
@@ -108,7 +108,7 @@ func opTopics(j Job) (Result, error) {
 
 func topicName(i int) string { return fmt.Sprintf("many-%05d", i) }
 
-// createTopics creates topics from to to with one request.
+// createTopics creates the topics with numbers in [from, to) in one request.
 func createTopics(cl *kgo.Client, from, to int) (ids [][16]byte, err error) {
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.TimeoutMillis = 60_000
@@ -130,8 +130,8 @@ func createTopics(cl *kgo.Client, from, to int) (ids [][16]byte, err error) {
 	return ids, nil
 }
 
-// produceTo writes one record without asking for metadata, which
-// the client would do at most every 10 ms.
+// produceTo writes one record without a metadata request, which the client sends at most every 10
+// ms.
 func produceTo(cl *kgo.Client, name string, id [16]byte, value []byte) error {
 	var b record.Builder
 	b.AppendKV(time.Now().UnixMilli(), nil, value, nil)
@@ -155,8 +155,8 @@ func produceTo(cl *kgo.Client, name string, id [16]byte, value []byte) error {
 	return nil
 }
 
-// opManyWrite writes three records to each of many partitions, and closes the cluster
-// unless the process is going to be killed.
+// opManyWrite writes three records to each of many partitions. It closes the cluster unless the
+// process will be killed.
 func opManyWrite(j Job) (Result, error) {
 	c, err := strata.Open(strata.Config{Dir: j.Dir})
 	if err != nil {
@@ -199,7 +199,7 @@ func opManyWrite(j Job) (Result, error) {
 	return Result{Records: int64(j.Batch)}, errors.Join(p.Close(), c.Close())
 }
 
-// opManyOpen measures an open, and what it leaves on the heap.
+// opManyOpen measures the time of an open, and the heap afterwards.
 func opManyOpen(j Job) (Result, error) {
 	m := startMeter()
 	c, err := strata.Open(strata.Config{Dir: j.Dir})

@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// strataTail produces at a fixed pace and measures, at the readers, from SendAsync to the loop
-// body: all readers' latencies together. The rate reported is the writer's.
+// strataTail produces at a fixed rate. It measures the latencies of all readers, from SendAsync to
+// the body of the reader's loop. The reported rate is the writer's.
 func strataTail(j Job) (Result, error) {
 	c, err := openCluster(j.Dir, false, shape{})
 	if err != nil {
@@ -72,7 +72,7 @@ func pace(p *producer.Producer, size int, n int64, perTick int, epoch time.Time)
 	}
 	for sent := int64(0); sent < n; {
 		<-tick.C
-		// ticks may be dropped: keep the rate
+		// ticks may be dropped, so the number due is computed from the time
 		due := min(n, int64(time.Since(start)/time.Millisecond)*int64(perTick))
 		for ; sent < due; sent++ {
 			stampTime(buf, epoch)

@@ -13,12 +13,12 @@ import (
 
 // Sizes of the workload about transactions.
 const (
-	txnRecords    = 1000 // W14, of each transaction
+	txnRecords    = 1000 // W14: per transaction
 	txnPartitions = 3
 	txns          = 1000
 )
 
-// txnKind is how records are sent, and where to.
+// txnKind is a variant of the workload about transactions.
 type txnKind struct{ memory, transactional bool }
 
 func init() {
@@ -35,7 +35,8 @@ func init() {
 	ops["txn"] = opTxn
 }
 
-// opTxn sends in one transaction after the other: P50 and P99 are of Commit, or of Flush.
+// opTxn sends transactions one after the other. P50 and P99 are the times of Commit, or of Flush
+// without transactions.
 func opTxn(j Job) (Result, error) {
 	k := lookup(j.Subject).txn
 	cfg := strata.Config{Dir: j.Dir}
@@ -82,7 +83,7 @@ func opTxn(j Job) (Result, error) {
 	return Result{Records: int64(n * txnRecords), RecsPerS: float64(n*txnRecords) / elapsed.Seconds(), P50: at(.5), P99: at(.99)}, nil
 }
 
-// sendTogether returns how long the Commit takes, or the Flush.
+// sendTogether sends rs and returns the time of the Commit, or of the Flush without a transaction.
 func sendTogether(p *producer.Producer, rs []record.Record, transactional bool) (time.Duration, error) {
 	if !transactional {
 		p.SendAllAsync(bg, rs, nil)

@@ -37,14 +37,14 @@ func init() {
 		note: "package kafka, files, fsync before every acknowledgement"})
 }
 
-const never = "9223372036854775807" // flush.messages: the operating system writes back
+const never = "9223372036854775807" // flush.messages: no flush, the operating system writes back
 
 // strataWire is package kafka over a cluster.
 type strataWire struct {
 	memory  bool
 	flush   string // flush.messages
 	brokers int    // 0: one
-	// replicas of the one partition that there is then; 0: one partition on each broker
+	// replicas of the topic's only partition; 0: one partition on each broker
 	replicas int
 
 	tls    bool
@@ -61,7 +61,7 @@ func (w *strataWire) Start(dir string) ([]string, error) {
 	if w.memory {
 		cfg.Dir = ""
 	}
-	if w.flush != "" { // of every topic, also those that clients create
+	if w.flush != "" { // for every topic, including topics that clients create
 		cfg.Defaults.Properties = map[string]string{"flush.messages": w.flush}
 	}
 	var err error
@@ -114,7 +114,8 @@ func (w *strataWire) Start(dir string) ([]string, error) {
 	return addrs, nil
 }
 
-// entries are n access control entries, two of which let everybody use the topic.
+// entries returns n access control entries. Two of them allow all principals to read and write the
+// topic.
 func entries(n int) []acl.Entry {
 	var es []acl.Entry
 	allow := func(name, principal string, o acl.Operation) {

@@ -23,12 +23,13 @@ func init() {
 	}
 }
 
-// warmTransactions are made by each producer before it is measured: the JVM compiles meanwhile.
+// warmTransactions is the number of transactions of each producer before the measurement, in which
+// the JVM compiles.
 const warmTransactions = 300
 
-// opTransactions has producers, each with a transactional id and a connection of its own, write
-// and commit transactions of j.Batch records, one after the other. The times are those of whole
-// transactions.
+// opTransactions runs producers, each with its own transactional id and connection. Each writes and
+// commits transactions of j.Batch records, one after the other. P50, P99 and P999 are times of
+// whole transactions.
 func opTransactions(j Job) (Result, error) {
 	addrs, err := lookup(j.Subject).broker().Start(j.Dir)
 	if err != nil {
@@ -92,7 +93,8 @@ func transact(cl *kgo.Client, value []byte, records int) error {
 	return cl.EndTransaction(bg, kgo.TryCommit)
 }
 
-// eachClient runs do for all clients at once, and returns the first error by their order.
+// eachClient runs do for all clients concurrently, and returns the first error in the order of
+// clients.
 func eachClient(clients []*kgo.Client, do func(i int, cl *kgo.Client) error) error {
 	errs := make([]error, len(clients))
 	var wg sync.WaitGroup
