@@ -42,7 +42,7 @@ func (s *Server) KillBroker(id int32) {
 			s.disconnect(r, id) // a dead broker answers nothing
 			return r.cluster.Backend().KillBroker(id)
 		}
-		if err := r.cluster.Backend().KillBroker(id); err != nil { // it is down, or fenced and runs
+		if err := r.cluster.Backend().KillBroker(id); err != nil { // it is down, or fenced
 			return err
 		}
 		s.disconnect(r, id)
@@ -155,8 +155,8 @@ func (s *Server) disconnect(r *running, id int32) {
 	s.in.sessions.forget(id)
 }
 
-// stayRemoved removes the brokers again that were removed before a Restart, whose directories the
-// cluster has found.
+// stayRemoved removes brokers again that were removed before a Restart. The cluster has found their
+// directories and started them.
 func (s *Server) stayRemoved(c *replication.Cluster) error {
 	ctx, cancel := s.waitContext()
 	defer cancel()

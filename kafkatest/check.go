@@ -148,8 +148,8 @@ type checkRun struct {
 	*Code
 	s    *Server
 	slow time.Duration   // time of a slow request
-	ends context.Context // of the run; each step has a deadline of its own (step)
-	next int             // the number of the next record to be made
+	ends context.Context // of the run; each step has its own deadline (step)
+	next int             // number of the next record to be made
 }
 
 // realTimeWait bounds a step in real time. It is more than twice the default request timeout of
@@ -176,7 +176,7 @@ func (c *Code) start(t *testing.T) (r *checkRun, cancel func()) {
 	return r, cancel
 }
 
-// step returns the context of one step of the run, which a slow step before it leaves its time.
+// step returns the context of one step of the run. Its time is independent of earlier steps.
 func (r *checkRun) step() (context.Context, context.CancelFunc) { return r.s.boundedContext(r.ends) }
 
 // make makes the next n records.

@@ -45,7 +45,7 @@ func (p *processing) process(partition int32, offset int64) error {
 		return errEnded
 	}
 	name := offsetName(partition, offset)
-	p.found.expect(name, int(offset)) // it may be read before fill has seen where it is
+	p.found.expect(name, int(offset)) // it may be read before fill knows its partition
 	p.found.add(partition, name)
 	return nil
 }
@@ -75,7 +75,7 @@ func (p *processing) wait(ctx context.Context, cond func() bool) bool {
 	}
 }
 
-// offsetName names a record that is read.
+// offsetName returns the name of a record that is consumed.
 func offsetName(partition int32, offset int64) string {
 	return fmt.Sprintf("%d of partition %d", offset, partition)
 }

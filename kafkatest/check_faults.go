@@ -10,9 +10,10 @@ import (
 // A checkFault is the fault of one run of Check.
 type checkFault struct {
 	name, what string
-	// fault hits requests of the code under test. nil: none.
+	// fault returns the Fault for requests of the code under test; nil: none.
 	fault func(r *checkRun) Fault
-	// act is done when the first request is hit, which fault holds; nil: nothing is done.
+	// act runs when the fault hits the first request, and while it holds that request; nil: no
+	// action.
 	act func(r *checkRun)
 
 	joins bool // Consume is called a second time beside the first one
@@ -39,7 +40,7 @@ func (f checkFault) begin(r *checkRun) (act func(running context.Context)) {
 	}
 }
 
-// hits is a Fault of some APIs.
+// hits returns f for requests of the given APIs.
 func hits(f Fault, apis ...kafka.Key) func(*checkRun) Fault {
 	f.APIs = apis
 	return func(*checkRun) Fault { return f }
@@ -50,10 +51,10 @@ func late(apis ...kafka.Key) func(*checkRun) Fault {
 	return func(r *checkRun) Fault { return Fault{APIs: apis, Delay: r.slow} }
 }
 
-// heartbeats are those of members of groups of either protocol.
+// heartbeats are the APIs for heartbeats of members, of either protocol.
 var heartbeats = []kafka.Key{kafka.Heartbeat, kafka.ConsumerGroupHeartbeat}
 
-// onPath returns the faults of one request, of the API that does the work.
+// onPath returns the faults that hit one request of the API that transfers the records.
 func onPath(what string, apis ...kafka.Key) []checkFault {
 	return []checkFault{
 		{name: "request-lost", what: "a " + what + " request and all later ones of its connection are lost", fault: hits(Fault{DropRequest: true}, apis...)},
@@ -75,7 +76,7 @@ func onPath(what string, apis ...kafka.Key) []checkFault {
 	}
 }
 
-// produceFaults are those of Check with Code.Produce.
+// produceFaults are the faults for Code.Produce.
 var produceFaults = append(append([]checkFault{{name: "undisturbed", what: nothing}}, onPath("produce", kafka.Produce)...),
 	checkFault{name: "timeout-after", what: "a produce request is REQUEST_TIMED_OUT after it was served", fault: hits(Fault{Code: kafka.RequestTimedOut, AfterApply: true}, kafka.Produce)},
 	checkFault{name: "few-replicas", what: "two produce requests are NOT_ENOUGH_REPLICAS", fault: hits(Fault{Code: kafka.NotEnoughReplicas, Times: 2}, kafka.Produce)},
@@ -83,7 +84,7 @@ var produceFaults = append(append([]checkFault{{name: "undisturbed", what: nothi
 		fault: hits(Fault{Code: kafka.NotEnoughReplicasAfterAppend, AfterApply: true}, kafka.Produce)},
 )
 
-// consumeFaults are those of Check with Code.Consume.
+// consumeFaults are the faults for Code.Consume.
 var consumeFaults = append(append([]checkFault{{name: "undisturbed", what: nothing}}, onPath("fetch", kafka.Fetch)...),
 	checkFault{name: "commit-request-lost", what: "a commit and all later requests of its connection are lost", fault: hits(Fault{DropRequest: true}, kafka.OffsetCommit)},
 	checkFault{name: "commit-answer-lost", what: "the answer to a commit is lost", fault: hits(Fault{DropReply: true}, kafka.OffsetCommit)},

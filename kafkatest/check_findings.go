@@ -8,14 +8,14 @@ import (
 
 // findings compares the records found with the expected ones.
 type findings struct {
-	ranks     map[string]int // of the records that are expected, by name: their order
-	times     map[string]int // how often each was found
+	ranks     map[string]int // order of the expected records, by name
+	times     map[string]int // number of times each was found, by name
 	highest   map[int32]string
 	doubled   []string
 	reordered []string
 	altered   []string
 	unknown   []string
-	mayRepeat bool   // a record that is there again is no finding
+	mayRepeat bool   // a record that is found again is no finding
 	failed    string // another failure of the code; empty: none
 }
 

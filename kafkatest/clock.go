@@ -27,14 +27,14 @@ import (
 // that cannot wake.
 type clock struct {
 	t      *testing.T
-	shell  *Server // that the test holds
-	server *Server // in the bubble
+	shell  *Server // the test's Server
+	server *Server // the Server in the bubble
 
-	jobs chan func()    // to the gate, which runs them in order; they do not wait
+	jobs chan func()    // from outside to the gate, which runs them in order; they must not wait
 	out  chan func()    // from inside to a goroutine outside, likewise
 	over chan struct{}  // closed when the bubble has ended
-	quit chan struct{}  // closed when ticks are to end
-	wg   sync.WaitGroup // of what runs outside while there is the bubble
+	quit chan struct{}  // closed to end tick
+	wg   sync.WaitGroup // goroutines outside that run as long as the bubble
 
 	began    time.Time // real time when the bubble's time was the same
 	bubble   string    // its name in stacks
@@ -44,8 +44,8 @@ type clock struct {
 	visitors visitors
 
 	away     atomic.Int32  // number of the test's functions outside that a goroutine inside waits for
-	departed chan struct{} // created inside; has an element if one has started outside since the gate last looked
-	asleep   atomic.Bool   // written by the gate: nothing gets in
+	departed chan struct{} // created inside; has an element if one started since the last check
+	asleep   atomic.Bool   // written by the gate: it runs no jobs
 
 	advanced atomic.Int64 // nanoseconds by which the bubble's time is ahead of real time; written by the gate
 
@@ -53,7 +53,7 @@ type clock struct {
 	moving   bool     // an Advance is running, even if the time stands still at the moment
 	advances int      // number of running Advances
 	held     []func() // jobs of the network that arrived during them
-	stopped  bool     // the gate is to end
+	stopped  bool     // the gate must end
 }
 
 const (
@@ -174,12 +174,12 @@ func (c *clock) tick() {
 	}
 }
 
-// at returns the bubble's time when so much real time has passed since it began.
+// at returns the bubble's time at the given real time since its start.
 func (c *clock) at(elapsed time.Duration) time.Time {
 	return c.began.Round(0).Add(elapsed + time.Duration(c.advanced.Load()))
 }
 
-// follow moves the bubble's time to where it is when so much real time has passed. Run by the gate.
+// follow moves the bubble's time to at(elapsed). Run by the gate.
 func (c *clock) follow(elapsed time.Duration) {
 	if d := time.Until(c.at(elapsed)); d > 0 && !c.moving {
 		c.asleep.Store(true)

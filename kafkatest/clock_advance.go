@@ -10,9 +10,9 @@ import (
 const (
 	// firstStep is the first move of the time in an Advance, before waiting callers may enter.
 	firstStep = time.Minute
-	// shortStep and longStep are how much real time the steps after it shall take.
+	// shortStep and longStep bound the real time that later steps should take.
 	shortStep, longStep = 5 * time.Millisecond, 20 * time.Millisecond
-	// awayGrace is how long Advance waits for a function of the test's that the broker calls.
+	// awayGrace bounds Advance's wait for a function of the test that the broker calls.
 	awayGrace = 100 * time.Millisecond
 	// lastYear is the last year that a clock can be moved to. Some 60 years later its time
 	// overflows.
@@ -45,7 +45,7 @@ func (s *Server) Advance(d time.Duration) {
 	var err error
 	if inBubble() {
 		c.outside(func() {
-			c.away.Add(-1) // as it waits for the time, the time must not wait for it
+			c.away.Add(-1) // this function waits for the time, so the time must not wait for it
 			defer c.away.Add(1)
 			err = c.advance(d)
 		})
@@ -130,7 +130,7 @@ func (c *clock) move(d time.Duration) {
 	timer := time.NewTimer(d)
 	for passed := false; !passed; {
 		c.asleep.Store(true)
-		select { // both are of the bubble
+		select { // both channels are of the bubble
 		case <-timer.C:
 			passed = true
 		case <-c.departed:

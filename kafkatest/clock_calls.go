@@ -13,7 +13,7 @@ import (
 // run without its goroutine label, which goroutines that they start would inherit.
 type outside func(f func())
 
-// outsider is an interceptor of the test's.
+// outsider is an interceptor of the test, whose functions run outside.
 type outsider struct {
 	run  outside
 	hold func(<-chan struct{}) <-chan struct{} // nil: the server can wait for the test's channels
@@ -43,7 +43,7 @@ func (o outsider) Before(x *kafka.Exchange) (a kafka.Action) {
 // After implements kafka.Interceptor.
 func (o outsider) After(x *kafka.Exchange) { o.run(func() { o.own.After(x) }) }
 
-// hold returns a channel of the bubble that is closed when one from outside is.
+// hold returns a channel of the bubble that is closed when outer, from outside, is closed.
 func (c *clock) hold(outer <-chan struct{}) <-chan struct{} {
 	inner := make(chan struct{})
 	c.out <- func() {
@@ -85,7 +85,7 @@ func (run outside) effect(e *Effect) *Effect {
 	return &own
 }
 
-// messages returns f, run outside; nil if f is.
+// messages returns f, run outside; nil if f is nil.
 func (run outside) messages(f func(kmsg.Request, kmsg.Response)) func(kmsg.Request, kmsg.Response) {
 	if f == nil {
 		return nil

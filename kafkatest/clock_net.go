@@ -15,14 +15,14 @@ import (
 // direction. The network of the bubble and sockets have buffers of their own.
 const bridgeBuffer = 32 << 10
 
-// listen returns the listener in the bubble for one outside, which is made by the shell and closed
-// with it: the addresses are those outside.
+// listen returns a listener in the bubble for a listener outside, which the shell creates. Both are
+// closed together. The addresses are of the outside network.
 func (c *clock) listen(broker int32, address string) (net.Listener, error) {
 	l := &bridgedListener{c: c, conns: make(chan net.Conn), errs: make(chan error, 1), closed: make(chan struct{})}
 	var err error
 	c.outside(func() {
 		c.bridges.closing.Wait()    // of the previous listener at the address
-		l.told = make(chan bool, 2) // there is one of each at most
+		l.told = make(chan bool, 2) // room for at most one of each value
 		l.outer, err = c.shell.listenAt(broker, address)
 	})
 	if err != nil {
@@ -33,16 +33,16 @@ func (c *clock) listen(broker int32, address string) (net.Listener, error) {
 	return l, nil
 }
 
-// A bridgedListener is the listener in the bubble for one outside.
+// A bridgedListener is a listener in the bubble for a listener outside.
 type bridgedListener struct {
 	c     *clock
 	outer net.Listener
 	addr  net.Addr
-	told  chan bool // created outside: true when the server got an error, false when it closes
+	told  chan bool // created outside: true after the server received an error, false at its close
 
 	// made in the bubble
 	conns  chan net.Conn
-	errs   chan error // what accepting outside has failed with
+	errs   chan error // errors of Accept outside
 	once   sync.Once
 	closed chan struct{}
 }
@@ -61,8 +61,8 @@ func (l *bridgedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close does not wait until the listener outside is closed: the caller may hold a mutex, for which
-// others wait in a way that time stands still.
+// Close does not wait until the listener outside is closed. The caller may hold a mutex, and time
+// stands still while another goroutine waits for it.
 func (l *bridgedListener) Close() error {
 	err := l.opError("close")
 	l.once.Do(func() {
@@ -88,7 +88,7 @@ func (l *bridgedListener) accept() {
 		}
 		l.c.do(func() { l.errs <- err })
 		select {
-		case on := <-l.told: // the server decides whether to go on
+		case on := <-l.told: // the server decides whether to continue
 			if !on {
 				return
 			}
@@ -106,7 +106,7 @@ func (l *bridgedListener) bridge(nc net.Conn) {
 			select {
 			case l.conns <- server:
 			case <-l.closed:
-				if tcp, ok := nc.(*net.TCPConn); ok { // as connections end that are not accepted
+				if tcp, ok := nc.(*net.TCPConn); ok { // reset it, as if it was not accepted
 					l.c.out <- func() { tcp.SetLinger(0) }
 				}
 				server.Close()
@@ -116,7 +116,7 @@ func (l *bridgedListener) bridge(nc net.Conn) {
 	})
 }
 
-// errSocketInside refuses to hold up the server's time with a socket.
+// errSocketInside rejects a dial in the bubble over a socket, which would stop the server's time.
 var errSocketInside = errors.New("kafkatest: Server.Inside has dialled: with Config.Clock that takes Config.Pipe")
 
 // dial connects to a server with Config.Pipe.
@@ -146,8 +146,8 @@ func (c *clock) dial(ctx context.Context, network, address string) (outer net.Co
 	return outer, err
 }
 
-// bridge makes nc, which is outside, the outer half of a bridge, and has the gate start the inner
-// one. Called outside.
+// bridge creates a bridge with nc, which is outside, as its outer half. The gate starts the inner
+// half. Called outside.
 func (c *clock) bridge(nc net.Conn, start func(*bridge)) {
 	b := &bridge{c: c, outer: nc, out: make(chan []byte, 1), taken: make(chan bool, 1)}
 	if !c.bridges.add(b) {
@@ -159,22 +159,22 @@ func (c *clock) bridge(nc net.Conn, start func(*bridge)) {
 	go b.read() // its jobs on the gate come after start
 }
 
-// awaitListeners waits until the listeners that the server has closed are closed outside. Called
-// outside; nil is no clock.
+// awaitListeners waits until the listeners that the server has closed are closed outside. It must
+// be called outside. It does nothing for a nil clock.
 func (c *clock) awaitListeners() {
 	if c == nil || inBubble() {
 		return
 	}
 	select {
-	case c.out <- func() {}: // after those of the server
+	case c.out <- func() {}: // runs after earlier functions of the server
 	case <-c.over:
 	}
 	c.bridges.closing.Wait()
 }
 
-// A bridge carries the bytes of a connection into a bubble and out of it. Each way one buffer is on
-// its way, and the next one follows when it has arrived: a peer that does not read is waited for by
-// its own connection, in a way that lets time move.
+// A bridge carries the bytes of a connection into a bubble and out of it. In each direction one
+// buffer is in transit, and the next one follows when it has arrived. So only the connection of a
+// peer that does not read waits, in a way that lets time move.
 type bridge struct {
 	c     *clock
 	outer net.Conn
@@ -212,7 +212,7 @@ func (b *bridge) read() {
 	b.c.carry(func() { b.in <- nil })
 }
 
-// send sends p into the bubble, and reports whether the server has taken it.
+// send sends p into the bubble, and reports whether it was written to the server.
 func (b *bridge) send(p []byte) bool {
 	if !b.c.carry(func() { b.in <- p }) {
 		return false
@@ -277,7 +277,7 @@ func (b *bridge) write() {
 	}
 }
 
-// close ends the connection outside.
+// close closes the connection outside.
 func (b *bridge) close() {
 	b.outer.Close()
 	b.c.bridges.remove(b)
@@ -293,8 +293,8 @@ type bridges struct {
 	closed bool
 }
 
-// add notes a bridge, whose two goroutines outside are waited for from then on, and reports whether
-// there may be more.
+// add adds a bridge and its two goroutines outside, which running waits for. It returns false after
+// closeAll.
 func (bs *bridges) add(b *bridge) bool {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
@@ -315,7 +315,8 @@ func (bs *bridges) remove(b *bridge) {
 	delete(bs.all, b)
 }
 
-// closeAll ends the connections outside that clients have left open, and all later ones.
+// closeAll closes the connections outside that clients have left open. Later ones are closed at
+// once.
 func (bs *bridges) closeAll() {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()

@@ -12,7 +12,7 @@ func ownStack() string {
 	return string(buf[:runtime.Stack(buf, false)])
 }
 
-// bubbleOf returns how the first line of a goroutine's stack names its bubble.
+// bubbleOf returns the name of a goroutine's bubble in the first line of its stack.
 func bubbleOf(stack string) string {
 	head, _, _ := strings.Cut(stack, "\n")
 	_, name, _ := strings.Cut(head, "synctest bubble ")

@@ -37,7 +37,7 @@ func (s *Server) Inside(ctx context.Context, f func(ctx context.Context, c *stra
 	if ctx == nil || f == nil {
 		s.t.Fatalf("kafkatest: Inside: ctx or f is nil")
 	}
-	ctx.Done() // makes its channel here: one of the bubble's could not be closed outside
+	ctx.Done() // creates its channel here: a channel of the bubble could not be closed outside
 	s.within(func(s *Server, v *visit) {
 		inner, end := v.context(ctx)
 		defer end()
@@ -47,7 +47,7 @@ func (s *Server) Inside(ctx context.Context, f func(ctx context.Context, c *stra
 	})
 }
 
-// within calls f with the server itself: in its bubble, if it has one of its own. It fails the test
+// within calls f with the server of the brokers, in its bubble if it has its own. It fails the test
 // if the server has ended.
 func (s *Server) within(f func(*Server, *visit)) {
 	s.t.Helper()
@@ -61,8 +61,8 @@ func (s *Server) within(f func(*Server, *visit)) {
 	f(s, nil)
 }
 
-// look is within for an f that also works when the server has ended. It runs outside then, and must
-// not wait for a channel of the server's.
+// look is within for an f that also works after the server has ended. Then f runs outside, and must
+// not wait for a channel of the server.
 func (s *Server) look(f func(*Server, *visit)) {
 	s.t.Helper()
 	if s.clock == nil {
@@ -72,9 +72,9 @@ func (s *Server) look(f func(*Server, *visit)) {
 	s.clock.look(f)
 }
 
-// itself returns the server that the brokers are of: the one in the bubble with Config.Clock. What
-// a mutex guards can be read there without entering, also while Advance moves the time, and when
-// the server has ended.
+// itself returns the server of the brokers: with Config.Clock the one in the bubble. Its fields
+// that a mutex guards can be read without entering the bubble, even during an Advance and after the
+// server has ended.
 func (s *Server) itself() *Server {
 	if s.clock == nil {
 		return s
@@ -82,8 +82,8 @@ func (s *Server) itself() *Server {
 	return s.clock.server
 }
 
-// inBubble reports whether the caller is in a bubble: the times there have no monotonic part, with
-// which Round(0) does away elsewhere.
+// inBubble reports whether the caller is in a bubble. Times in a bubble have no monotonic part, so
+// Round(0) does not change them.
 func inBubble() bool {
 	now := time.Now()
 	return now == now.Round(0)
@@ -93,26 +93,26 @@ func inBubble() bool {
 type visit struct {
 	c       *clock
 	ask     chan func()   // functions for the caller to run
-	gone    chan struct{} // closed when the caller is
-	done    chan struct{}
-	outcome outcome // read when done is closed
+	gone    chan struct{} // closed when the caller has returned
+	done    chan struct{} // closed when the call has ended
+	outcome outcome       // read only after done is closed
 }
 
-// An outcome is how a function has ended, if not by returning.
+// An outcome records how a function ended. It is zero if the function returned.
 type outcome struct {
-	fatal    string // what Fatalf was called with
+	fatal    string // message of Fatalf
 	panicked any
 	stack    string
-	exited   bool // its goroutine has, as FailNow and SkipNow of a testing.T have it do
+	exited   bool // it ended its goroutine, as FailNow and SkipNow of a testing.T do
 }
 
-// fatal is the panic value of Fatalf of a server in a bubble.
+// fatal is the panic value of Fatalf for a server in a bubble.
 type fatal string
 
 // abandoned is the panic value that ends a visit whose caller has returned.
 type abandoned struct{}
 
-// run runs f and notes how it ends.
+// run runs f and records how it ends.
 func (o *outcome) run(f func()) {
 	returned := false
 	defer func() {
@@ -130,7 +130,7 @@ func (o *outcome) run(f func()) {
 	returned = true
 }
 
-// pass ends the caller's goroutine as f has ended its own.
+// pass fails the test, panics or ends the caller's goroutine, as f did.
 func (o *outcome) pass(t *testing.T) {
 	t.Helper()
 	switch {
@@ -138,7 +138,7 @@ func (o *outcome) pass(t *testing.T) {
 		t.Fatalf("%s", o.fatal)
 	case o.panicked != nil:
 		panic(fmt.Sprintf("%v [in the bubble of a Server with Config.Clock]\n\n%s", o.panicked, o.stack))
-	case o.exited: // what made it exit, as FailNow, has told the test of it that it belongs to
+	case o.exited: // FailNow or SkipNow has already changed the state of its test
 		runtime.Goexit()
 	}
 }
@@ -158,7 +158,7 @@ func (c *clock) enter(f func(*Server, *visit)) {
 	}
 }
 
-// look is Server.look.
+// look implements Server.look.
 func (c *clock) look(f func(*Server, *visit)) {
 	c.t.Helper()
 	err := c.visit(f)
@@ -169,12 +169,12 @@ func (c *clock) look(f func(*Server, *visit)) {
 	}
 }
 
-// visit runs f in the bubble, on a goroutine of its own, and returns when it has ended. Where f has
-// failed the test, has panicked or exited, so does the caller. It returns errOver, and does not run
-// f, if the server has ended.
+// visit runs f in the bubble, on its own goroutine, and returns when it has ended. If f fails the
+// test, panics or exits, so does the caller. If the server has ended, it returns errOver without
+// running f.
 func (c *clock) visit(f func(*Server, *visit)) error {
 	c.t.Helper()
-	if inBubble() { // Inside has called it
+	if inBubble() { // called by a function of Inside
 		if time.Now().Before(c.began.Round(0)) {
 			return errOtherBubble
 		}
@@ -199,7 +199,7 @@ func (c *clock) visit(f func(*Server, *visit)) error {
 	return err
 }
 
-// visitors are the callers from outside that are in the bubble. It ends when all have left.
+// visitors are the callers from outside that are in the bubble. The bubble ends when all have left.
 type visitors struct {
 	inside sync.WaitGroup
 
@@ -218,7 +218,7 @@ func (vs *visitors) enter() bool {
 	return !vs.closed
 }
 
-// areOver reports whether the present visitors must leave.
+// areOver reports whether visitors must leave.
 func (vs *visitors) areOver() bool {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
@@ -231,8 +231,8 @@ func (vs *visitors) close() {
 	vs.closed = true
 }
 
-// wait runs job on the gate, and runs functions from ask until done is closed. It returns errLate
-// if ctx ends first.
+// wait runs job on the gate, and runs functions from the channel ask until done is closed. It
+// returns errLate if ctx ends first.
 func (c *clock) wait(ctx context.Context, done <-chan struct{}, ask <-chan func(), job func()) error {
 	jobs, seen := c.jobs, ""
 	look := time.NewTicker(stuckAfter)
@@ -264,8 +264,8 @@ func (c *clock) wait(ctx context.Context, done <-chan struct{}, ask <-chan func(
 	}
 }
 
-// context returns a context of the bubble that ends when one from outside does, with its error; ctx
-// itself if nobody has entered.
+// context returns a context of the bubble that ends when ctx, from outside, ends, and with its
+// error. For a nil visit it returns ctx itself.
 func (v *visit) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	if v == nil {
 		return ctx, func() {}
@@ -304,11 +304,11 @@ func (v *visit) back(f func()) {
 	}
 }
 
-// outside runs f on a goroutine outside, and waits for it. f may wait, and use the Server. If f
-// ends its goroutine, as one that fails the test does, what it was to find is left out.
+// outside runs f on a goroutine outside, and waits for it. f may wait and use the Server. If f ends
+// its goroutine, as by failing the test, outside returns without a result of f.
 func (c *clock) outside(f func()) {
 	c.leave(f, func(run func()) bool {
-		c.out <- func() { go run() } // the server, whose end is waited for, waits for it
+		c.out <- func() { go run() } // no wait group: the server waits for it, as the test does for the server
 		return true
 	})
 }
@@ -339,8 +339,8 @@ func (c *clock) leave(f func(), start func(run func()) bool) bool {
 	return <-returned
 }
 
-// A carrier is the T of the server in the bubble: what fails there fails the call of the test's
-// that has entered.
+// A carrier is the T of the server in the bubble. A failure there fails the call of the test that
+// has entered the bubble.
 type carrier struct{ c *clock }
 
 func (carrier) Helper()                             {}
@@ -348,8 +348,8 @@ func (p carrier) Logf(format string, args ...any)   { p.c.t.Logf(format, args...
 func (p carrier) Cleanup(f func())                  { p.c.cleanups = append(p.c.cleanups, f) }
 func (p carrier) Fatalf(format string, args ...any) { panic(fatal(fmt.Sprintf(format, args...))) }
 
-// boundedContext returns the context of one wait in the bubble, which ends when parent, one of the
-// bubble's, does, or by real time: an Advance beside it does not end it.
+// boundedContext returns the context of one wait in the bubble. It ends when parent, a context of
+// the bubble, ends, or after Config.WaitTimeout in real time: a concurrent Advance does not end it.
 func (c *clock) boundedContext(parent context.Context) (context.Context, context.CancelFunc) {
 	w := &wait{values: parent, done: make(chan struct{})}
 	if err := parent.Err(); err != nil {

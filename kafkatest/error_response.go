@@ -9,19 +9,18 @@ import (
 	"github.com/stratalog/strata/kafka"
 )
 
-// faultMessage is the error message of injected errors, in the APIs that have one.
+// faultMessage is the error message of injected errors, in APIs with a message.
 const faultMessage = "injected by kafkatest"
 
-// errorResponse returns the answer of a broker that fails the whole of req with code, well-formed
-// in req's version: with a result for every target of req, and the defaults that Kafka sends with
-// an error. If part is set only a part of the client's request fails, so that the code must not be
-// put where it would count for all.
+// errorResponse returns a response that fails all of req with code, well-formed in req's version.
+// It has a result for every target of req, and the defaults that Kafka sends with an error. If part
+// is set, req is only a part of the client's request, so the code must not be at the top level.
 func errorResponse(req kmsg.Request, code kafka.Code, part bool) kmsg.Response {
 	return errorreply.New(req, errorreply.Error{Code: int16(code), Message: faultMessage, Level: levelOf(req, code, part)})
 }
 
-// levelOf returns where Kafka puts code in the answer to req. Source: what its handlers do with
-// codes that concern one partition.
+// levelOf returns the place of code in Kafka's response to req. Source: the handlers in KafkaApis,
+// for codes that concern one partition.
 func levelOf(req kmsg.Request, code kafka.Code, part bool) errorreply.Level {
 	ofPartition := part || slices.Contains(partitionCodes, code)
 	switch kafka.Key(req.Key()) {

@@ -132,7 +132,7 @@ func (f *Fault) check() error {
 	switch {
 	case f.Decide == nil:
 		return err
-	case err != errNoEffect || e.AfterApply: // it has one
+	case err != errNoEffect || e.AfterApply: // it has an effect besides Decide
 		return errDecides
 	}
 	return nil
@@ -178,7 +178,7 @@ func (e *Effect) decides() bool {
 // silences reports whether the effect leaves the request without an answer.
 func (e *Effect) silences() bool { return e.DropRequest || e.DropReply || e.Close }
 
-// times returns how many requests are to be hit, and whether there is a limit.
+// times returns the number of requests to hit, and whether there is a limit.
 func (f *Fault) times() (n int, limited bool) {
 	switch f.Times {
 	case 0:
@@ -189,7 +189,7 @@ func (f *Fault) times() (n int, limited bool) {
 	return f.Times, true
 }
 
-// byTarget reports whether the fault is about some targets of a request only.
+// byTarget reports whether the fault selects by targets of a request.
 func (f *Fault) byTarget() bool {
 	return f.Topic != "" || f.Group != "" || f.TransactionalID != "" || len(f.Partitions) > 0
 }
@@ -207,10 +207,10 @@ func (f *Fault) selects(x *kafka.Exchange, ts []target, nameOf func([16]byte) st
 	return f.Match == nil || f.Match(x)
 }
 
-// picker returns the test whether the fault is about a target. A fault of partitions is about
-// requests that name partitions, and about metadata of all topics, whose answers do. It is about
-// topics that are named without partitions only if whole says so: else what is done with a
-// partition is meant, and not the metadata that is asked for before.
+// picker returns a function that reports whether the fault selects a target. A fault with
+// Partitions selects partitions that a request names, and metadata of all topics. It selects topics
+// that are named without partitions only with whole. Otherwise it is meant for requests that use a
+// partition, and not for the metadata requests before them.
 func (f *Fault) picker(nameOf func([16]byte) string, whole bool) func(target) bool {
 	return func(t target) bool {
 		name := t.topic

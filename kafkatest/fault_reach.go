@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/kafka"
 )
 
-// reachable rejects faults that no request can match: of APIs that a Server does not have, or that
-// lack a field that the fault selects by.
+// reachable rejects faults that no request can match: a Server does not serve the API, or its
+// requests lack a field that the fault selects by.
 func (f *Fault) reachable() error {
 	for _, p := range f.Partitions {
 		if p < 0 {
@@ -36,7 +36,7 @@ func serves(key kafka.Key) bool {
 	return served && key != kafka.GetTelemetrySubscriptions && key != kafka.PushTelemetry
 }
 
-// apiName is how a message calls an API that may not be one.
+// apiName returns the name of an API for messages. key need not be an API.
 func apiName(key kafka.Key) string {
 	if name := kmsg.NameForKey(int16(key)); name != "Unknown" {
 		return fmt.Sprintf("%s (%d)", name, key)
@@ -72,7 +72,7 @@ func (f *Fault) selectors() (text string) {
 	return text
 }
 
-// nameable returns targets that have all that a request of an API can name.
+// nameable returns targets with all fields that a request of an API can name.
 func nameable(key kafka.Key) []target {
 	if known, ok := nameables.Load(key); ok {
 		return known.([]target)
@@ -80,7 +80,7 @@ func nameable(key kafka.Key) []target {
 	req := kmsg.RequestForKey(int16(key))
 	req.SetVersion(req.MaxVersion())
 	all := targets(req)
-	// what a name is may be said by a number beside it
+	// the kind of a name may depend on a number beside it
 	for _, kind := range []int64{0, coordinatorOfTransactions, int64(resourceTopic), int64(resourceGroup)} {
 		full := kmsg.RequestForKey(int16(key))
 		full.SetVersion(full.MaxVersion())
@@ -91,9 +91,9 @@ func nameable(key kafka.Key) []target {
 	return all
 }
 
-var nameables sync.Map // by kafka.Key; what nameable has found
+var nameables sync.Map // results of nameable, by kafka.Key
 
-// fillNames puts something into all fields of a request that can name things.
+// fillNames sets all fields of a request that can name targets.
 func fillNames(v reflect.Value, kind int64) {
 	switch v.Kind() {
 	case reflect.Struct:

@@ -18,19 +18,19 @@ const HistorySize = 4096
 // to bound its memory: Server.Topic has them.
 type history struct {
 	ring  []remembered
-	next  int // where the next one goes once the ring is full
+	next  int // position of the next one when the ring is full
 	total int
-	open  map[*kafka.Exchange]int // exchanges without an answer, and their places
-	byPos map[int]*kafka.Exchange // the reverse
+	open  map[*kafka.Exchange]int // positions of exchanges in progress
+	byPos map[int]*kafka.Exchange // the reverse of open
 }
 
-// A remembered exchange is one of the ring.
+// A remembered is an exchange in the ring.
 type remembered struct {
 	kafka.Exchange
-	disturbed bool // a fault or Config.Intercept has had a hand in it
+	disturbed bool // a fault or Config.Intercept affected it
 }
 
-// begin adds an exchange whose request has come.
+// begin adds an exchange whose request has arrived.
 func (h *history) begin(x *kafka.Exchange) {
 	if h.open == nil {
 		h.open, h.byPos = map[*kafka.Exchange]int{}, map[int]*kafka.Exchange{}
@@ -41,7 +41,7 @@ func (h *history) begin(x *kafka.Exchange) {
 	} else {
 		pos = h.next
 		h.next = (h.next + 1) % HistorySize
-		if old := h.byPos[pos]; old != nil { // never answered, and dropped now
+		if old := h.byPos[pos]; old != nil { // still in progress, and dropped now
 			delete(h.open, old)
 		}
 	}
@@ -51,14 +51,14 @@ func (h *history) begin(x *kafka.Exchange) {
 	h.open[x], h.byPos[pos] = pos, x
 }
 
-// disturb marks a request that is not simply served.
+// disturb marks a request that a fault or Config.Intercept affects.
 func (h *history) disturb(x *kafka.Exchange) {
 	if pos, ok := h.open[x]; ok {
 		h.ring[pos].disturbed = true
 	}
 }
 
-// end notes the answer of an exchange, or that there is none.
+// end records the response of an exchange, or that there is none.
 func (h *history) end(x *kafka.Exchange) {
 	pos, ok := h.open[x]
 	if !ok {
@@ -81,12 +81,12 @@ func (h *history) all() []kafka.Exchange {
 	return all
 }
 
-// at returns an exchange of the ring, 0 the oldest.
+// at returns an exchange of the ring; 0 is the oldest.
 func (h *history) at(i int) *remembered {
 	return &h.ring[(h.next+i)%len(h.ring)]
 }
 
-// withoutRecords returns req, or a copy of it that holds no records.
+// withoutRecords returns req, or for a produce request a copy without records.
 func withoutRecords(req kmsg.Request) kmsg.Request {
 	produce, ok := req.(*kmsg.ProduceRequest)
 	if !ok {
@@ -121,7 +121,7 @@ func responseWithoutRecords(resp kmsg.Response) kmsg.Response {
 	return &bare
 }
 
-// outcome is what became of an exchange, in words without times.
+// outcome returns the result of an exchange as text, without times.
 func (x *remembered) outcome() string {
 	switch {
 	case x.Answered.IsZero():
@@ -138,7 +138,7 @@ func (x *remembered) isNoteworthy() bool {
 	return x.disturbed || !x.Answered.IsZero() && (x.Response == nil || len(Codes(x.Response)) > 0)
 }
 
-// A kindOf is what exchanges have in common that dump folds into one line.
+// A kindOf has the common values of exchanges that dump shows as one line.
 type kindOf struct {
 	broker         int32
 	client         string
@@ -150,7 +150,7 @@ type kindOf struct {
 // alike are exchanges of one kind.
 type alike struct {
 	last       *remembered
-	first      time.Time // when the first of them came
+	first      time.Time // arrival of the first one
 	n          int
 	kind       kindOf
 	noteworthy bool
@@ -207,8 +207,8 @@ func (h *history) dump(n int, now time.Time) string {
 	return b.String()
 }
 
-// mostNoteworthy bounds the lines of failed and disturbed exchanges: a client that is refused under
-// ever new names is shown in part.
+// mostNoteworthy bounds the lines of failed and disturbed exchanges: a client may send failing
+// requests with ever new names.
 const mostNoteworthy = 100
 
 // targetNames returns the names of the first targets of req.

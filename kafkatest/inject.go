@@ -16,7 +16,7 @@ type Injected struct {
 	server *Server
 	in     *interceptor
 	fault  Fault
-	hold   chan struct{} // closed by Release
+	hold   chan struct{} // closed by Release and Remove
 
 	// guarded by in.mu
 	seen, hits int
@@ -68,23 +68,23 @@ func (j *Injected) dueLocked() bool {
 	return !j.removed && j.seen > j.fault.Skip && (!limited || j.hits < n)
 }
 
-// An interceptor stands between a server's connections and its handlers: it
-// injects faults and keeps the history.
+// An interceptor handles requests between a server's connections and its handlers. It injects
+// faults and keeps the history.
 type interceptor struct {
 	nameOf   func([16]byte) string // the name of a topic id, "" for an unknown one
 	own      kafka.Interceptor     // Config.Intercept; nil: none
 	log      func(string)          // a line for the test's log
 	discards bool                  // Config.BlackholeProduce
-	host     *clock                // of the server, if it runs in the bubble of one
+	host     *clock                // clock in whose bubble the server runs; nil: none
 	sessions sessions
 
 	mu      sync.Mutex  // guards the fields below; never held while waiting or calling out
 	faults  []*Injected // never changed in place
 	history history
 	pace    pace
-	cut     map[uint64]kafka.Action // connections that a fault has silenced, and what becomes of their requests since; few
-	misuse  error                   // the first Effect that made no sense
-	over    bool                    // the server has ended, or is about to
+	cut     map[uint64]kafka.Action // by silenced connection: the action for later requests
+	misuse  error                   // error of the first invalid Effect
+	over    bool                    // the server has ended, or is about to end
 	watch   []*observer             // never changed in place
 	changed chan struct{}           // closed and replaced at every change of the history, of hits and of over
 }
@@ -93,7 +93,7 @@ func newInterceptor(nameOf func([16]byte) string, log func(string), own kafka.In
 	return &interceptor{nameOf: nameOf, log: log, own: own, changed: make(chan struct{})}
 }
 
-// within calls f where the server runs.
+// within calls f in the bubble of the server, if it has one.
 func (in *interceptor) within(f func()) {
 	if in.host == nil {
 		f()
@@ -102,7 +102,7 @@ func (in *interceptor) within(f func()) {
 	in.host.look(func(*Server, *visit) { f() })
 }
 
-// inject arms a fault.
+// inject adds a fault.
 func (in *interceptor) inject(f Fault) *Injected {
 	j := &Injected{in: in, fault: f, hold: make(chan struct{})}
 	in.mu.Lock()
@@ -114,7 +114,7 @@ func (in *interceptor) inject(f Fault) *Injected {
 	return j
 }
 
-// end lets go everything that faults hold, and ends waits, for the end of the server.
+// end releases all requests that faults hold, and ends all waits, before the server ends.
 func (in *interceptor) end() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -125,7 +125,7 @@ func (in *interceptor) end() {
 	in.over = true
 }
 
-// ended reports whether the server has ended, or is about to.
+// ended reports whether the server has ended, or is about to end.
 func (in *interceptor) ended() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -145,7 +145,7 @@ func (in *interceptor) Before(x *kafka.Exchange) kafka.Action {
 	in.mu.Lock()
 	silenced, cut := in.cut[x.Conn]
 	in.history.begin(x)
-	if in.own != nil { // which may wait
+	if in.own != nil { // its Before may wait
 		in.notifyLocked()
 	}
 	in.mu.Unlock()
@@ -170,7 +170,7 @@ func (in *interceptor) Before(x *kafka.Exchange) kafka.Action {
 	return action
 }
 
-// disturbs reports whether a request is not just served, and answered at once.
+// disturbs reports whether the action changes or delays the serving of a request or its response.
 func disturbs(a kafka.Action) bool {
 	return a.Delay > 0 || len(a.Holds) > 0 || a.Respond != nil || a.Serve != nil || a.Edit != nil || a.ThrottleMs > 0 ||
 		a.DropRequest || a.DropReply || a.CloseBefore || a.CloseAfter
@@ -212,9 +212,9 @@ func (in *interceptor) decide(x *kafka.Exchange) kafka.Action {
 	return a
 }
 
-// silenceLocked makes the fate of one request that of all that follow it on its connection. Answers
-// come in the order of the requests, so a broker, or a network, that swallows one swallows the
-// rest; clients take an answer to another request than the oldest for a broken broker.
+// silenceLocked applies the action of one request to all later requests on its connection.
+// Responses are sent in the order of requests, so after a lost one all later ones are lost. A
+// client treats a response to another request than the oldest as the fault of a broken broker.
 func (in *interceptor) silenceLocked(conn uint64, a kafka.Action) {
 	if in.cut == nil {
 		in.cut = map[uint64]kafka.Action{}
@@ -312,7 +312,7 @@ func (in *interceptor) After(x *kafka.Exchange) {
 	}
 }
 
-// An observer gets all exchanges.
+// An observer receives all exchanges.
 type observer struct{ told func(*kafka.Exchange) }
 
 // observe calls f for every exchange until stop.
@@ -379,7 +379,7 @@ func unanswered(req kmsg.Request) bool {
 	return ok && produce.Acks == 0
 }
 
-// fail makes a answer x with the code of h.
+// fail makes a respond to x with the code of h.
 func (h hit) fail(x *kafka.Exchange, a *kafka.Action) {
 	e, pick, req := h.effect, h.picker(), x.Request
 	// the response has more targets than the request names: serve it, then change the response
@@ -391,7 +391,7 @@ func (h hit) fail(x *kafka.Exchange, a *kafka.Action) {
 	if fetch, ok := req.(*kmsg.FetchRequest); ok && fetch.SessionEpoch > 0 && levelOf(req, e.Code, false) != errorreply.Outermost {
 		picked, rest = h.in.sessions.picked(x.Broker, fetch, pick), req
 	}
-	if picked == nil { // only Match and the like select
+	if picked == nil { // the fault does not select by targets
 		picked, rest = req, nil
 	}
 	failed := errorResponse(picked, e.Code, rest != nil)
@@ -404,7 +404,7 @@ func (h hit) fail(x *kafka.Exchange, a *kafka.Action) {
 			reflect.ValueOf(resp).Elem().Set(reflect.ValueOf(failed).Elem())
 		})
 		return
-	case fetch != nil: // a fetch changes nothing, and one with an error in it does not wait
+	case fetch != nil: // a fetch changes no state, and does not wait if a partition has an error
 		now := *fetch
 		now.MaxWaitMillis = 0
 		a.Serve = &now
@@ -414,7 +414,7 @@ func (h hit) fail(x *kafka.Exchange, a *kafka.Action) {
 	edit(a, func(_ kmsg.Request, resp kmsg.Response) { merge(resp, failed) })
 }
 
-// picker returns the test which targets of a request fail.
+// picker returns a function that reports whether a target of a request fails.
 func (j *Injected) picker() func(target) bool {
 	if !j.fault.byTarget() {
 		return func(target) bool { return true }
@@ -422,12 +422,12 @@ func (j *Injected) picker() func(target) bool {
 	return j.fault.picker(j.in.nameOf, false)
 }
 
-// readDepth reports whether req is answered about things that it does
-// not name, and which answers f is about.
+// readDepth reports whether the response to req has elements that req does not name, and which of
+// them f selects.
 func readDepth(req kmsg.Request, f *Fault, code kafka.Code) (depth, bool) {
 	switch q := req.(type) {
 	case *kmsg.MetadataRequest, *kmsg.DescribeTopicPartitionsRequest:
-		// clients need the brokers that are in the answer, too
+		// clients also need the brokers in the response
 		if len(f.Partitions) > 0 {
 			return ofPartitions, true
 		}

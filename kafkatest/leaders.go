@@ -48,7 +48,7 @@ func (s *Server) waitISR(topic string, partition int32, brokers []int32) {
 	defer cancel()
 	want := slices.Compact(slices.Sorted(slices.Values(brokers)))
 	var last []int32
-	strange := int32(0) // has no replica
+	strange := int32(0) // a broker without a replica; 0: none
 	tp := record.TopicPartition{Topic: topic, Partition: partition}
 	err := awaitPartition(ctx, s.Cluster().Backend().Cluster, tp, func(p replication.PartitionMetadata) bool {
 		last = slices.Sorted(slices.Values(p.ISR))
@@ -124,7 +124,8 @@ func (s *Server) shuffleLeaders(topics []string) (moved int) {
 	return moved
 }
 
-// nextLeader returns the replica in sync that comes after the leader, the leader if there is none.
+// nextLeader returns the next in-sync replica after the leader in the assignment, or the leader if
+// there is none.
 func nextLeader(p replication.PartitionMetadata) int32 {
 	at := slices.Index(p.Replicas, p.Leader)
 	for i := range p.Replicas {

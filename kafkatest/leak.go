@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// Every goroutine inherits the profiler labels of the one that starts it. A server is
-// started under a label of its own, so that those it leaves behind can be told from those
-// of other servers in the same process.
+// Every goroutine inherits the profiler labels of the goroutine that starts it. A server is started
+// under its own label, so that its leaked goroutines can be distinguished from other servers' in
+// the same process.
 const (
 	leakLabel  = "kafkatest"
-	leakGrace  = time.Second // for goroutines that are on their way out
+	leakGrace  = time.Second // for goroutines that are about to end
 	leakChecks = 100
 )
 
@@ -25,8 +25,8 @@ var servers atomic.Int64 // numbers the servers of this process
 // newLabel returns the value of a new label.
 func newLabel() string { return strconv.FormatInt(servers.Add(1), 10) }
 
-// relabelled runs f under a label that newLabel has made, on a goroutine of its own, as
-// the caller's labels cannot be put back.
+// relabelled runs f under a label from newLabel. It uses another goroutine, because the caller's
+// labels could not be restored.
 func relabelled(label string, f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -37,7 +37,7 @@ func relabelled(label string, f func()) {
 }
 
 // unlabelled runs f, a function of the test, on a goroutine of the server, without the server's
-// label: what f starts is the test's.
+// label: goroutines that f starts belong to the test.
 func unlabelled(label string, f func()) {
 	ctx := context.Background()
 	pprof.SetGoroutineLabels(ctx)
@@ -45,23 +45,23 @@ func unlabelled(label string, f func()) {
 	f()
 }
 
-// leaked returns the stacks of goroutines with a label, other than the
-// caller, after giving them some time to end.
+// leaked returns the stacks of goroutines with a label, except the caller's. It gives them some
+// time to end.
 func leaked(label string) []string {
 	for range leakChecks {
 		if alone() || len(labelledStacks(label)) == 0 {
 			return nil
 		}
-		// lets others run, also in a synctest bubble, whose time moves when they are all stuck
+		// lets other goroutines run; in a synctest bubble the time moves when all of them wait
 		time.Sleep(leakGrace / leakChecks)
 	}
 	return labelledStacks(label)
 }
 
-// alone reports whether there are no goroutines but the main one, which no server has started, and
-// the caller: as at the end of a test that is no subtest, does not run beside others and has closed
-// its clients. To look at the labels the world is stopped, which takes half as long as all the
-// rest.
+// alone reports whether there are no goroutines except the caller and the main one, which no server
+// has started. This is so at the end of a test that is no subtest, does not run in parallel and has
+// closed its clients. It saves the check of the labels, which stops the world and takes half as
+// long as all the rest.
 func alone() bool {
 	for range endingYields {
 		if n := runtime.NumGoroutine(); n == 1 || n == 2 && !isMain() {
@@ -72,15 +72,16 @@ func alone() bool {
 	return false
 }
 
-// endingYields is how often others run before it counts that they are there: some are just ending.
+// endingYields is the number of times that alone yields to other goroutines, which may be about to
+// end.
 const endingYields = 20
 
-// isMain reports whether the caller runs on the goroutine that the program has begun with, as it
-// may where there is no test, or cannot be told not to.
+// isMain reports whether the caller runs on the main goroutine, as it may in a program without a
+// test. It also returns true if the stack is too deep to know.
 func isMain() bool {
 	var calls [100]uintptr
 	n := runtime.Callers(0, calls[:])
-	for _, c := range calls[max(n-2, 0):n] { // the first call, which the runtime makes, and its own return
+	for _, c := range calls[max(n-2, 0):n] { // runtime.main and runtime.goexit come last
 		if f := runtime.FuncForPC(c - 1); f == nil || f.Name() == "runtime.main" {
 			return true
 		}

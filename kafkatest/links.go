@@ -84,7 +84,7 @@ func (l *Link) Mend() { l.each((*replication.Network).Mend) }
 
 func (l *Link) each(do func(*replication.Network, replication.NetworkPath)) {
 	if l.s.itself().in.ended() {
-		return // nothing goes over it any more
+		return // the servers have stopped, and with them the network
 	}
 	l.s.within(func(s *Server, _ *visit) {
 		n := s.Cluster().Backend().Network()

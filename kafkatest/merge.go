@@ -9,7 +9,7 @@ import (
 	"github.com/stratalog/strata/kafka"
 )
 
-// merge puts the answers of src into dst, over those that dst has for the same things.
+// merge adds the elements of src to dst. They replace elements of dst for the same targets.
 func merge(dst, src kmsg.Response) {
 	mergeStruct(reflect.ValueOf(dst).Elem(), reflect.ValueOf(src).Elem())
 }
@@ -20,7 +20,7 @@ func mergeStruct(dst, src reflect.Value) {
 		if !to.IsValid() {
 			continue
 		}
-		// the list itself may be shared with who served
+		// a copy, because the handler of the request may share the list
 		merged := reflect.AppendSlice(reflect.Zero(to.Type()), to)
 		for i := range from.Len() {
 			elem := from.Index(i)
@@ -40,10 +40,10 @@ func mergeStruct(dst, src reflect.Value) {
 	}
 }
 
-// responseLists are the fields of responses that hold answers for one target each.
+// responseLists are the fields of responses that have one element for each target.
 var responseLists = []string{"Topics", "Partitions", "Groups", "Coordinators", "Resources", "Transactions", "Markers", "TransactionStates"}
 
-// hasAnswers reports whether an answer consists of answers.
+// hasAnswers reports whether an element has such a list of its own.
 func hasAnswers(v reflect.Value) bool {
 	for _, name := range responseLists {
 		if f := v.FieldByName(name); f.IsValid() && f.Len() > 0 {
@@ -53,7 +53,8 @@ func hasAnswers(v reflect.Value) bool {
 	return false
 }
 
-// indexOf returns where list has the answer for the same thing as elem, -1 if nowhere.
+// indexOf returns the index of the element of list with the same target as elem; -1 if there is
+// none.
 func indexOf(list, elem reflect.Value) int {
 	for i := range list.Len() {
 		if sameIdentity(list.Index(i), elem) {
@@ -73,13 +74,13 @@ func sameIdentity(a, b reflect.Value) bool {
 	return true
 }
 
-// overwrite replaces the answers of resp that pick wants by errors: those for
-// partitions, or those for whole topics.
+// overwrite replaces the elements of resp that pick selects by errors: elements for partitions, or
+// for whole topics.
 func overwrite(resp kmsg.Response, code kafka.Code, depth depth, pick func(target) bool) {
 	overwriteStruct(reflect.ValueOf(resp).Elem(), target{partition: -1}, code, depth, pick)
 }
 
-// depth says which answers a fault is about.
+// depth is the list of a response whose elements a fault replaces.
 type depth string
 
 const (

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	barrenAtOnce = 10                     // answers without use that a client gets at one instant
-	barrenPause  = 100 * time.Microsecond // each further one takes this much longer than the one before
-	barrenTold   = 1000                   // then the test's log says so; some 50 s have passed
-	mostAtOnce   = 1000                   // answers of any kind that a client gets at one instant
-	usualPause   = time.Millisecond       // that each further one takes
-	mostPaced    = 100_000                // connections that are followed; then all are forgotten
+	barrenAtOnce = 10                     // limit of barren responses at one instant
+	barrenPause  = 100 * time.Microsecond // by which the delay grows with each further one
+	barrenTold   = 1000                   // number at which the log names the client, after some 50 s
+	mostAtOnce   = 1000                   // limit of responses of any kind at one instant
+	usualPause   = time.Millisecond       // delay of each further one
+	mostPaced    = 100_000                // limit of tracked connections, at which all are dropped
 )
 
 // A pace tracks clients that send a request at the very instant of the previous response. On a real
@@ -30,18 +30,19 @@ type pace struct {
 	conns map[uint64]*paced
 }
 
-// paced counts the responses of a connection since its client, or the server, last took time.
+// paced counts the responses of a connection since the last time that the clock moved between its
+// requests and responses.
 type paced struct {
-	answered time.Time // the last one
-	due      time.Time // when the last request is answered if only its pause holds it up
-	all      int
-	barren   int // of all: errors, and fetches that brought nothing
+	answered time.Time // time of the last response
+	due      time.Time // time of the last response if only pace delays it
+	all      int       // number of responses
+	barren   int       // number of barren ones: errors and empty fetches
 
-	last kafka.Exchange // barren, without request and response
-	text string         // of its codes
+	last kafka.Exchange // the last barren one, without request and response
+	text string         // its error codes
 }
 
-// request returns how long the answer of a request has to be held up.
+// request returns the delay of the response to a request.
 func (p *pace) request(x *kafka.Exchange) (pause time.Duration) {
 	c := p.conns[x.Conn]
 	if c == nil {
@@ -59,7 +60,7 @@ func (p *pace) request(x *kafka.Exchange) (pause time.Duration) {
 	return pause
 }
 
-// response counts a response. It returns a line for the test's log, mostly "".
+// response counts a response. It returns a line for the test's log; "" if there is nothing to log.
 func (p *pace) response(x *kafka.Exchange) (say string) {
 	c := p.conns[x.Conn]
 	if c == nil {
@@ -70,7 +71,7 @@ func (p *pace) response(x *kafka.Exchange) (say string) {
 		p.conns[x.Conn] = c
 	}
 	c.answered = x.Answered
-	if x.Answered.After(c.due) { // it has waited, so the clock goes
+	if x.Answered.After(c.due) { // the request waited, so the clock moves
 		c.all, c.barren = 0, 0
 		return ""
 	}

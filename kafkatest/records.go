@@ -95,7 +95,7 @@ func waitRecords(ctx context.Context, c *strata.Cluster, topic string, n int) ([
 			rs, err = collect(nil, consumer.Follow(ctx, c, consumer.ReadConfig{Topic: topic}), n)
 		}
 		if err == nil && len(rs) < n {
-			err = ctx.Err() // Follow ends silently
+			err = ctx.Err() // Follow ends without an error
 		}
 		if err == nil {
 			rs, err = collect(rs, consumer.Read(ctx, c, consumer.ReadConfig{Topic: topic, Start: nextOffsets(rs)}), math.MaxInt)
@@ -139,7 +139,7 @@ func byPartition(rs []record.Record) []record.Record {
 	return rs
 }
 
-// ends returns the end of the records read of each partition of a topic.
+// ends describes the offset up to which each partition of a topic was read.
 func (s *Server) ends(topic string, rs []record.Record) string {
 	// does not wait
 	starts, err := s.Cluster().Offsets(context.Background(), topic, strata.Earliest)

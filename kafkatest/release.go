@@ -44,9 +44,9 @@ var releaseKeys = []kafka.Key{kafka.Produce, kafka.Fetch, kafka.ListOffsets, kaf
 	kafka.CreateDelegationToken, kafka.RenewDelegationToken, kafka.ExpireDelegationToken, kafka.DescribeDelegationToken,
 	kafka.StreamsGroupHeartbeat, kafka.StreamsGroupDescribe}
 
-// releaseVersions holds the highest version of each API by release; -1: the
-// release does not have it. Kafka: the schemas of each release. Redpanda: the
-// ranges its handlers of 24.x are declared with.
+// releaseVersions holds the highest version of each API by release; -1: the release does not have
+// the API. Sources: the message schemas of each Kafka release, and the version ranges in Redpanda's
+// handlers of 24.x.
 var releaseVersions = map[Release][]int16{
 	Kafka0_11:  {3, 5, 2, 4, 3, 3, 1, 2, 1, 1, 1, 1, 1, 1, 2, 1, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, -1, -1, 0, -1, -1, -1, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1},
 	Kafka1_1:   {5, 7, 2, 5, 3, 3, 1, 2, 1, 1, 1, 1, 1, 1, 2, 1, 0, 0, 0, 1, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, -1, -1, 1, 0, -1, -1, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, -1, -1},
@@ -60,8 +60,8 @@ var releaseVersions = map[Release][]int16{
 	Redpanda24: {7, 11, 4, 7, 8, 7, 3, 6, 4, 4, 4, 5, 3, 3, 6, 5, 2, 3, 4, 4, 2, 2, 3, 2, -1, 1, 0, 0, 0, -1, -1, -1, 0, -1, -1, -1, -1, 3, 3, 3, -1, 3, 0, 0, 1, 1, -1, -1, 1, 1, 1, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1},
 }
 
-// versionCaps returns the highest versions to offer, with own caps over those of
-// the release; nil if there is no bound.
+// versionCaps returns the highest versions to offer. The caps in own override the release's.
+// It returns nil if there is no bound.
 func versionCaps(r Release, own map[kafka.Key]int16) map[int16]int16 {
 	caps := map[int16]int16{}
 	for i, v := range releaseVersions[r] {
@@ -73,7 +73,7 @@ func versionCaps(r Release, own map[kafka.Key]int16) map[int16]int16 {
 	return caps
 }
 
-// checkVersionCaps returns why a test cannot mean such caps.
+// checkVersionCaps returns an error for caps that cannot be intended.
 func checkVersionCaps(caps map[kafka.Key]int16) error {
 	for _, key := range slices.Sorted(maps.Keys(caps)) {
 		lowest, highest, served := kafka.ServedVersions(key)

@@ -63,9 +63,9 @@ func (s *Server) start() error {
 	return r.serve(lns)
 }
 
-// limits bound what clients can take. With Config.Clock the time of the brokers bounds nothing that
-// a client does in real time: else it would be cut off that connects, sends or reads just when the
-// clock is moved, or has nothing to say since.
+// limits returns the brokers' limits for clients. With Config.Clock the time of the brokers bounds
+// no action that a client takes in real time. Otherwise an Advance would cut off clients that are
+// just connecting, sending or reading, or are idle.
 func (s *Server) limits() (l kafka.Limits) {
 	if s.host != nil {
 		l.FirstRequest, l.WholeRequest, l.Idle, l.SlowReader = forever, forever, forever, forever
@@ -73,10 +73,10 @@ func (s *Server) limits() (l kafka.Limits) {
 	return l
 }
 
-// forever is longer than clocks are moved, and no time overflows by it.
+// forever is longer than any Advance, and does not overflow a time.
 const forever = 100 * 365 * 24 * time.Hour
 
-// stop ends what runs, if anything does.
+// stop stops the running server, if there is one.
 func (s *Server) stop() error {
 	s.mu.Lock()
 	r := s.running
@@ -112,7 +112,7 @@ func (r *running) stop() error {
 	return r.stopErr
 }
 
-// brokers returns the brokers to start, with their directories: those of the Config and added ones.
+// brokers returns the brokers to start, from the Config and added later, with their directories.
 func (s *Server) brokers() (n int, specs map[int32]replication.BrokerSpec) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *Server) brokers() (n int, specs map[int32]replication.BrokerSpec) {
 	return n, specs
 }
 
-// listen returns a broker's listener, at the address that it had before if this is a restart.
+// listen returns a broker's listener; after a restart, at its former address.
 func (s *Server) listen(broker int32) (net.Listener, error) {
 	address := ""
 	s.mu.Lock()
@@ -141,7 +141,7 @@ func (s *Server) listen(broker int32) (net.Listener, error) {
 	return s.listenAt(broker, address)
 }
 
-// listenAt returns the listener of a broker, whose address was before; empty: it had none.
+// listenAt returns the listener of a broker. before is its former address; "": none.
 func (s *Server) listenAt(broker int32, before string) (net.Listener, error) {
 	if s.cfg.Pipe {
 		// RFC 2606: never a real host
@@ -170,8 +170,8 @@ var plainTCP = func() (c net.ListenConfig) {
 // createTimeout bounds the creation of the topics of a Config.
 const createTimeout = 30 * time.Second
 
-// sameTopic returns an error if a topic that an earlier server has made does not have that number
-// of partitions; 0 means any number.
+// sameTopic returns an error if a topic of an earlier server does not have that number of
+// partitions; 0 means any number.
 func (s *Server) sameTopic(ctx context.Context, name string, partitions int) error {
 	there, err := s.Cluster().Topic(ctx, name)
 	if err == nil && partitions != 0 && len(there.Partitions) != partitions {

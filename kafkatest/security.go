@@ -15,7 +15,7 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// secure makes the authority of the certificates, if there is to be TLS.
+// secure creates the authority and the brokers' certificate, if the Config has TLS.
 func (s *Server) secure() (err error) {
 	if !s.cfg.TLS && !s.cfg.ClientCerts {
 		return nil
@@ -31,7 +31,7 @@ func (s *Server) secure() (err error) {
 	return err
 }
 
-// security is how the listeners are secured.
+// security returns the security configuration of the listeners.
 func (s *Server) security(cluster *strata.Cluster) (sec kafka.Security) {
 	if s.authority != nil {
 		sec.TLS = &tls.Config{Certificates: []tls.Certificate{s.cert}, ClientCAs: s.authority.Pool(), ClientAuth: tls.VerifyClientCertIfGiven}
@@ -48,7 +48,7 @@ func (s *Server) security(cluster *strata.Cluster) (sec kafka.Security) {
 	return sec
 }
 
-// createUsers gives the users of the Config their passwords, unless they have some already.
+// createUsers sets the passwords of the Config's users, except of users that already have one.
 func (s *Server) createUsers(ctx context.Context, cluster *strata.Cluster) error {
 	there := cluster.ScramUsers()
 	for _, user := range slices.Sorted(maps.Keys(s.cfg.Users)) {

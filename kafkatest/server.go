@@ -25,11 +25,11 @@ type Server struct {
 	cfg      Config
 	fs       vfs.FS
 	wait     time.Duration
-	testEnds time.Time // when waits give up at the latest; zero: no limit
-	label    string    // of its goroutines
+	testEnds time.Time // deadline of all waits; zero: no limit
+	label    string    // profiler label of its goroutines
 
-	// With Config.Clock there are two Servers. The test has the one with clock. Its methods call
-	// those of the other Server, which runs in the bubble of the clock in its field host.
+	// With Config.Clock there are two Servers. The test's Server has clock set. Its methods call
+	// the methods of the other Server, which runs in the bubble of the clock in its field host.
 	clock, host *clock
 
 	authority *throwaway.Authority // of certificates; nil: there is no TLS
@@ -38,14 +38,14 @@ type Server struct {
 	network memnet.Network
 	in      *interceptor
 
-	// guards the fields below; not held while starting and stopping, which turn is for
+	// guards the fields below; not held while the server starts or stops, which turn serialises
 	mu      sync.Mutex
 	running *running
-	addrs   map[int32]string // by broker, also of those that are stopped
-	racks   map[int32]string // likewise
+	addrs   map[int32]string // by broker, including stopped ones
+	racks   map[int32]string // by broker, including stopped ones
 	removed map[int32]bool   // brokers that were removed
 
-	turn chan struct{} // a token: taken while the server is started or stopped
+	turn chan struct{} // a token: taken while the server is being started or stopped
 }
 
 // New starts the brokers and returns when they serve. It registers a function with t.Cleanup that
@@ -62,14 +62,15 @@ func New(t T, cfg Config) *Server {
 	return open(t, cfg, nil)
 }
 
-// open is New for a server that has no clock of its own; host is the clock whose bubble it is in.
+// open is New for a server without its own clock. host is the clock in whose bubble it runs; nil:
+// none.
 func open(t T, cfg Config, host *clock) *Server {
 	t.Helper()
 	s := &Server{t: t, cfg: cfg, fs: cfg.FS, host: host, turn: make(chan struct{}, 1), racks: cfg.racks(), removed: map[int32]bool{}}
 	switch {
 	case s.fs != nil || cfg.Sync:
 	case cfg.Dir == "":
-		s.fs = vfs.Mem() // ours, so that it outlives a Restart
+		s.fs = vfs.Mem() // created here, so that it outlives a Restart
 	default:
 		s.fs = unsynced{vfs.OS()}
 	}
@@ -84,7 +85,7 @@ func open(t T, cfg Config, host *clock) *Server {
 		s.wait = defaultWait
 	}
 	s.label = newLabel()
-	if host == nil { // the clock does it otherwise
+	if host == nil { // otherwise the clock does this
 		if s.cfg.Listen != nil {
 			s.cfg.Listen = listenOutside(s.outside(), s.cfg.Listen)
 		}

@@ -10,13 +10,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// maxSessions bounds how many fetch sessions are followed: as many as all brokers keep.
+// maxSessions bounds the fetch sessions that are tracked. It is the number that all brokers can
+// have.
 const maxSessions = 1000 * maxBrokers
 
-// sessions follows fetch sessions (KIP-227): a fetch that belongs to one names only the
-// partitions that change, while it reads, and a fault may be about, all that the
-// session has. It learns them from what passes by. Each broker numbers its own. The
-// zero value is ready; safe for concurrent use.
+// sessions tracks the partitions of fetch sessions (KIP-227), from the requests and responses. A
+// fetch in a session names only the partitions that change, but it reads all partitions of the
+// session, and a fault can select any of them. Session ids are per broker. The zero value is ready.
+// It is safe for concurrent use.
 type sessions struct {
 	mu   sync.Mutex // guards the field below
 	byID map[sessionID]map[target]bool
@@ -46,7 +47,7 @@ func (s *sessions) request(broker int32, req kmsg.Request) {
 	id := sessionID{broker, fetch.SessionID}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if fetch.SessionEpoch <= 0 { // -1 closes it, 0 makes another
+	if fetch.SessionEpoch <= 0 { // -1 closes the session, 0 replaces it
 		delete(s.byID, id)
 		return
 	}
@@ -66,7 +67,7 @@ func (s *sessions) request(broker int32, req kmsg.Request) {
 	}
 }
 
-// response notes the session that a fetch has begun.
+// response adds the session that a fetch has begun.
 func (s *sessions) response(broker int32, req kmsg.Request, resp kmsg.Response) {
 	fetch, ok := req.(*kmsg.FetchRequest)
 	answer, answered := resp.(*kmsg.FetchResponse)
@@ -111,8 +112,8 @@ func (s *sessions) targets(broker int32, req kmsg.Request) []target {
 	return ts
 }
 
-// picked returns a fetch like fetch that names the partitions of its session
-// that pick wants; nil if there are none.
+// picked returns a copy of fetch that names the partitions of its session that pick selects; nil if
+// there are none.
 func (s *sessions) picked(broker int32, fetch *kmsg.FetchRequest, pick func(target) bool) kmsg.Request {
 	some := *fetch
 	some.Topics = nil

@@ -8,16 +8,16 @@ import (
 	"github.com/stratalog/strata/internal/errorreply"
 )
 
-// A target is one subject of a request, in most detail: a partition of a topic, a topic, a group, a
-// transactional id, or none by name.
+// A target is one subject of a request, as detailed as the request names it: a partition, a topic,
+// a group, a transactional id, or none.
 type target struct {
 	group     string
 	txn       string // transactional id of the producer, or of the subject
-	kind      int8   // of the keys of a FindCoordinator
+	kind      int8   // type of the keys of a FindCoordinator request
 	topic     string
 	id        [16]byte // of the topic; newer versions of some APIs name topics by id
 	partition int32    // -1: none named
-	all       bool     // the request names no topics and thereby means all there are
+	all       bool     // the request names no topics, which means all topics
 }
 
 func (t target) namesTopic() bool { return t.topic != "" || t.id != [16]byte{} }
@@ -28,7 +28,7 @@ const (
 	resourceGroup kmsg.ConfigResourceType = 32
 )
 
-// targets returns all targets of req: at least one, which may be the empty one.
+// targets returns all targets of req. There is at least one, which may be empty.
 func targets(req kmsg.Request) []target {
 	var found []target
 	split(req, func(t target) bool {
@@ -38,7 +38,7 @@ func targets(req kmsg.Request) []target {
 	return found
 }
 
-// answersPartitions reports whether req is answered about partitions, and names topics only.
+// answersPartitions reports whether req names topics only, and its response has partitions.
 func answersPartitions(req kmsg.Request) bool {
 	switch req.(type) {
 	case *kmsg.MetadataRequest, *kmsg.DescribeTopicPartitionsRequest:
@@ -47,8 +47,8 @@ func answersPartitions(req kmsg.Request) bool {
 	return false
 }
 
-// split returns two requests like req: one with the targets that pick wants, one with the others;
-// nil where there are none. req is not changed; the two point to what else it holds.
+// split returns two copies of req: one with the targets that pick selects, the other with the rest.
+// A copy without targets is nil. req is not changed. The copies share its other values.
 func split(req kmsg.Request, pick func(target) bool) (picked, rest kmsg.Request) {
 	p, r := splitStruct(reflect.ValueOf(req).Elem(), target{partition: -1}, pick)
 	return request(p), request(r)
@@ -61,7 +61,7 @@ func request(v reflect.Value) kmsg.Request {
 	return v.Addr().Interface().(kmsg.Request)
 }
 
-// splitStruct does split for one struct of a request; a result that holds no target is not valid.
+// splitStruct is split for one struct of a request. A result without targets is not valid.
 func splitStruct(v reflect.Value, ctx target, pick func(target) bool) (picked, rest reflect.Value) {
 	ctx = ctx.within(v)
 	p, r := copyOf(v), copyOf(v)
@@ -101,7 +101,7 @@ func isHeartbeat(v reflect.Value) bool {
 	return ok
 }
 
-// meansAll reports whether a struct of a request without topics means all topics.
+// meansAll reports whether a struct of a request names no topics, which means all topics.
 func meansAll(v reflect.Value) bool {
 	switch q := v.Addr().Interface().(type) {
 	case *kmsg.MetadataRequest:
@@ -137,7 +137,7 @@ func splitList(list reflect.Value, name string, ctx target, pick func(target) bo
 	return picked, rest
 }
 
-// element returns the target of an element of a list that is a bare name or number.
+// element returns the target of a list's element that is a bare name or number.
 func (t target) element(list string, v reflect.Value) target {
 	switch list {
 	case "Partitions":

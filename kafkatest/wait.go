@@ -14,10 +14,10 @@ import (
 const (
 	defaultWait = 30 * time.Second
 	virtualWait = 10 * time.Minute // costs nothing, and Kafka's timeouts are minutes
-	// deadlineMargin is how long before the test's deadline a wait gives up, so that its message is
-	// seen instead of a dump of all goroutines.
+	// deadlineMargin is the time before the test's deadline at which waits fail, so that their
+	// message is printed instead of a dump of all goroutines.
 	deadlineMargin = time.Second
-	// dumped is how many kinds of requests that went well the message of a wait in vain shows.
+	// dumped is the number of kinds of successful requests in the message of a failed wait.
 	dumped = 30
 )
 
@@ -38,8 +38,8 @@ func (s *Server) boundedContext(parent context.Context) (context.Context, contex
 	return context.WithDeadline(parent, deadline)
 }
 
-// testDeadline returns when the test has to end, less a margin, the zero time for
-// never, and whether it runs in virtual time.
+// testDeadline returns the deadline of the test less deadlineMargin; zero if it has none. virtual
+// reports whether the test runs in virtual time.
 func testDeadline(t T) (ends time.Time, virtual bool) {
 	d, ok := t.(interface{ Deadline() (time.Time, bool) })
 	if !ok {
@@ -194,7 +194,7 @@ func (s *Server) waitHits(j *Injected, n int) {
 // errRemoved ends a wait for a fault.
 var errRemoved = errors.New("it was removed")
 
-// await is WaitUntil for as long as waits take.
+// await is WaitUntil with the context of a wait.
 func (s *Server) await(cond func() bool) error {
 	ctx, cancel := s.waitContext()
 	defer cancel()
@@ -260,7 +260,7 @@ func (s *Server) dump() string {
 	return s.in.pace.loops() + s.in.history.dump(dumped, time.Now())
 }
 
-// describeGroup is a group in a few lines.
+// describeGroup describes a group in a few lines.
 func describeGroup(i group.Info) string {
 	text := fmt.Sprintf("%v, generation %d, %d members", i.State, i.Generation, len(i.Members))
 	for _, m := range i.Members {

@@ -41,8 +41,8 @@ type Cluster struct {
 	coordinators sync.Once // creates their topics; see coordinate
 
 	mu    sync.Mutex              // guards the fields below
-	ports map[int32]int           // by broker: what to listen on
-	gone  map[int32]chan struct{} // by broker: closed when it is removed
+	ports map[int32]int           // port to listen on, by broker
+	gone  map[int32]chan struct{} // by broker; closed when the broker is removed
 }
 
 // MustCluster is NewCluster, except that it panics on an error.
@@ -105,7 +105,7 @@ func (c *Cluster) Close() {
 // ListenAddrs returns the addresses of the brokers, host:port, in the order of their node ids.
 func (c *Cluster) ListenAddrs() []string { return c.server.Addrs() }
 
-// inside is the cluster that the brokers serve.
+// inside returns the cluster that the brokers serve.
 func (c *Cluster) inside() strata.Backend { return c.server.Cluster().Backend() }
 
 // adminTimeout bounds the waits of methods without a context. It is reached only after a failure,
@@ -289,7 +289,7 @@ func (c *Cluster) listen(broker int32) (net.Listener, error) {
 	return tls.NewListener(ln, c.cfg.tls), nil
 }
 
-// isEmpty reports whether there is nothing in a directory, or no directory.
+// isEmpty reports whether a directory is empty or does not exist.
 func isEmpty(dir string) bool {
 	found, err := os.ReadDir(filepath.Clean(dir))
 	return errors.Is(err, os.ErrNotExist) || err == nil && len(found) == 0
@@ -327,7 +327,7 @@ func (l *life) Cleanup(f func()) {
 	l.cleanups = append(l.cleanups, f)
 }
 
-// end runs what Cleanup was given, the last first.
+// end runs the functions that were passed to Cleanup, the last one first.
 func (l *life) end() {
 	l.mu.Lock()
 	all := l.cleanups

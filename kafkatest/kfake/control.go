@@ -12,7 +12,7 @@ import (
 // anyKey is the key of control functions of all requests.
 const anyKey = -1
 
-// A control is a control function at work.
+// A control is an active control function.
 type control struct {
 	key int16
 	fn  func(kmsg.Request) (kmsg.Response, error, bool)
@@ -34,15 +34,15 @@ type verdict struct {
 	handled bool
 }
 
-// controls are the control functions of a cluster. One of them runs at a time: the one that has the
-// turn.
+// controls are the control functions of a cluster. Only one call of them runs at a time: it holds
+// the turn.
 type controls struct {
 	closing <-chan struct{} // ends all waits
 	turn    chan struct{}   // a token: full while a control function runs
 
 	mu      sync.Mutex   // guards the fields below; never held while a function runs
 	all     []*control   // in the order in which they were added; never changed in place
-	current *controlCall // that has the turn; nil: none
+	current *controlCall // call that holds the turn; nil: none
 }
 
 func newControls(closing <-chan struct{}) *controls {
@@ -55,7 +55,7 @@ func (cs *controls) add(key int16, fn func(kmsg.Request) (kmsg.Response, error, 
 	cs.all = append(slices.Clip(cs.all), &control{key: key, fn: fn})
 }
 
-// of returns the control functions that a request is shown to: those of its key, then those of all.
+// of returns the control functions for a request: first for its key, then for all keys.
 func (cs *controls) of(key int16) (found []*control) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -69,8 +69,8 @@ func (cs *controls) of(key int16) (found []*control) {
 	return found
 }
 
-// run shows a request to the control functions until one handles it. ok is false if the cluster, or
-// the node, is closed before.
+// run passes a request to the control functions until one handles it. ok is false if the cluster is
+// closed, or the node removed, before that.
 func (cs *controls) run(req kmsg.Request, node int32, gone <-chan struct{}) (v verdict, ok bool) {
 	for _, c := range cs.of(req.Key()) {
 		if v, ok = cs.call(c, req, node, gone); !ok || v.handled {
@@ -93,13 +93,14 @@ func (cs *controls) call(c *control, req kmsg.Request, node int32, gone <-chan s
 		cs.give()
 		return verdict{}, true
 	}
-	// On a goroutine of its own, which outlives the cluster if it never returns: Close does not
-	// wait for functions of the test. Unlike goroutines of the broker it has no label.
+	// The function runs on its own goroutine. If it never returns the goroutine outlives the
+	// cluster: Close does not wait for functions of the test. Unlike goroutines of the broker it
+	// has no label.
 	result := make(chan verdict, 1)
 	go func() {
 		pprof.SetGoroutineLabels(context.Background())
 		var v verdict
-		defer func() { // also if fn ends its goroutine, as T.Fatal does
+		defer func() { // runs even if fn ends its goroutine, as T.Fatal does
 			if cs.end(cc, v) {
 				cs.give()
 			}
@@ -116,8 +117,8 @@ func (cs *controls) call(c *control, req kmsg.Request, node int32, gone <-chan s
 	return verdict{}, false
 }
 
-// end notes that a control function has returned, and whether it is done with. It reports whether
-// it had the turn.
+// end records that a control function has returned, and removes it if it is not kept. It reports
+// whether the call held the turn.
 func (cs *controls) end(cc *controlCall, v verdict) (turn bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -156,14 +157,14 @@ func (cs *controls) give() {
 	<-cs.turn
 }
 
-// running returns the call that has the turn, nil if none has.
+// running returns the call that holds the turn; nil if there is none.
 func (cs *controls) running() *controlCall {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	return cs.current
 }
 
-// sleep gives the turn to others until wakeup returns.
+// sleep gives up the turn until wakeup returns.
 func (cs *controls) sleep(wakeup func()) {
 	cc := cs.running()
 	if cc == nil {
@@ -192,8 +193,8 @@ func (c *Cluster) Control(fn func(kmsg.Request) (kmsg.Response, error, bool)) {
 //
 // If fn returns true, its result handles the request. A response is sent. An error cuts the
 // connection. With neither, this request and later ones on the connection get no response. If fn
-// returns false, the next control function is called: first those of the key, then those of all
-// keys, each in the order in which they were added. After them the broker serves the request.
+// returns false, the next control function is called: first functions of the key, then functions of
+// all keys, each in the order in which they were added. After them the broker serves the request.
 //
 // A function that returned true is removed, unless it has called KeepControl. A function that has
 // called DropControl is removed whatever it returned. So by default a function handles one request,

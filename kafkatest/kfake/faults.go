@@ -102,7 +102,7 @@ func (c *Cluster) fault(f Fault) kafkatest.Fault {
 		k.Topic, _ = c.inside().TopicName(f.TopicID)
 	}
 	k.Decide = func(x *kafka.Exchange) *kafkatest.Effect {
-		switch { // kafkatest refuses keys that cannot fit, which here fit nothing
+		switch { // kafkatest rejects keys that cannot match; here they match no request
 		case !f.hasKey(kmsg.Key(x.Key)),
 			len(f.Nodes) > 0 && !slices.Contains(f.Nodes, nodeOf(x.Broker)),
 			f.TopicID != [16]byte{} && (k.Topic == "" || !c.isNamed(f.TopicID, k.Topic)),
@@ -138,7 +138,7 @@ func (c *Cluster) isNamed(id [16]byte, name string) bool {
 	return ok && now == name
 }
 
-// topLevelCode returns the error code of a response as a whole; not valid: it has none.
+// topLevelCode returns the top-level error code of a response. It is not valid if there is none.
 func topLevelCode(resp kmsg.Response) reflect.Value {
 	code := reflect.ValueOf(resp).Elem().FieldByName("ErrorCode")
 	if !code.IsValid() || code.Kind() != reflect.Int16 {

@@ -66,7 +66,7 @@ func (c *Cluster) GroupInfo(group string) *GroupInfo {
 	return groupInfo(info)
 }
 
-// groupInfo translates a group, nil for one that does not exist.
+// groupInfo translates a group. It returns nil for a group that does not exist.
 func groupInfo(i group.Info) *GroupInfo {
 	if i.State == group.Dead {
 		return nil

@@ -55,7 +55,7 @@ func (c *Cluster) RemoveNode(nodeID int32) error {
 		return fmt.Errorf("kfake: remove node %d: %w", nodeID, err)
 	}
 	c.mu.Lock()
-	close(c.goneOfLocked(broker)) // control functions on its connections
+	close(c.goneOfLocked(broker)) // ends waits for control functions on its connections
 	c.mu.Unlock()
 	if err := attempt(func() { c.server.RemoveBroker(broker) }); err != nil {
 		return fmt.Errorf("kfake: remove node %d: %w", nodeID, err)
@@ -63,7 +63,7 @@ func (c *Cluster) RemoveNode(nodeID int32) error {
 	return c.shuffle()
 }
 
-// evacuate gives the replicas of a broker to others.
+// evacuate moves the replicas of a broker to others.
 func (c *Cluster) evacuate(broker int32, others []int32) error {
 	ctx, cancel := c.context()
 	defer cancel()
@@ -227,7 +227,7 @@ func (c *Cluster) SetFollowers(topic string, partition int32, followers []int32)
 }
 
 // CoordinatorFor returns the coordinator of the group or transactional id named key, -1 if there is
-// none at present. The two may have different coordinators: it is that for the transactional id if
+// none at present. The two may have different coordinators: it returns the transactional id's if
 // the id has been used, else the group's.
 func (c *Cluster) CoordinatorFor(key string) int32 {
 	ctx, cancel := c.context()

@@ -18,8 +18,8 @@ import (
 
 func brokerOf(node int32) int32 { return node + 1 }
 
-// nodeOf returns the node of a broker. Numbers that are no broker's stay, such as -1 for none, but
-// for 0, which answers to members of share groups have for none and is a node's: it becomes -1.
+// nodeOf returns the node of a broker. Negative numbers, such as -1 for none, stay. 0 becomes -1:
+// responses to members of share groups have 0 for no broker, but 0 is a node.
 func nodeOf(broker int32) int32 {
 	if broker < 0 {
 		return broker
@@ -27,22 +27,22 @@ func nodeOf(broker int32) int32 {
 	return broker - 1
 }
 
-// nodeFields are the fields of answers that hold brokers.
+// nodeFields are the fields of responses that hold broker ids.
 var nodeFields = map[string]bool{
 	"NodeID": true, "ControllerID": true, "Leader": true, "LeaderID": true, "BrokerID": true, "PreferredReadReplica": true,
 	"Replicas": true, "ISR": true, "OfflineReplicas": true, "AddingReplicas": true, "RemovingReplicas": true,
 	"EligibleLeaderReplicas": true, "LastKnownELR": true,
 }
 
-// withNodes are the APIs whose answers have such fields.
+// withNodes are the APIs whose responses have such fields.
 var withNodes = map[kafka.Key]bool{
 	kafka.Produce: true, kafka.Fetch: true, kafka.Metadata: true, kafka.FindCoordinator: true, kafka.DescribeCluster: true,
 	kafka.DescribeTopicPartitions: true, kafka.ListPartitionReassignments: true, kafka.ShareFetch: true, kafka.ShareAcknowledge: true,
 	kafka.DescribeQuorum: true, kafka.DescribeConfigs: true, kafka.AlterConfigs: true, kafka.IncrementalAlterConfigs: true,
 }
 
-// toNodes makes brokers in an answer nodes. It changes the answer, but no slices that it points to
-// with brokers in them: those may be shared.
+// toNodes replaces broker ids in a response by node ids. It changes the response, but replaces
+// slices of ids instead of changing them, because they may be shared.
 func toNodes(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -106,7 +106,7 @@ const (
 	resourceBrokerLogger kmsg.ConfigResourceType = 8
 )
 
-// shiftName returns the name of a resource with a number in it moved by n.
+// shiftName returns the name of a resource, with n added if it is the id of a broker.
 func shiftName(kind kmsg.ConfigResourceType, name string, n int) string {
 	id, err := strconv.Atoi(name)
 	if err != nil || kind != resourceBroker && kind != resourceBrokerLogger {
@@ -115,8 +115,8 @@ func shiftName(kind kmsg.ConfigResourceType, name string, n int) string {
 	return strconv.Itoa(id + n)
 }
 
-// toBrokers returns a request like req that names brokers where that names nodes; nil if it names
-// none. req is not changed.
+// toBrokers returns a copy of req with broker ids in place of node ids; nil if req has none. req is
+// not changed.
 func toBrokers(req kmsg.Request) kmsg.Request {
 	switch q := req.(type) {
 	case *kmsg.CreateTopicsRequest:
@@ -177,7 +177,7 @@ func toBrokers(req kmsg.Request) kmsg.Request {
 	return nil
 }
 
-// translate makes an answer of the brokers one of the cluster that tests see.
+// translate changes a response of the brokers to one of the cluster that tests see.
 func (c *Cluster) translate(_ kmsg.Request, resp kmsg.Response) {
 	switch r := resp.(type) {
 	case *kmsg.MetadataResponse:
@@ -200,8 +200,7 @@ func (c *Cluster) translate(_ kmsg.Request, resp kmsg.Response) {
 	toNodes(reflect.ValueOf(resp))
 }
 
-// Before shows a request to the control functions. It implements kafka.Interceptor and is not meant
-// for tests.
+// Before passes a request to the control functions. It implements kafka.Interceptor.
 func (i intercept) Before(x *kafka.Exchange) kafka.Action {
 	c := i.c
 	v, ok := c.controls.run(x.Request, nodeOf(x.Broker), c.goneOf(x.Broker))
@@ -247,7 +246,7 @@ func (c *Cluster) awaitMarkers(id string, gone <-chan struct{}) {
 	}
 }
 
-// ofCoordinators are the APIs that coordinators serve.
+// ofCoordinators are the APIs of coordinators.
 var ofCoordinators = map[kafka.Key]bool{
 	kafka.OffsetCommit: true, kafka.OffsetFetch: true, kafka.JoinGroup: true, kafka.Heartbeat: true, kafka.LeaveGroup: true, kafka.SyncGroup: true,
 	kafka.DescribeGroups: true, kafka.DeleteGroups: true, kafka.OffsetDelete: true, kafka.InitProducerID: true, kafka.AddPartitionsToTxn: true,
@@ -263,7 +262,7 @@ func (c *Cluster) coordinate() {
 	defer cancel()
 	_, err := c.inside().Coordinator.FindCoordinator(ctx, "any")
 	if err == nil {
-		_, err = c.inside().Groups(ctx) // once they are loaded
+		_, err = c.inside().Groups(ctx) // waits until the coordinators are loaded
 	}
 	if err == nil {
 		_, err = c.inside().TransactionCoordinator().FindCoordinator(ctx, "any")

@@ -67,7 +67,7 @@ func (c *Cluster) setProperties(s *kafkatest.Config) error {
 				return fmt.Errorf("BrokerConfigs: %s=%s: must be a number from 0", name, value)
 			}
 			*duration.field = time.Duration(n) * duration.unit
-		case name == lockSweep: // locks end at their time, independent of any sweep interval
+		case name == lockSweep: // no effect: locks expire at their time
 		default:
 			s.Properties[name] = value
 		}
@@ -77,7 +77,7 @@ func (c *Cluster) setProperties(s *kafkatest.Config) error {
 		&s.Group.ConsumerSessionTimeout: &s.Group.ConsumerHeartbeatInterval,
 		&s.Group.Streams.SessionTimeout: &s.Group.Streams.HeartbeatInterval,
 	} {
-		if *interval == 0 && *timeout > 0 { // members that live less than the default interval send more
+		if *interval == 0 && *timeout > 0 { // short sessions need short intervals
 			*interval = min(*timeout/3, defaultHeartbeat)
 		}
 	}
@@ -87,5 +87,5 @@ func (c *Cluster) setProperties(s *kafkatest.Config) error {
 // defaultHeartbeat is the default heartbeat interval of members of groups other than classic ones.
 const defaultHeartbeat = 5 * time.Second
 
-// lockSweep is the interval in which kfake looks for expired locks.
+// lockSweep is kfake's setting for the interval of its checks for expired locks.
 const lockSweep = "share.record.lock.sweep.interval.ms"

@@ -7,19 +7,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// resourceLists are the fields of requests that list what Fault.Resource selects, the field of
-// their elements that has the name, and the list of the response that answers for them, in their
-// order.
+// resourceLists are the lists in requests that Fault.Resource selects from: the field of the
+// request, the field of its elements with the name, and the list of the response with the results
+// in the same order.
 var resourceLists = []struct{ request, name, response string }{
 	{"Resources", "ResourceName", "Resources"}, // configurations
 	{"Creations", "ResourceName", "Results"},   // ACLs
-	{"Filters", "ResourceName", "Results"},     // of ACLs that are deleted
+	{"Filters", "ResourceName", "Results"},     // filters of ACLs to delete
 	{"FeatureUpdates", "Feature", "Results"},
-	{"Users", "Name", "Results"}, // whose credentials are described
+	{"Users", "Name", "Results"}, // users whose credentials are described
 	{"Members", "MemberID", "Members"},
 }
 
-// answeredAt returns the list of a response that answers for a resource, and where in it.
+// answeredAt returns the list of the response with the results for a resource, and their indexes.
 func answeredAt(req kmsg.Request, resource string) (list string, at []int) {
 	v := reflect.ValueOf(req).Elem()
 	for _, names := range resourceLists {

@@ -26,9 +26,9 @@ type SyntheticBatch struct {
 
 const (
 	cannedSize   = 1 << 20  // size of the records, if their number is not given
-	cannedMax    = 64 << 20 // of values, so that a mistyped number does not fill the memory
+	cannedMax    = 64 << 20 // bytes of values, so that a mistyped number does not fill the memory
 	cannedValue  = 100
-	cannedEnd    = 1 << 62 // of the partitions
+	cannedEnd    = 1 << 62 // end offset of the partitions
 	cannedTimeMs = 1_600_000_000_000
 )
 
@@ -69,7 +69,7 @@ func newCanned(b SyntheticBatch) (*canned, error) {
 		return nil, fmt.Errorf("SyntheticBatch: Compression: %w", err)
 	}
 	codec := record.None
-	if compressor != nil { // the codec does not have its number
+	if compressor != nil { // the codec has no method that returns its number
 		_, used := compressor.Compress(new(bytes.Buffer), nil)
 		codec = record.Codec(used)
 	}
@@ -99,7 +99,7 @@ func build(b SyntheticBatch, size int, codec record.Codec) (*canned, error) {
 	return &canned{batch, int64(n)}, nil
 }
 
-// fill fills p with a number and a space, again and again.
+// fill fills p with repetitions of a number and a space.
 func fill(p []byte, n int) {
 	for i, text := 0, fmt.Sprintf("%d ", n); i < len(p); {
 		i += copy(p[i:], text)
@@ -129,7 +129,7 @@ func (s *canned) action(c *Cluster, x *kafka.Exchange) (a kafka.Action, ok bool)
 	return a, false
 }
 
-// fetch fills an answer.
+// fetch fills the response to a fetch with copies of the batch.
 func (s *canned) fetch(c *Cluster, req *kmsg.FetchRequest, resp *kmsg.FetchResponse) {
 	for i := range resp.Topics {
 		t := &resp.Topics[i]
@@ -172,8 +172,8 @@ func asked(req *kmsg.FetchRequest, of *kmsg.FetchResponseTopic, partition int32)
 	return nil
 }
 
-// copies returns the batch from an offset on as often as it fits in a number of bytes, at least
-// once.
+// copies returns as many copies of the batch as fit in limit bytes, at least one. Their offsets
+// begin at offset.
 func (s *canned) copies(offset int64, epoch int32, limit int) (all []byte) {
 	for at := int64(0); at == 0 || len(all)+len(s.batch) <= limit; at++ {
 		all = append(all, s.batch...)
@@ -184,7 +184,7 @@ func (s *canned) copies(offset int64, epoch int32, limit int) (all []byte) {
 	return all
 }
 
-// listOffsets answers where partitions begin and end.
+// listOffsets sets the start and end offsets of partitions in a response.
 func listOffsets(req *kmsg.ListOffsetsRequest, resp *kmsg.ListOffsetsResponse) {
 	timestamps := map[string]map[int32]int64{}
 	for _, t := range req.Topics {
