@@ -34,7 +34,7 @@ func (c *Coordinator) ConsumerHeartbeat(ctx context.Context, r ConsumerHeartbeat
 		ask = c.creating
 	}
 	v, err := c.matching(ctx, r.Owner, r.Describes, func(m *modern.Matches) (any, error) {
-		repeated := false // by ask, when the coordinator moves
+		repeated := false // set for a repetition after a move of the coordinator
 		return ask(ctx, q, func(t machine.Ticket) kinds.Event {
 			ev := modern.EventHeartbeat{ConsumerHeartbeatRequest: &r, Topics: topics, Matches: m, Repeated: repeated, To: t}
 			repeated = true

@@ -176,12 +176,12 @@ func (c *Coordinator) member(ctx context.Context, group string, event func(machi
 	return c.existing(ctx, question{group: group, absent: ErrUnknownMember}, event)
 }
 
-// errTopicsNeeded answers a request of the classic protocol to a group of the newer one: the
-// coordinator must know the topics there are, which groups of the classic protocol do without.
+// errTopicsNeeded is the reply to a request of the classic protocol for a group of the newer one.
+// Such a group needs the existing topics; a classic group does not.
 var errTopicsNeeded = errors.New("group: topics are needed")
 
-// withTopics is ask for begin, which gets the topics if they are at hand, else nil. If it returns
-// errTopicsNeeded, they are read and it runs again.
+// withTopics runs begin at the group's shard with the current topics, or with nil if there is no
+// current snapshot. If the result is errTopicsNeeded, it reads the topics and runs begin again.
 func (c *Coordinator) withTopics(ctx context.Context, q question, begin func(*request, *modern.Topics)) (any, error) {
 	topics := c.snapshot.Load()
 	if topics != nil && !c.current(topics.Version) {

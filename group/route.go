@@ -27,13 +27,13 @@ func (c *Coordinator) route() coordinator.Route[*kinds.Group, kinds.Event, offse
 	return coordinator.Route[*kinds.Group, kinds.Event, offsets.Record]{Runtime: c.runtime, Broker: c.broker}
 }
 
-// ask runs begin at the shard that coordinates the group, and returns its answer. If the group
-// moves to another coordinator meanwhile, it is run again there.
+// ask runs begin at the shard that coordinates the group, and returns its reply. If the
+// group moves to another coordinator meanwhile, it runs begin again there.
 func (c *Coordinator) ask(ctx context.Context, q question, begin func(*request)) (any, error) {
 	return c.route().Ask(ctx, q.runtimes(), begin)
 }
 
-// asksAgain reports whether the request that ended with err is for the group's next coordinator.
+// asksAgain reports whether a request that ended with err must be repeated at the next coordinator.
 func (c *Coordinator) asksAgain(q question, err error) bool {
 	return c.route().AsksAgain(q.runtimes(), err)
 }

@@ -65,7 +65,7 @@ func (c *Coordinator) ShareHeartbeat(ctx context.Context, r ShareHeartbeatReques
 		return ShareHeartbeatResponse{}, err
 	}
 	q := question{group: r.Group, absent: ErrGroupNotFound}
-	repeated := false // by ask, when the coordinator moves
+	repeated := false // set for a repetition after a move of the coordinator
 	event := func(t machine.Ticket) kinds.Event {
 		ev := sharing.EventHeartbeat{ShareHeartbeatRequest: &r, Topics: topics, Initialized: ready, Repeated: repeated, To: t}
 		repeated = true

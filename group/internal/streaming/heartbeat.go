@@ -303,10 +303,10 @@ func (b *beat) timeRevocation(next *member) {
 	g.after = append(g.after, func() { g.mustRevoke(next, now) })
 }
 
-// heard restarts the session of the member, which may be new.
+// heard restarts the session of the member. The session of a new member begins with Accept.
 func (b *beat) heard() {
 	g, id, now, session := b.g, b.member.id, b.now, b.settings.Session
-	if g.members[id] != nil { // stays prolonged if the append fails
+	if g.members[id] != nil { // not undone by Discard: the heartbeat was received
 		g.alive(id, now, session)
 		return
 	}
@@ -314,8 +314,9 @@ func (b *beat) heard() {
 	g.wake(now.Add(session))
 }
 
-// tell returns the response to the member, which has become next. It includes the tasks if they
-// have changed, the member joins, or it has sent other tasks: a response with them was lost.
+// tell returns the response to the member, whose new state is next. It includes the tasks if they
+// have changed or the member joins. It also includes them if the member sent other tasks: a
+// response with them was lost.
 func (b *beat) tell(next *member) *protocol.StreamsHeartbeatResponse {
 	g := b.g
 	resp := &protocol.StreamsHeartbeatResponse{MemberID: next.id, MemberEpoch: next.epoch, HeartbeatInterval: b.settings.Heartbeat}

@@ -156,7 +156,7 @@ func (a *assignment) record() offsets.StreamsTaskRoles {
 	return offsets.StreamsTaskRoles{Active: list(active), Standby: list(standby), Warmup: list(warmup)}
 }
 
-// told is record without epochs.
+// told returns the tasks for a response to the member: without epochs.
 func (a *assignment) told() offsets.StreamsTaskRoles {
 	t := target{plain(a[active]), plain(a[standby]), plain(a[warmup])}
 	return t.record()
