@@ -21,7 +21,7 @@ var (
 	ErrRenewalDisabled = fmt.Errorf("%w: the group does not renew", ErrInvalidRecordState)
 )
 
-// renews reports whether some of it is a renewal.
+// renews reports whether a renews records.
 func renews(a Ack) bool { return slices.Contains(a.Types, Renew) }
 
 // An Ack is a member's acknowledgement of a range of records.
@@ -62,7 +62,7 @@ func (c *Coordinator) Acknowledge(ctx context.Context, group, member string, tp 
 // until they are durable. Submit returns the errors of rejected acks, stored the errors of storing
 // them. A caller that does not call stored does not learn whether they are durable.
 func (c *Coordinator) Submit(ctx context.Context, group, member string, tp TopicPartition, acks []Ack) (stored func(context.Context) error, err error) {
-	if err := inflight.Check(acks); err != nil { // before it is looked whether there is anything to acknowledge, as in Kafka
+	if err := inflight.Check(acks); err != nil { // before the check for acquired records, as in Kafka
 		return nil, err
 	}
 	l, err := c.acquired(ctx, group, tp)
@@ -152,7 +152,7 @@ func each(ctx context.Context, its []*leader, f func(l *leader, now time.Time)) 
 			return nil
 		}})
 		if errors.Is(err, errUnused) {
-			continue // there is nothing to give back
+			continue // there are no records to release
 		}
 		if err != nil {
 			errs = append(errs, err)

@@ -29,11 +29,11 @@ type Coordinator struct {
 	route   route
 	ctx     context.Context // done when closing
 	cancel  context.CancelFunc
-	wg      sync.WaitGroup // who watches, who prunes, who stores
+	wg      sync.WaitGroup // goroutines of watch, pruneAgain and store
 
 	mu      sync.Mutex // guards the fields below
 	leaders map[Key]*leader
-	loading map[Key]chan struct{} // closed when a leader is loaded, or is not
+	loading map[Key]chan struct{} // closed when the load of a leader has ended
 	resets  int64                 // number of deletions and resets of share-partitions
 }
 
@@ -123,7 +123,7 @@ func (c *Coordinator) FindCoordinator(ctx context.Context, key Key) (broker int3
 func (c *Coordinator) watch() {
 	for version := int64(-1); c.ctx.Err() == nil; {
 		if _, err := c.route.Runtime.Partitions(c.ctx, false); err != nil {
-			c.cfg.Logger.Debug("topic was not found", "topic", sharelog.Topic, "err", err) // a request looks again, and returns the error
+			c.cfg.Logger.Debug("topic was not found", "topic", sharelog.Topic, "err", err) // a request tries again, and returns the error
 		}
 		c.route.Runtime.Follow()
 		c.endLeaders(c.isOver)
@@ -135,7 +135,7 @@ func (c *Coordinator) watch() {
 	}
 }
 
-// endLeaders ends those for which f has a reason, and waits until their alarms have.
+// endLeaders ends the leaders for which f returns an error, and waits for their alarms.
 func (c *Coordinator) endLeaders(f func(*leader) error) {
 	c.mu.Lock()
 	all := slices.Collect(maps.Values(c.leaders))

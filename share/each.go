@@ -32,7 +32,7 @@ func (c *Coordinator) FetchEach(ctx context.Context, req FetchRequest) ([]Result
 		results, a, acquired, err := c.tryEach(ctx, req, w.told)
 		over := acquired || err != nil || a.hopeless() || waiting.Err() != nil
 		if !over {
-			_ = w.forRecords(waiting, a) // why it has ended is looked at below
+			_ = w.forRecords(waiting, a) // the cause of its end is checked below
 		}
 		a.unwatch(w.told)
 		switch {

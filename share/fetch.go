@@ -75,7 +75,7 @@ type Fetched struct {
 	Deliveries []Delivery // sorted by offset
 }
 
-// defaultMaxBytes is the MaxBytes that 0 means.
+// defaultMaxBytes is the default of MaxBytes.
 const defaultMaxBytes = 1 << 20
 
 // withDefaults returns r with its defaults, or an error for its invalid fields.
@@ -123,7 +123,8 @@ func (c *Coordinator) Fetch(ctx context.Context, req FetchRequest) (Fetched, err
 	}
 }
 
-// ended is why a call ends that err has come of.
+// ended returns the error of a call that ends with err: ErrClosed or ctx's error, if these caused
+// it.
 func (c *Coordinator) ended(ctx context.Context, err error) error {
 	if c.ctx.Err() != nil {
 		return ErrClosed
@@ -149,7 +150,7 @@ func (c *Coordinator) tryFetch(ctx context.Context, req FetchRequest, told chan 
 	return Fetched{}, a
 }
 
-// An attempt is what became of looking at partitions.
+// An attempt is the result of one search for records.
 type attempt struct {
 	leaders []*leader // of the readable partitions: they notify when there may be records
 	errs    []error   // of the others
@@ -165,8 +166,8 @@ func (a *attempt) unwatch(told chan struct{}) {
 	}
 }
 
-// fetch acquires records from l and registers told, which l notifies when more may be available.
-// After a read error it does not: the caller has the error already.
+// fetch acquires records from l and registers the channel, which l notifies when more may be
+// available. After a read error it does not: the caller has the error already.
 func (a *attempt) fetch(ctx context.Context, l *leader, req FetchRequest, told chan struct{}) (got Fetched, err error) {
 	l.watch(told)
 	if got, err = l.fetch(ctx, req, told); err != nil {
@@ -188,15 +189,15 @@ func passes(err error) bool {
 	return slices.ContainsFunc(passingErrors, func(e error) bool { return errors.Is(err, e) })
 }
 
-// fetch acquires records for a member, unless another fetch is reading. After an error told is
-// unregistered, and other waiters look themselves.
+// fetch acquires records for a member, unless another fetch is reading. After an error it
+// unregisters the channel, and notifies other waiters, which then fetch themselves.
 func (l *leader) fetch(ctx context.Context, req FetchRequest, told chan struct{}) (got Fetched, err error) {
 	l.mu.Lock()
 	l.lookLocked()
 	from, ok := l.p.Next()
 	if l.over != nil || l.fetching || !ok {
 		if l.over != nil {
-			l.tellLocked() // there is another one
+			l.tellLocked() // another waiter may read instead
 		}
 		l.mu.Unlock()
 		return Fetched{}, nil
@@ -229,13 +230,13 @@ func (l *leader) fetch(ctx context.Context, req FetchRequest, told chan struct{}
 		got.Bytes = trimTo(read.Bytes, got.Deliveries[0].First, got.Deliveries[len(got.Deliveries)-1].Last)
 	}
 	if len(batches) > 0 || l.p.Start() > from {
-		l.changedLocked() // others may acquire the rest
+		l.changedLocked() // other members may acquire the rest
 	}
 	return got, nil
 }
 
-// read reads the log from an offset on. An offset that is not in the log any more is read as its
-// start.
+// read reads the log from an offset on. If the offset is below the log start offset, it returns no
+// records, with the log start offset.
 func (l *leader) read(ctx context.Context, from int64, req FetchRequest) (partition.FetchedPartition, error) {
 	resp, err := l.c.cluster.Fetch(ctx, &partition.FetchRequest{
 		Partitions: []partition.FetchPartition{{TopicPartition: l.tp, Offset: from, CurrentLeaderEpoch: l.epoch, TopicID: l.key.TopicID}},

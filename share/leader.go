@@ -30,17 +30,17 @@ type leader struct {
 	key   Key
 	tp    record.TopicPartition
 	epoch int32
-	alarm alarm.Alarm // the next lock passes
+	alarm alarm.Alarm // due when the next lock expires
 
 	mu         sync.Mutex // guards the fields below; held to compute only
 	limits     inflight.Config
 	p          *inflight.Partition
 	stateEpoch int32
-	over       error // why it has ended; nil: it has not
-	open       bool  // there was something to acquire, or room for it, when it was looked at last
+	over       error // cause of its end; nil while it is active
+	open       bool  // at the last check there were records to acquire, or room for more
 	fetching   bool  // a member's fetch is reading the log
-	writing    bool  // the goroutine is there
-	left       bool  // a member has given its records back since the goroutine ended last
+	writing    bool  // the storing goroutine is running
+	left       bool  // a member has released its records since the goroutine last ended
 	parked     []parked
 	waiters    map[chan struct{}]struct{} // of capacity 1; notified when there may be records to acquire
 }
@@ -140,13 +140,13 @@ func (c *Coordinator) load(ctx context.Context, key Key, tp record.TopicPartitio
 	return l, nil
 }
 
-// startOffset is where a new share-partition begins.
+// startOffset returns the start offset of a new share-partition.
 func (c *Coordinator) startOffset(ctx context.Context, tp record.TopicPartition, reset partition.OffsetSpec) (int64, error) {
 	found, err := c.cluster.ListOffsets(ctx, map[record.TopicPartition]partition.OffsetSpec{tp: reset}, partition.ReadUncommitted)
 	if err == nil {
 		err = found[tp].Err
 	}
-	if err == nil && found[tp].Offset < 0 { // nothing is as late as that
+	if err == nil && found[tp].Offset < 0 { // no record is as late as that time
 		return c.startOffset(ctx, tp, partition.Latest)
 	}
 	return found[tp].Offset, err
@@ -182,7 +182,7 @@ func (c *Coordinator) endUnused() {
 	}
 }
 
-// remove takes the leader out, so that the next request loads another one.
+// remove removes the leader from the coordinator, so that the next request loads another one.
 func (l *leader) remove() {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
@@ -306,8 +306,8 @@ func (l *leader) store() {
 	}
 }
 
-// endsLeader reports whether a change is refused because who decided it is not the one who decides
-// any more.
+// endsLeader reports whether a change was rejected because this leader no longer decides about the
+// share-partition.
 func endsLeader(err error) bool {
 	return slices.ContainsFunc([]error{ErrFencedLeaderEpoch, ErrFencedStateEpoch, ErrNotInitialized, ErrClosed}, func(e error) bool { return errors.Is(err, e) })
 }
@@ -342,8 +342,8 @@ type changing struct {
 	doubted func(now time.Time) // if the call fails; nil if there is nothing to do
 }
 
-// begin carries out a change, or returns why it is refused. The function returned waits until it is
-// stored.
+// begin applies a change, or returns the error that rejects it. The returned function waits until
+// the change is stored.
 func (l *leader) begin(ch changing) (wait func(context.Context) error, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,7 +19,7 @@ const (
 	prunePer  = 4
 )
 
-// snapshotsAtOnce is how many share-partitions are written once more at the same time.
+// snapshotsAtOnce bounds the share-partitions whose snapshots are written concurrently.
 const snapshotsAtOnce = 64
 
 // pruneAgain drops the state of deleted topics, prunes the partitions of the topic, and ends unused
@@ -63,7 +63,7 @@ func (c *Coordinator) forgetDeleted(ctx context.Context) error {
 	})
 }
 
-// prune deletes what snapshots have made superfluous of partitions with more than from records.
+// prune deletes records that snapshots replace, in partitions with more than from records.
 func (c *Coordinator) prune(ctx context.Context, from int64) error {
 	return c.route.Each(ctx, func(s *shard) error { return c.pruneShard(ctx, s, from) })
 }

@@ -126,5 +126,5 @@ func (c *Coordinator) ask(ctx context.Context, key Key, create bool, event func(
 	})
 }
 
-// maxGroup is how long the id of a group may be.
+// maxGroup bounds the length of a group id, in bytes.
 const maxGroup = 32767

@@ -9,7 +9,7 @@ const (
 	batchBytes = 24
 )
 
-// ChargeTo has the memory of the state added to c. It must be called before the first Apply.
+// ChargeTo counts the memory of the state in c. It must be called before the first Apply.
 func (m *Machine) ChargeTo(c machine.Charge) { m.charge = c }
 
 // keep charges the present state.
@@ -22,7 +22,7 @@ func (m *Machine) keep() {
 	m.kept = n
 }
 
-// fits reports whether there is a state, or a new one is within b.
+// fits reports whether there is a state already, or a new one is within b.
 func (m *Machine) fits(b machine.Bound) bool {
 	return m.value != nil || m.charge.Fits(b, stateBytes+len(m.key.Group))
 }

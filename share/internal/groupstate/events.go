@@ -38,8 +38,8 @@ func (m *Machine) begin(now time.Time, v sharelog.Value, b machine.Bound, to mac
 	m.reply(to, nil, nil)
 }
 
-// complete is on how many records from a start offset on the delivery is complete where a
-// share-partition begins: it is not known as long as that is not.
+// complete returns the Complete of a new share-partition: 0, or -1 (unknown) if its start offset is
+// unknown.
 func complete(start int64) int32 { return int32(max(-1, min(0, start))) }
 
 // EventBegin begins a share-partition, unless there is one.
@@ -72,8 +72,8 @@ func (e EventReset) step(m *Machine, now time.Time) {
 	m.begin(now, v, e.Bound, e.To)
 }
 
-// EventRead is answered with the *sharelog.Value. The reader leads the partition from now on: who
-// led it in an earlier epoch writes no more. Kafka: ReadShareGroupState.
+// EventRead reads the state for the partition's leader. The reply is a *sharelog.Value. Later
+// writes of earlier leader epochs are rejected. Kafka: ReadShareGroupState.
 type EventRead struct {
 	LeaderEpoch int32
 	To          machine.Ticket
@@ -90,7 +90,8 @@ func (e EventRead) step(m *Machine, now time.Time) {
 	m.reply(e.To, m.value, nil)
 }
 
-// EventSummary is EventRead without consequences. Kafka: ReadShareGroupStateSummary.
+// EventSummary is EventRead, except that it does not fence earlier leaders. Kafka:
+// ReadShareGroupStateSummary.
 type EventSummary struct{ To machine.Ticket }
 
 func (e EventSummary) step(m *Machine, _ time.Time) {
@@ -106,7 +107,7 @@ type EventWrite struct {
 	LeaderEpoch, StateEpoch int32
 	Start                   int64 // -1: as before
 	Complete                int32
-	Batches                 []sharelog.Batch // by offset, without overlaps; they are the machine's
+	Batches                 []sharelog.Batch // by offset, without overlaps; taken
 	To                      machine.Ticket
 }
 
@@ -129,7 +130,7 @@ func (e EventDelete) step(m *Machine, _ time.Time) {
 	m.reply(e.To, nil, nil)
 }
 
-// EventSnapshot writes all that there is once more, so that the log before it is not needed for it.
+// EventSnapshot writes the whole state again, so that earlier records of it are no longer needed.
 type EventSnapshot struct{ To machine.Ticket }
 
 func (e EventSnapshot) step(m *Machine, now time.Time) {
@@ -139,7 +140,7 @@ func (e EventSnapshot) step(m *Machine, now time.Time) {
 	m.reply(e.To, nil, nil)
 }
 
-// EventNothing stands for all of the runtime's own events: a share-partition has no deadlines.
+// EventNothing is used for all of the runtime's own events: a share-partition has no deadlines.
 type EventNothing struct{}
 
 func (EventNothing) step(*Machine, time.Time) {}

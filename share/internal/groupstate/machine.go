@@ -43,7 +43,7 @@ var _ machine.Machine[Event, sharelog.Record] = (*Machine)(nil)
 // New returns the machine of a share-partition that is not initialised. id is a Key.ID, cfg is
 // kept.
 func New(id string, cfg *Config) *Machine {
-	key, _ := sharelog.ParseID(id) // else nothing can be stored of it: check refuses
+	key, _ := sharelog.ParseID(id) // callers have validated id
 	return &Machine{key: key, cfg: cfg, charge: machine.Uncharged{}}
 }
 
@@ -103,7 +103,7 @@ func (m *Machine) snapshot(now time.Time, v sharelog.Value) {
 	m.eff.Records = []sharelog.Record{{Key: m.key, Value: &v}}
 }
 
-// update emits u, or the snapshot that it leads to.
+// update emits u, or after UpdatesPerSnapshot updates the resulting state as a snapshot.
 func (m *Machine) update(now time.Time, u sharelog.Value) {
 	u.SnapshotEpoch = m.value.SnapshotEpoch
 	if m.updates >= m.cfg.UpdatesPerSnapshot {
@@ -113,7 +113,8 @@ func (m *Machine) update(now time.Time, u sharelog.Value) {
 	m.eff.Records = []sharelog.Record{{Key: m.key, Update: true, Value: &u}}
 }
 
-// fenced says why what was decided in such epochs does not count any more; -1 is any epoch.
+// fenced returns the error for a decision of these epochs if one of them is out of date; -1: any
+// epoch.
 func (m *Machine) fenced(leaderEpoch, stateEpoch int32) error {
 	switch {
 	case m.value == nil:

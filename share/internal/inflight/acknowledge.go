@@ -32,9 +32,9 @@ func (a *Ack) sameUntil(offset int64) int64 {
 }
 
 // Acknowledge applies a member's acknowledgements: all, or none if it returns an error. acks are
-// sorted by offset and do not overlap. Those of records that the log has lost are ignored, without
-// an error while the member would still hold the lock. A member may repeat acknowledgements that
-// are in doubt.
+// sorted by offset and do not overlap. Acknowledgements of records that the log has lost are
+// ignored, without an error while the member would still hold the lock. A member may repeat
+// acknowledgements that are in doubt.
 //
 // It returns ErrInvalidRequest if acks are malformed, and ErrInvalidState for records that the
 // member has not acquired or holds no longer. Kafka returns INVALID_REQUEST for offsets past the

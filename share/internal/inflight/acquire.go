@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// Fetched is the batches of the log from offset From to the end of the last one, read for a member.
+// Fetched has the batches of the log from offset From to the end of the last one, read for a
+// member.
 type Fetched struct {
-	From    int64     // what Next returned
+	From    int64     // offset that Next returned
 	Batches []Offsets // by offset; between them there are no records
 }
 
