@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/transaction/internal/lifecycle"
 )
 
-// A Coordinator coordinates the transactional ids of a cluster. It runs those whose partitions of
-// the state topic are led by the cluster's brokers, and sends each request to the broker that
+// A Coordinator coordinates the transactional ids of a cluster. It runs the ids in partitions of
+// the state topic that are led by the cluster's brokers, and sends each request to the broker that
 // coordinates its id. On returns the coordinator of one broker.
 //
 // Every blocking method returns when its ctx is done; work accepted earlier stays accepted. A
@@ -38,7 +38,7 @@ type service struct {
 	closing sync.Once
 	memory  *memory.Budget // of all coordinators of the cluster
 	unhold  func()         // ends HoldTransactionsWith; nil: there is none
-	wg      sync.WaitGroup // the watcher, and who fetches producer ids
+	wg      sync.WaitGroup // goroutines of watch and tickWithID
 }
 
 type (
@@ -71,7 +71,7 @@ func NewCoordinator(c *replication.Cluster, cfg Config) (*Coordinator, error) {
 	return made, nil
 }
 
-// newCoordinator takes a cfg with its defaults.
+// newCoordinator returns a Coordinator. cfg has its defaults.
 func newCoordinator(states coordinator.Store, b brokers, budget *memory.Budget, cfg Config) *Coordinator {
 	s := &service{cfg: cfg, brokers: b, memory: budget}
 	s.core = lifecycle.Config{Version: cfg.Version, MaxTimeout: cfg.MaxTimeout, Expiration: cfg.Expiration}
@@ -110,10 +110,10 @@ func (s *service) kind() coordinator.Kind[*lifecycle.Machine, lifecycle.Event, t
 	}
 }
 
-// Close has the markers written of transactions whose end was confirmed. It then ends every waiting
-// call with ErrClosed and returns when the last goroutine has ended. Pending changes may or may not
-// be stored. Markers of partitions that are not writable, or not within a second, are left to the
-// next Coordinator. It is idempotent and safe to call concurrently; the cluster is not closed.
+// Close first waits for the markers of transactions whose end was confirmed. It then ends every
+// waiting call with ErrClosed and returns when the last goroutine has ended. Pending changes may or
+// may not be stored. Markers that cannot be written within a second are left to the next
+// Coordinator. It is idempotent and safe to call concurrently; the cluster is not closed.
 func (s *service) Close() error {
 	s.closing.Do(func() {
 		s.sender.close(s.cancel)
@@ -126,8 +126,8 @@ func (s *service) Close() error {
 	return nil
 }
 
-// told receives the runtime's notices: markers to write, whose transaction's outcome is committed,
-// or an id that needs a producer id to end its transaction.
+// told receives the runtime's notices: markers of a transaction with a committed
+// outcome, or an id that needs a producer id to end its transaction.
 func (s *service) told(from coordinator.ShardID, what any) {
 	switch what := what.(type) {
 	case *lifecycle.Markers:
@@ -166,7 +166,7 @@ func (s *service) isOver(id coordinator.ShardID) bool {
 func (s *service) watch() {
 	for version := int64(-1); s.ctx.Err() == nil; {
 		if _, err := s.runtime.Partitions(s.ctx, false); err != nil {
-			s.cfg.Logger.Debug("topic was not found", "topic", txnlog.Topic, "err", err) // a request looks again, and returns the error
+			s.cfg.Logger.Debug("topic was not found", "topic", txnlog.Topic, "err", err) // a request tries again, and returns the error
 		}
 		s.runtime.Follow()
 		s.sender.again()

@@ -27,9 +27,9 @@ var (
 	ErrAbortable              = lifecycle.ErrAbortable              // TRANSACTION_ABORTABLE: abort it
 
 	// ErrFull rejects a new transactional id, or partitions of a transaction, of a client that is
-	// served with a bound: see docs/limits.md. POLICY_VIOLATION: memory may be used up for days, until
-	// ids expire, so that an error to retry would only have clients wait for their timeouts.
-	// TRANSACTION_ABORTABLE for partitions of clients that know it.
+	// served with a bound: see docs/limits.md. POLICY_VIOLATION, which clients do not retry: memory
+	// may be used up for days, until ids expire. TRANSACTION_ABORTABLE for partitions of clients
+	// that support it.
 	ErrFull = lifecycle.ErrFull
 
 	ErrInvalidID = errors.New("transaction: invalid transactional id") // INVALID_REQUEST

@@ -43,7 +43,7 @@ func (c *Coordinator) FindCoordinator(ctx context.Context, id string) (broker in
 	return s.Leadership().Broker, nil
 }
 
-// checkID refuses ids that cannot be stored.
+// checkID rejects ids that cannot be stored.
 func checkID(id string) error {
 	if id == "" || len(id) > math.MaxInt16 {
 		return fmt.Errorf("%w: %d bytes long, not 1 to %d", ErrInvalidID, len(id), math.MaxInt16)
@@ -84,8 +84,8 @@ func (c *Coordinator) AddPartitions(ctx context.Context, r AddRequest) error {
 	return c.addBy(ctx, r, time.Time{})
 }
 
-// addBy is AddPartitions that waits until a time, if that is to come, while the transaction before
-// is being ended: ErrConcurrent is its answer only then.
+// addBy is AddPartitions, except that it waits while the previous transaction is being ended. It
+// returns ErrConcurrent only if that lasts beyond until, or if until is zero.
 func (c *Coordinator) addBy(ctx context.Context, r AddRequest, until time.Time) error {
 	_, err := c.existing(ctx, r.ID, func(to machine.Ticket) lifecycle.Event {
 		return lifecycle.EventAdd{ProducerID: r.Producer.ID, Epoch: r.Producer.Epoch, Partitions: r.Partitions, Version: r.Version, Until: until, Bound: memory.BoundOf(ctx), To: to}
@@ -103,8 +103,8 @@ func (c *Coordinator) VerifyPartitions(ctx context.Context, r AddRequest) ([]err
 	return errs, err
 }
 
-// AddOffsets adds to the transaction the partition that stores the offsets of a group. Errors are
-// those of AddPartitions, and of Config.OffsetsPartition. Kafka: AddOffsetsToTxn.
+// AddOffsets adds to the transaction the partition that stores the offsets of a group. It returns
+// the errors of AddPartitions and of Config.OffsetsPartition. Kafka: AddOffsetsToTxn.
 func (c *Coordinator) AddOffsets(ctx context.Context, r AddRequest, group string) error {
 	if c.cfg.OffsetsPartition == nil {
 		return fmt.Errorf("transaction: %w: no groups", errors.ErrUnsupported)
@@ -177,7 +177,7 @@ func producerOr(v any, err error) (Producer, error) {
 // A question is a request for the coordinator of an id.
 type question struct {
 	id     string
-	create bool // makes the topic and the id if there are none
+	create bool // create the topic and the id if there are none
 }
 
 // existing steps an id that must exist.
@@ -185,7 +185,7 @@ func (c *Coordinator) existing(ctx context.Context, id string, event func(machin
 	return c.ask(ctx, question{id: id}, event)
 }
 
-// withID is ask for a request that may need a producer id: it is then repeated with one.
+// withID runs a request that may need a producer id. Then it repeats the request with one.
 func (c *Coordinator) withID(ctx context.Context, q question, event func(newID *int64, to machine.Ticket) lifecycle.Event) (any, error) {
 	v, err := c.ask(ctx, q, func(to machine.Ticket) lifecycle.Event { return event(nil, to) })
 	if !errors.Is(err, lifecycle.ErrNoProducerID) {

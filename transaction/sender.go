@@ -16,11 +16,11 @@ import (
 	"github.com/stratalog/strata/transaction/internal/lifecycle"
 )
 
-// A debtor is who owes markers: the machines of transactional ids.
+// A debtor has the machines of transactional ids, which owe markers.
 type debtor interface {
 	// isOver reports whether the leadership that a shard belongs to has ended.
 	isOver(coordinator.ShardID) bool
-	// tell steps a machine, if its shard is still the named one.
+	// tell steps a machine, if its shard is still the given one.
 	tell(to coordinator.ShardID, id string, ev lifecycle.Event)
 }
 
@@ -41,15 +41,15 @@ type sender struct {
 
 	mu     sync.Mutex // guards the fields below, and every owed; never held while waiting
 	owed   map[owedKey]*owed
-	due    map[replication.NetworkPath][]*owed // a path that is here has a goroutine
+	due    map[replication.NetworkPath][]*owed // each path in it has a goroutine
 	late   []*owed
-	rested chan struct{} // closing: nothing comes any more, and it is closed when all owed are late
+	rested chan struct{} // made when closing; closed when all owed markers are late
 	ended  bool
 }
 
 // An owedKey names a marker that is owed.
 type owedKey struct {
-	shard coordinator.ShardID // who owes it
+	shard coordinator.ShardID // shard that owes it
 	id    string
 	tp    record.TopicPartition
 }
@@ -76,7 +76,7 @@ func newSender(ctx context.Context, b brokers, owner debtor) *sender {
 	return s
 }
 
-// lastMarkers is the longest that a closing sender waits for due markers.
+// lastMarkers bounds the wait of a closing sender for due markers.
 const lastMarkers = time.Second
 
 // close ends all sending. First it waits for the results of due and sent markers, so that a reader
@@ -104,7 +104,7 @@ func (s *sender) close(stop func()) {
 	s.wg.Wait()
 }
 
-// restedLocked is called when a marker is not under way any more.
+// restedLocked is called when a marker is no longer being sent.
 func (s *sender) restedLocked() {
 	if s.rested != nil && len(s.owed) == len(s.late) && !s.ended {
 		select {
@@ -115,8 +115,8 @@ func (s *sender) restedLocked() {
 	}
 }
 
-// owe has markers written, and each that is, or whose partition does not exist any more, reported
-// to the machine.
+// owe sends markers until they are written. It reports to the machine each marker that is written,
+// or whose partition no longer exists.
 func (s *sender) owe(by coordinator.ShardID, m *lifecycle.Markers) {
 	for _, tp := range m.Partitions {
 		o := &owed{owedKey: owedKey{by, m.ID, tp}, markers: m}
@@ -142,8 +142,8 @@ func (s *sender) owe(by coordinator.ShardID, m *lifecycle.Markers) {
 	}
 }
 
-// direct puts a marker on the path to its partition's leader, if there is one. The caller has taken
-// o out of its place.
+// direct puts a marker on the path to its partition's leader, if there is one. The caller has
+// removed o from its former place.
 func (s *sender) direct(o *owed) {
 	if s.owner.isOver(o.shard) { // the next coordinator owes it
 		s.forget(o)
@@ -213,7 +213,7 @@ func (o *owed) request() replication.TxnMarker {
 	}}
 }
 
-// answered takes note of what became of a marker that was sent for m.
+// answered handles the result of a marker that was sent for m.
 func (s *sender) answered(o *owed, m *lifecycle.Markers, err error) {
 	switch {
 	case err == nil:
@@ -231,14 +231,14 @@ func (s *sender) answered(o *owed, m *lifecycle.Markers, err error) {
 	}
 }
 
-// giveUp is settle of a marker that is not written.
+// giveUp is settle for a marker that will not be written.
 func (s *sender) giveUp(o *owed, m *lifecycle.Markers) {
 	s.counts.givenUp.Add(1)
 	s.settle(o, m)
 }
 
-// settle reports a marker of m. If the machine was loaded again meanwhile, and so waits for another
-// one, that is sent.
+// settle reports a marker of m to the machine. If the machine was loaded again meanwhile, it waits
+// for a newer marker, which settle sends.
 func (s *sender) settle(o *owed, m *lifecycle.Markers) {
 	s.mu.Lock()
 	owed, newest := s.owed[o.owedKey] == o, o.markers == m
@@ -274,7 +274,7 @@ func (s *sender) lateLocked(o *owed) {
 	s.restedLocked()
 }
 
-// again sends all late markers, since leaders may have changed, unless the sender closes.
+// again sends all late markers, because leaders may have changed, unless the sender is closing.
 func (s *sender) again() { s.takeLate(func(*owed) bool { return true }) }
 
 // dueAgain sends the late markers that are due.

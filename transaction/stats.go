@@ -20,7 +20,7 @@ type Stats struct {
 	Loads          int64 // partitions loaded
 }
 
-// markerCounts are counted as the sender goes.
+// markerCounts are the counters of a sender.
 type markerCounts struct{ sent, givenUp atomic.Int64 }
 
 // Stats returns the present counters. It is safe for concurrent use.

@@ -25,17 +25,17 @@ type brokers interface {
 	WriteTxnMarkers(path replication.NetworkPath, markers []replication.TxnMarker, stop <-chan struct{}, done func(i int, err error))
 }
 
-// states is the topic __transaction_state, as the runtime needs it.
+// states implements coordinator.Store on the topic __transaction_state.
 type states struct {
 	topic shardtopic.Topic
 	shape TopicConfig
 	level int16 // of transaction.version
 }
 
-// defaultMinInSync is the Topic.MinInSync that 0 means, if there are as many replicas.
+// defaultMinInSync is the default of Topic.MinInSync, if there are as many replicas.
 const defaultMinInSync = 2
 
-// newStates returns the topic, or why it cannot be created with so many replicas.
+// newStates returns the topic, or an error if it cannot be created with that many replicas.
 func newStates(c *replication.Cluster, shape TopicConfig) (*states, error) {
 	s := &states{topic: shardtopic.Topic{Cluster: c, Name: txnlog.Topic}, shape: shape}
 	if err := s.topic.MayCreate(shape.Replicas); err != nil {

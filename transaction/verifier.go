@@ -22,9 +22,9 @@ type Verifier struct {
 	c atomic.Pointer[Coordinator] // nil: none yet
 }
 
-// endWait bounds how long a write waits for the transaction before to be ended: a client of version
-// 2 may send its first batch when that is decided, and is marked a moment later. Kafka:
-// add.partitions.to.txn.retry.backoff.max.ms.
+// endWait bounds the wait of a write for the end of the previous transaction. A client of version 2
+// may send its first batch once the outcome of that is decided; the markers follow a moment later.
+// Kafka: add.partitions.to.txn.retry.backoff.max.ms.
 const endWait = 100 * time.Millisecond
 
 var _ replication.TxnVerifier = (*Verifier)(nil)
@@ -70,7 +70,7 @@ func toLeader(err error) error {
 		{ErrConcurrent, partition.ErrConcurrentTransactions},
 		{ErrInvalidState, partition.ErrInvalidTxnState},
 		{ErrAbortable, partition.ErrTxnAbortable},
-		{ErrTooLarge, partition.ErrTxnAbortable}, // it can take no more partitions
+		{ErrTooLarge, partition.ErrTxnAbortable}, // the transaction can take no more partitions
 		{ErrFull, partition.ErrTxnAbortable},
 	} {
 		if errors.Is(err, e.coordinator) {

@@ -11,14 +11,14 @@ const (
 	// partitionBytes is the memory of a partition in a transaction beside the name of its topic,
 	// with the marker that it gets.
 	partitionBytes = 256
-	// leastIDBytes is the least that an id counts for: a short transaction does not change it.
+	// leastIDBytes is the least memory that is counted for an id. It covers a short transaction.
 	leastIDBytes = 3 << 9
 )
 
-// ChargeTo has the memory of the id added to c. It must be called before the first Apply.
+// ChargeTo counts the memory of the id in c. It must be called before the first Apply.
 func (m *Machine) ChargeTo(c machine.Charge) { m.charge = c }
 
-// bytesOf returns about how many bytes a coordinator holds for an id with that state.
+// bytesOf estimates the memory of an id with that state, in bytes.
 func bytesOf(id string, v *txnlog.Value) int {
 	if v == nil {
 		return 0
@@ -37,7 +37,8 @@ func (m *Machine) keep() {
 	m.charge.Add(n)
 }
 
-// fits reports whether v, as the next state, is within b. A state that needs no more memory is.
+// fits reports whether v, as the next state, is within b, or needs no more memory than the present
+// one.
 func (m *Machine) fits(b machine.Bound, v *txnlog.Value) bool {
 	n := bytesOf(m.id, v) - m.kept
 	return n <= 0 || m.charge.Fits(b, n)

@@ -17,7 +17,7 @@ type EventEnd struct {
 	Epoch      int16
 	Commit     bool
 	Version    int16  // transaction.version of the client: 0 or 2
-	NewID      *int64 // a new id; nil if none is at hand, see ErrNoProducerID
+	NewID      *int64 // a new producer id; nil if there is none yet, see ErrNoProducerID
 	To         machine.Ticket
 }
 
@@ -249,7 +249,7 @@ type EventLoaded struct{}
 func (EventLoaded) step(m *Machine, now time.Time) {
 	switch {
 	case m.value == nil || !m.value.State.Prepared():
-	case len(m.value.Partitions) == 0: // Kafka's coordinator died between its two records
+	case len(m.value.Partitions) == 0: // Kafka's coordinator crashed between its two records
 		v := m.next(now)
 		complete(v)
 		m.become(v)

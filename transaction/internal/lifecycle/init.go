@@ -14,7 +14,7 @@ type EventInit struct {
 	Timeout    time.Duration // of later transactions, at least 1 ms
 	ProducerID int64         // the producer's former id; -1 at its start
 	Epoch      int16
-	NewID      *int64 // a new id; nil if none is at hand, see ErrNoProducerID
+	NewID      *int64 // a new producer id; nil if there is none yet, see ErrNoProducerID
 	Bound      machine.Bound
 	To         machine.Ticket
 }
@@ -64,8 +64,8 @@ func (e EventInit) create(m *Machine, now time.Time) {
 	m.reply(e.To, Producer{ID: *e.NewID}, nil)
 }
 
-// mayGoOn reports whether the producer id is the present one, or the previous one whose epochs were
-// used up: the producer may have missed its new id.
+// mayGoOn reports whether the producer may continue: it has the present producer id, or the
+// previous one whose epochs were used up. It may have missed the reply with its new id.
 func (e EventInit) mayGoOn(m *Machine) bool {
 	v := m.value
 	if e.Epoch < 0 || e.Epoch > lastEpoch {

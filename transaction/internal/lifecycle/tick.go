@@ -10,9 +10,9 @@ import (
 // retryProducerID is the interval at which NeedsProducerID is repeated.
 const retryProducerID = time.Second
 
-// EventTick passes the time. It aborts a transaction after its timeout.
+// EventTick reports the time. It aborts a transaction after its timeout.
 type EventTick struct {
-	NewID *int64 // a new id; nil if none is at hand, see NeedsProducerID
+	NewID *int64 // a new producer id; nil if there is none yet, see NeedsProducerID
 }
 
 func (e EventTick) step(m *Machine, now time.Time) {
