@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	crashAt     = 550 // after the work on this record, before whatever follows it
+	crashAt     = 550 // number of the record after whose processing the worker crashes
 	commitEvery = 100
 )
 
-// consumerSide lets a worker crash once under each way of committing, with data that
-// can live with it and data that cannot.
+// consumerSide lets a worker crash once with each way of committing, with data that tolerates it
+// and data that does not.
 func consumerSide(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
 	for _, u := range []use{courier(), orderStates(), cardLimits()} {
 		if err := fill(ctx, cluster, u); err != nil {
@@ -109,8 +109,8 @@ type worker struct {
 	done bool
 }
 
-// memory holds the work and the offset it goes up to in one place, so that they cannot
-// disagree: think of one database transaction.
+// memory holds the results and their offset in one place, so that they cannot disagree, as one
+// database transaction would.
 type memory struct {
 	state map[string]int
 	seen  map[string]int // how often each record was applied
@@ -121,9 +121,9 @@ func (m *memory) startAt(context.Context, []record.TopicPartition) (record.Offse
 	return maps.Clone(m.next), nil
 }
 
-// live is one life of the process. In the first one it is cut off in the middle: no
-// commit arrives any more, no farewell. Its successor has the same InstanceID and so
-// takes its place in the group at once.
+// live is one run of the process. The first run is cut off in the middle: no later commit arrives,
+// and it does not leave the group. The next run has the same InstanceID, so it takes its place in
+// the group at once.
 func (w *worker) live(ctx context.Context, cluster *strata.Cluster, cfg consumer.Config, crash bool) error {
 	l := &link{Backend: cluster}
 	c, err := consumer.New(l, cfg)
@@ -137,7 +137,7 @@ func (w *worker) live(ctx context.Context, cluster *strata.Cluster, cfg consumer
 		w.work(r)
 		if crash && r.Offset == crashAt {
 			l.cut.Store(true)
-			_ = c.Close() // only the goroutines: nothing gets through any more
+			_ = c.Close() // only ends the goroutines: no request reaches the broker any more
 			return nil
 		}
 		if cfg.Commit == consumer.CommitManual && r.Offset%commitEvery == commitEvery-1 {
@@ -159,7 +159,7 @@ func (w *worker) work(r record.Record) {
 	w.next[record.TopicPartition{Topic: r.Topic, Partition: r.Partition}] = r.Offset + 1
 }
 
-// A link is the way to the broker, until it is cut.
+// A link is the connection to the broker, until it is cut.
 type link struct {
 	consumer.Backend
 	cut atomic.Bool

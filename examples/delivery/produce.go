@@ -37,8 +37,8 @@ func producerSide(ctx context.Context, cluster *strata.Cluster, out io.Writer) e
 		if err := sendAll(ctx, &badNetwork{Backend: cluster}, way.cfg, way.topic); err != nil {
 			return err
 		}
-		// Sends that want no acknowledgement return before their records are written; when a record
-		// behind them is acknowledged, they are.
+		// Sends without an acknowledgement return before their records are written. When a later
+		// record is acknowledged, they are written.
 		if err := sendLast(ctx, cluster, way.topic); err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ type badNetwork struct {
 	requests atomic.Int32
 }
 
-// errLost can be tried again: the producer cannot know what became of its request.
+// errLost is retriable: the producer cannot know whether its request was applied.
 type errLost struct{}
 
 func (errLost) Error() string   { return "lost" }

@@ -7,8 +7,8 @@ import (
 
 const total = 1000
 
-// A use is a kind of data: how it is written, and what its consumer makes of it. The
-// records carry their number in the key.
+// A use is a kind of data: its records, and the state that its consumer computes. The key of a
+// record has its number.
 type use struct {
 	topic string
 	value func(i int) string
@@ -17,7 +17,7 @@ type use struct {
 	want  map[string]int // the state after each record was applied once
 }
 
-// courier: where it is now. A lost coordinate is made good by the next one.
+// courier: the present position. The next coordinate replaces a lost one.
 func courier() use {
 	return use{
 		topic: "coordinates",
@@ -40,7 +40,7 @@ func orderStates() use {
 		apply: func(state map[string]int, i int, value string) {
 			step, _ := strconv.Atoi(value)
 			order := fmt.Sprint("order-", i/4)
-			// a step out of turn is refused: its predecessor got lost
+			// a step out of turn is rejected: the step before it was lost
 			if step == state[order]+1 || step == 0 {
 				state[order] = max(state[order], step)
 			}
@@ -49,8 +49,8 @@ func orderStates() use {
 	}
 }
 
-// cardLimits: raised by 10 each time, and reset to 500 once. Money may
-// neither get lost nor be counted twice.
+// cardLimits: raised by 10 each time, and reset to 500 once. Money must neither get lost nor be
+// counted twice.
 func cardLimits() use {
 	const reset = 100 // this one sets the limit, the others raise it
 	return use{

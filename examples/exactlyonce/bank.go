@@ -26,7 +26,7 @@ const (
 // previous one.
 const teller = "teller"
 
-// found makes the topics, and orders all transfers.
+// found creates the topics, and orders all transfers.
 func found(ctx context.Context, dir string) error {
 	c, err := strata.Open(strata.Config{Dir: dir})
 	if err != nil {
@@ -52,7 +52,7 @@ func found(ctx context.Context, dir string) error {
 	return err
 }
 
-// work makes all transfers that are not made yet, as far as the bank knows.
+// work makes all transfers that the bank has not recorded as made.
 func work(ctx context.Context, dir, mode string, says io.Writer) error {
 	c, err := strata.Open(strata.Config{Dir: dir})
 	if err != nil {
@@ -148,7 +148,7 @@ type balance struct {
 	repeated          int            // transfers with more than one of either
 }
 
-// once returns how many transfers have one debit and one credit.
+// once returns the number of transfers with one debit and one credit.
 func (b balance) once() (n int) {
 	for _, s := range b.seen {
 		if s == [2]int{1, 1} {

@@ -26,7 +26,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// order is an order as today's programs know it.
+// order is an order in today's programs.
 type order struct {
 	ID       string `json:"id"`
 	Cents    int64  `json:"cents"`
@@ -42,8 +42,7 @@ func main() {
 	}
 }
 
-// format is a way to write orders: as last year's program did, as today's does, and how to read
-// either.
+// format is an encoding of orders: last year's serializer, today's, and a reader of both.
 type format struct {
 	name      string
 	old, next record.Serializer[order]

@@ -1,7 +1,7 @@
 // Command jobs runs a queue of jobs over a topic with one partition. A share group can have more
-// workers than partitions, and each job is with one worker at a time. One worker fails with jobs in
-// hand, and others get them. One job ends every worker that begins it, and is given up after five
-// deliveries, while all other jobs are done.
+// workers than partitions, and each job is with one worker at a time. One worker fails while it
+// holds jobs, and others get them. One job ends every worker that begins it. It is given up after
+// five deliveries, while all other jobs are done.
 package main
 
 import (
@@ -71,7 +71,7 @@ func run(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// work is a worker, and after it has failed another one in its place.
+// work runs a worker, and after its failure another one in its place.
 func work(ctx context.Context, cluster *strata.Cluster, b *board, id int) error {
 	for ctx.Err() == nil {
 		s, err := consumer.NewShare(cluster, consumer.ShareConfig{Group: "workers", Topics: []string{"jobs"}, MaxRecords: 8})
@@ -94,8 +94,8 @@ func work(ctx context.Context, cluster *strata.Cluster, b *board, id int) error 
 				break
 			}
 		}
-		// The loop has given back what it did not get to. A process that is killed cannot: its
-		// jobs come back when their locks have passed.
+		// The loop has released the jobs that it did not begin. A process that is killed cannot:
+		// its jobs are delivered again when their locks have expired.
 		if err := s.Close(); err != nil || !died {
 			return err
 		}
@@ -108,15 +108,15 @@ type board struct {
 	mu     sync.Mutex
 	done   map[string]int // how often each job was done
 	by     []int          // jobs done, by worker
-	failed bool           // whether a worker has failed for which no job was to blame
+	failed bool           // whether the worker of fails has failed
 	deaths int
-	most   int // deliveries of the job that kills
+	most   int // deliveries of the job that ends workers
 	left   int
 	stop   func()
 }
 
-// fails reports whether a worker is to fail: the first that has done 30 jobs does, once. Among 6
-// who do 199 there is one.
+// fails reports whether a worker must fail: once, the first worker that has done 30 jobs. Among 6
+// workers that do 199 jobs there is one.
 func (b *board) fails(id int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,7 +147,7 @@ func (b *board) finished(id int, job string) {
 	b.endLocked()
 }
 
-// endLocked ends the workers when all is done, and what kills was given up.
+// endLocked ends the workers when all jobs are done and the job that ends workers was given up.
 func (b *board) endLocked() {
 	if b.left == 0 && b.most == 5 {
 		b.stop()

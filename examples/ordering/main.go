@@ -71,7 +71,7 @@ func run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// produce has two producers write at once, each in its own order.
+// produce runs two producers at once, each of which writes in its own order.
 func produce(ctx context.Context, cluster *strata.Cluster, name string) error {
 	var wg sync.WaitGroup
 	errs := make([]error, 2)
@@ -83,7 +83,7 @@ func produce(ctx context.Context, cluster *strata.Cluster, name string) error {
 		defer p.Close()
 		wg.Go(func() {
 			for n := range each {
-				// or the first would be through before the second begins
+				// otherwise the first would finish before the second begins
 				time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
 				if _, err := p.Send(ctx, record.String(name, "", who+strconv.Itoa(n))); err != nil {
 					errs[i] = err

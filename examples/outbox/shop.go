@@ -34,7 +34,7 @@ func open(dir string) (*strata.Cluster, error) {
 	return strata.Open(strata.Config{Dir: filepath.Join(dir, "strata")})
 }
 
-// found makes the topic.
+// found creates the topic.
 func found(ctx context.Context, dir string) error {
 	c, err := open(dir)
 	if err != nil {
@@ -98,8 +98,8 @@ func shopWithOutbox(ctx context.Context, c *strata.Cluster, db *database) error 
 // place is the relay's position: a group's offset, which may be any number.
 var place = record.TopicPartition{Topic: events}
 
-// relayedSoFar returns how many events of the outbox were sent. It first ends the transaction that
-// an earlier relay left open.
+// relayedSoFar returns the number of events of the outbox that were sent. It first ends the
+// transaction that an earlier relay left open.
 func relayedSoFar(ctx context.Context, c *strata.Cluster, p *producer.Producer) (int, error) {
 	if err := p.InitTransactions(ctx); err != nil {
 		return 0, err
@@ -148,7 +148,7 @@ func shopWithout(ctx context.Context, c *strata.Cluster, db *database) error {
 	return nil
 }
 
-// A comparison is of rows and events.
+// A comparison is the result of comparing rows and events.
 type comparison struct{ rows, events, silent, repeated int }
 
 // compare reads both stores.

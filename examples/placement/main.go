@@ -29,7 +29,7 @@ func main() {
 
 var brokers = []int32{101, 102, 103}
 
-// topics are A, B and C: how many partitions and replicas each has.
+// topics are A, B and C, with their numbers of partitions and replicas.
 var topics = []struct {
 	name                 string
 	partitions, replicas int
@@ -75,7 +75,7 @@ func run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// replaceBrokers makes a cluster of brokers 101 to 103 of a new one, which begins with broker 1.
+// replaceBrokers adds brokers 101 to 103 to a new cluster, and removes its broker 1.
 func replaceBrokers(ctx context.Context, cluster *strata.Cluster) error {
 	for _, id := range brokers {
 		if _, err := cluster.AddBroker(ctx, id, replication.BrokerSpec{}); err != nil {
@@ -85,7 +85,7 @@ func replaceBrokers(ctx context.Context, cluster *strata.Cluster) error {
 	return cluster.RemoveBroker(ctx, 1)
 }
 
-// preferred has the preferred leaders elected; partitions that they lead need no election.
+// preferred elects the preferred leaders. Partitions that they lead need no election.
 func preferred(ctx context.Context, cluster *strata.Cluster) error {
 	for _, err := range cluster.Backend().ElectLeaders(ctx, replication.PreferredElection, partitions()...) {
 		if err != nil && !errors.Is(err, replication.ErrElectionNotNeeded) {

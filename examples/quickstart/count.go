@@ -100,7 +100,7 @@ func (g *group) finish(ctx context.Context, cluster *strata.Cluster) (counted in
 	return g.counted, err
 }
 
-// leave stops the members and returns what stopped them, if it was not success.
+// leave stops the members and returns the error that stopped them, if there is one.
 func (g *group) leave(err error) error {
 	g.stop(err)
 	g.members.Wait()
@@ -126,7 +126,7 @@ func (k *counter) run(ctx context.Context) (err error) {
 		Group: groupName, Topics: []string{topicName}, ClientID: k.name, Commit: consumer.CommitManual,
 		SessionTimeout:    sessionTimeout,
 		HeartbeatInterval: 50 * time.Millisecond, // how fast members learn of a rebalance; cheap in one process
-		StartAt:           k.startAt,             // the offset store of our own wins over the group's
+		StartAt:           k.startAt,             // the files' offsets prevail over the group's
 		OnAssigned: func(_ context.Context, tps []record.TopicPartition) {
 			k.mu.Lock()
 			fmt.Fprintf(k.out, "  %-4s takes partitions %v\n", k.name, numbers(tps))
@@ -156,7 +156,7 @@ func (k *counter) run(ctx context.Context) (err error) {
 			saved = time.Now()
 		}
 	}
-	return errors.Join(k.c.Close(), err) // Close revokes, and so saves, what is left
+	return errors.Join(k.c.Close(), err) // Close revokes the partitions, which saves their tallies
 }
 
 // startAt loads the tallies of new partitions and returns the offsets where they continue.
@@ -173,8 +173,8 @@ func (k *counter) startAt(_ context.Context, tps []record.TopicPartition) (recor
 	return offsets, nil
 }
 
-// save replaces the tallies' files, and commits the offsets to the group too: only
-// for its lag, nothing is read from there.
+// save replaces the tallies' files. It also commits the offsets to the group, only for the display
+// of its lag.
 func (k *counter) save(ctx context.Context, tps []record.TopicPartition) error {
 	offsets := record.Offsets{}
 	for _, tp := range tps {
@@ -206,8 +206,8 @@ func load(file string) (*tally, error) {
 	return t, json.Unmarshal(b, t)
 }
 
-// store writes the tally beside its file, then takes the file's place: a reader
-// sees the old one or the new one, whole.
+// store writes the tally beside its file and renames it: a reader sees all of the old or all of the
+// new tally.
 func (t *tally) store(file string) error {
 	b, err := json.Marshal(t)
 	if err != nil {

@@ -39,10 +39,10 @@ const (
 	topicName  = "lines"
 	partitions = 6
 	groupName  = "counters"
-	rateFrom   = 100_000 // records: with less, records/s would tell of rebalances alone
+	rateFrom   = 100_000 // records: with fewer, records/s would only measure rebalances
 
-	// sessionTimeout is how long members of a run that was killed are missed before
-	// the next run's get their partitions.
+	// sessionTimeout is the time after which members of the next run get the partitions of a run
+	// that was killed.
 	sessionTimeout = time.Second
 )
 
@@ -106,7 +106,7 @@ func run(ctx context.Context, dir, file string, out io.Writer) error {
 	g.join("bob")
 	sent, err := produce(ctx, cluster, lines, func(n int) {
 		if n == total/2 {
-			g.join("cleo") // the others hand partitions over and go on
+			g.join("cleo") // the others hand partitions over and continue
 		}
 	})
 	if err != nil {
@@ -127,7 +127,7 @@ func run(ctx context.Context, dir, file string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if counted > 0 { // else everything is where the run before left it
+	if counted > 0 { // otherwise the run before has counted everything
 		fmt.Fprintln(out)
 		if err := report(ctx, cluster, filepath.Join(dir, "log"), out); err != nil {
 			return err
@@ -170,7 +170,7 @@ func source(file string) (name string, all lines, err error) {
 	}, nil
 }
 
-// key is the first field of a line; nil for an empty one.
+// key returns the first field of a line; nil for an empty line.
 func key(line []byte) []byte {
 	if f := bytes.Fields(line); len(f) > 0 {
 		return f[0]

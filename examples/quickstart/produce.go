@@ -12,8 +12,9 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// produce sends every line that is not in the log yet. Lines of a partition are there in order, so
-// the number of its last one tells. at is called with the number of each line before its turn.
+// produce sends every line that is not in the log yet. A partition has its lines in order, so the
+// number of its last line is enough to know. at is called with the number of each line before it is
+// sent.
 func produce(ctx context.Context, cluster *strata.Cluster, all lines, at func(n int)) (sent int, err error) {
 	last, err := lastLines(ctx, cluster)
 	if err != nil {
@@ -35,7 +36,7 @@ func produce(ctx context.Context, cluster *strata.Cluster, all lines, at func(n 
 			Headers: []record.Header{{Key: "line", Value: strconv.AppendInt(nil, int64(n), 10)}},
 		}
 		if n <= last[partitioner.Partition(r, partitions)] {
-			return true // there already
+			return true // in the log already
 		}
 		sent++
 		p.SendAsync(ctx, r.Clone(), func(_ record.Record, err error) {

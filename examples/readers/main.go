@@ -106,7 +106,7 @@ func draw(written int, readers []*reader) string {
 	return s.String()
 }
 
-// waitUntil looks every millisecond whether it is so.
+// waitUntil calls so every millisecond until it returns true.
 func waitUntil(ctx context.Context, so func() bool) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -133,7 +133,7 @@ type reader struct {
 func (r *reader) run(ctx context.Context, cluster *strata.Cluster) error {
 	c, err := consumer.New(cluster, consumer.Config{
 		Group: r.group, Topics: []string{"ticks"}, ClientID: r.name,
-		// how fast a member learns that the other one has come
+		// bounds the time until a member notices that the other one has joined
 		HeartbeatInterval: 50 * time.Millisecond,
 	})
 	if err != nil {

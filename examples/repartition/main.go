@@ -96,8 +96,7 @@ func grow(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
 	}
 	fmt.Fprintln(out, "  existing records stay in the first two: their readers still have most of the work")
 
-	// Readers of the new partitions have nothing to catch up with, so they
-	// are ahead of those of the old ones.
+	// Readers of the new partitions have no backlog, so they are ahead of readers of the old ones.
 	late := map[string]bool{} // cards of which an older change comes after a newer one
 	newest := map[string]int{}
 	for _, partitions := range [][]int32{{2, 3, 4, 5}, {0, 1}} {
@@ -184,7 +183,7 @@ func copyOnce(ctx context.Context, cluster *strata.Cluster, kill bool) (copied i
 	return copied, fmt.Errorf("copied %d of %d", copied, total)
 }
 
-// behind is how many records c has not got yet.
+// behind returns the number of records that c has not received yet.
 func behind(c *consumer.Consumer) (n int64) {
 	lag := c.Lag()
 	if len(lag) < len(c.Assignment()) {

@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// The statements of the example, and all that its driver knows.
+// The statements of the example. Its driver supports no others.
 const (
 	selectOffsets  = `SELECT partition, next FROM offsets WHERE topic = ?`
 	setOffset      = `INSERT INTO offsets (topic, partition, next) VALUES (?, ?, ?) ON CONFLICT (topic, partition) DO UPDATE SET next = excluded.next`
@@ -22,7 +22,7 @@ const (
 
 func init() { sql.Register("example", database{}) }
 
-// database makes a database in memory with each connection pool.
+// database creates a database in memory for each connection pool.
 type database struct{}
 
 func (database) OpenConnector(string) (driver.Connector, error) {
@@ -44,7 +44,7 @@ type tables struct {
 
 func (t tables) clone() tables { return tables{maps.Clone(t.offsets), maps.Clone(t.balances)} }
 
-// A store is what all connections of a pool share.
+// A store is the state that all connections of a pool share.
 type store struct {
 	mu     sync.Mutex // held while a transaction is under way, or a statement outside of one
 	tables tables     // as of the last commit

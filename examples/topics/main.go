@@ -1,6 +1,6 @@
-// Command topics shows why each kind of event has a topic of its own: courier coordinates and order
-// states share one topic first, then have one each. Retention, the work of a reader and the
-// settings are a topic's, so what shares it shares them.
+// Command topics shows why each kind of event has its own topic. Courier coordinates and order
+// states first share one topic, then have one each. Kinds that share a topic share its retention,
+// its settings and the work of its readers.
 //
 //	go run ./examples/topics
 package main
@@ -41,7 +41,7 @@ func run(ctx context.Context, out io.Writer) error {
 	defer cluster.Close()
 	short := map[string]string{"retention.bytes": fmt.Sprint(retention), "segment.bytes": "1048576"}
 	for name, properties := range map[string]map[string]string{
-		"mixed":       short, // or coordinates would fill the disk
+		"mixed":       short, // otherwise coordinates would fill the disk
 		"coordinates": short,
 		"orders":      {"retention.ms": "-1"},
 	} {

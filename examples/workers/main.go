@@ -107,7 +107,7 @@ type mailer struct {
 	lives  int               // processes that were started
 }
 
-// attempted notes the outcome of an attempt: "x" or "sent".
+// attempted records the outcome of an attempt: "x" or "sent".
 func (m *mailer) attempted(r record.Record, outcome string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -140,15 +140,15 @@ func (m *mailer) process(ctx context.Context, w io.Writer) (err error) {
 	err = c.Run(ctx, m.send, consumer.RunConfig{
 		Workers: 16, Order: consumer.ByKey, // the mails of one user stay in order
 		AttemptTimeout: time.Second,
-		Retries:        2, MinBackoff: time.Millisecond, // for failures that pass at once
+		Retries:        2, MinBackoff: time.Millisecond, // for failures that pass quickly
 		RetryTopics: &consumer.RetryTopics{Producer: m.p, Stages: []consumer.RetryStage{
 			{Topic: "mails-retry", Delay: 100 * time.Millisecond}, // for failures that need more time
 		}},
-		DeadLetter: m.deadLetter, // for failures that stay
+		DeadLetter: m.deadLetter, // for permanent failures
 	})
-	// The shutdown recipe, part 2: Run has returned, so handlers at work have finished. ctx has
-	// ended; what is done is committed, and the group told that this member leaves, under a context
-	// that has not, with a bound of its own.
+	// The shutdown recipe, part 2: Run has returned, so active handlers have finished. ctx has
+	// ended, so Shutdown gets another context with its own timeout. It commits the offsets of
+	// finished mails and leaves the group.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if err = errors.Join(err, c.Shutdown(last)); err != nil {
@@ -177,7 +177,7 @@ func (m *mailer) send(ctx context.Context, r record.Record) error {
 		<-ctx.Done() // the server hangs
 		return context.Cause(ctx)
 	case id == "100" && consumer.Attempt(ctx) < 3:
-		return errors.New("server is busy") // passes at once
+		return errors.New("server is busy") // passes quickly
 	case id == "150" && r.Topic == "mails":
 		return errors.New("mailbox is full") // passes later
 	}
