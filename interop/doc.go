@@ -11,8 +11,8 @@
 // allow.txt lists the checks that pass against Strata; that list only grows. A check that is not
 // expected to pass is in it with the reason.
 //
-// Apache Kafka's own tests run against `strata serve` (TestKafkasOwnTests, apache.txt, referee/),
-// and those of franz-go's kfake against kafkatest/kfake (TestKfakesOwnTests, kfake.txt).
+// Apache Kafka's own tests run against `strata serve` (TestKafkasOwnTests, apache.txt, referee/).
+// The tests of franz-go's kfake run against kafkatest/kfake (TestKfakesOwnTests, kfake.txt).
 //
 // Checks that need Java, Maven, Node, npm or kcat are skipped where these are missing, unless CI is
 // set.

@@ -18,8 +18,7 @@ const (
 	magic      = 0
 	frameBytes = 5
 
-	// maxDepth bounds how deep messages may be nested: what comes off the wire must not decide how
-	// much memory it takes.
+	// maxDepth bounds the nesting of messages, and so the memory that bytes from the wire can take.
 	maxDepth = 100
 )
 

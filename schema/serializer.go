@@ -34,7 +34,7 @@ func Serializer[T any](cfg Config, encode func(T) ([]byte, error)) func(topic st
 	if subject == nil {
 		subject = TopicValue
 	}
-	var ids sync.Map // of topics: int32
+	var ids sync.Map // int32 by topic
 	return func(topic string, v T) ([]byte, error) {
 		p, err := encode(v)
 		if p == nil || err != nil {

@@ -49,8 +49,8 @@ type Listener struct {
 	Addr     string // HOST:PORT, of StartListening
 }
 
-// StartListening is Start for a broker with further listeners, whose addresses it fills in. How
-// they are secured is in settings, at listener.name.NAME.
+// StartListening is Start for a broker with further listeners, whose addresses it fills in.
+// settings have their security, at listener.name.NAME.
 func (k *Kit) StartListening(ctx context.Context, home string, more []Listener, settings ...string) (*Broker, error) {
 	controller, err := freePort()
 	if err != nil {
@@ -66,9 +66,8 @@ func (k *Kit) StartListening(ctx context.Context, home string, more []Listener, 
 	return k.start(ctx, node{id: 1, home: home, cluster: newClusterID(), controller: controller, more: more}, settings)
 }
 
-// StartCluster starts n brokers with the ids 1 to n, the first of which is
-// controller, each in a rack of its own, rack1 to rackN. They keep everything below
-// home, which is new. On error none runs.
+// StartCluster starts n brokers with the ids 1 to n, each in its own rack, rack1 to rackN. Broker 1
+// is the controller. They keep everything below home, which is new. On error none runs.
 func (k *Kit) StartCluster(ctx context.Context, home string, n int, settings ...string) ([]*Broker, error) {
 	controller, err := freePort()
 	if err != nil {
@@ -90,7 +89,7 @@ func (k *Kit) StartCluster(ctx context.Context, home string, n int, settings ...
 	return brokers, nil
 }
 
-// A node is what distinguishes a broker from others of its cluster.
+// A node has the settings in which a broker differs from others of its cluster.
 type node struct {
 	id         int
 	home       string
@@ -103,8 +102,8 @@ type node struct {
 func newClusterID() string {
 	var id [16]byte
 	rand.Read(id[:])
-	// an id that begins with a dash would be taken for an option: Kafka's Uuid.randomUuid gives
-	// none either
+	// an id that begins with a dash would be read as an option; Kafka's Uuid.randomUuid avoids it
+	// too
 	id[0] &= 0x7f
 	return base64.RawURLEncoding.EncodeToString(id[:])
 }
@@ -146,8 +145,8 @@ func (k *Kit) start(ctx context.Context, n node, settings []string) (*Broker, er
 	return b, b.run(ctx, config)
 }
 
-// properties are those of a broker. The first rebalance of a group does not
-// wait, nor must members be silent for long.
+// properties is the format of a broker's server.properties. The first rebalance of a group does not
+// wait for further members.
 const properties = `process.roles=%s
 node.id=%d
 controller.quorum.bootstrap.servers=127.0.0.1:%d
@@ -169,11 +168,11 @@ share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 `
 
-// portsGiven are the ports that freePort has returned: a broker binds its own only seconds later,
-// and the system gives a port again that was just closed.
+// portsGiven are the ports that freePort has returned. A broker binds its port only seconds later,
+// and until then the system may return the same port again.
 var portsGiven sync.Map
 
-// freePort returns a port that nobody listens on, another one each time.
+// freePort returns a port without a listener, a different one each time.
 func freePort() (int, error) {
 	for {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -205,7 +204,7 @@ func (b *Broker) run(ctx context.Context, config string) error {
 	b.done = make(chan struct{})
 	go func() {
 		defer close(b.done)
-		b.cmd.Wait() // how it ended is in its output
+		b.cmd.Wait() // its output shows how it ended
 	}()
 	for {
 		if c, err := net.DialTimeout("tcp", b.Addr, time.Second); err == nil {

@@ -28,8 +28,8 @@ var ErrMissing = errors.New("apache: needs java and mvn")
 // A Kit is an installed Apache Kafka.
 type Kit struct{ classpath string }
 
-// Install resolves the jars, once per machine. It returns
-// ErrMissing if the tools for it are not there.
+// Install resolves the jars, once per machine. It returns ErrMissing if java or mvn is not
+// installed.
 func Install(ctx context.Context) (*Kit, error) { return install(ctx, "classpath", Version, pom) }
 
 // InstallRelease is Install of another release of Kafka's.
@@ -55,7 +55,7 @@ func install(ctx context.Context, name, version string, pom []byte) (*Kit, error
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	// Named for pom.xml too: what an older one asked for may lack a jar.
+	// The name depends on pom.xml too: the classpath of an older one may lack a jar.
 	path := filepath.Join(dir, fmt.Sprintf("%s-%s-%08x", name, version, crc32.ChecksumIEEE(pom)))
 	if classpath, err := os.ReadFile(path); err == nil && present(string(classpath)) {
 		return &Kit{string(classpath)}, nil
@@ -81,7 +81,7 @@ func install(ctx context.Context, name, version string, pom []byte) (*Kit, error
 	return &Kit{string(classpath)}, err
 }
 
-// present reports whether the jars are still where they were.
+// present reports whether all jars of a classpath still exist.
 func present(classpath string) bool {
 	for _, jar := range strings.Split(classpath, string(os.PathListSeparator)) {
 		if _, err := os.Stat(jar); err != nil {
@@ -145,7 +145,7 @@ var tools = map[string]string{
 	"streams-application-reset": "org.apache.kafka.tools.StreamsResetter",
 }
 
-// Scripts makes in dir what Kafka has as bin/kafka-*.sh.
+// Scripts creates in dir the scripts that Kafka has as bin/kafka-*.sh.
 func (k *Kit) Scripts(dir string) error {
 	for name := range tools {
 		args := k.Tool(context.Background(), name).Args
