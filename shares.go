@@ -14,8 +14,8 @@ import (
 	"github.com/stratalog/strata/share"
 )
 
-// shares has the coordinator of share groups, which is made when it is first needed. It implements
-// group.ShareStates: the states of share-partitions are at that coordinator.
+// shares creates the coordinator of share groups when it is first needed. It implements
+// group.ShareStates: that coordinator keeps the states of share-partitions.
 type shares struct {
 	brokers *replication.Cluster
 	cfg     share.Config
@@ -25,7 +25,7 @@ type shares struct {
 	closed bool
 }
 
-// coordinator returns the coordinator, which it makes if there is none.
+// coordinator returns the coordinator, and creates it if there is none.
 func (s *shares) coordinator() (*share.Coordinator, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *shares) close() error {
 	return s.c.Close()
 }
 
-// statesAtOnce is how many states of share-partitions are made or deleted at the same time.
+// statesAtOnce bounds the states of share-partitions that are created or deleted concurrently.
 const statesAtOnce = 64
 
 // Begin implements group.ShareStates.

@@ -108,16 +108,16 @@ type Cluster struct {
 	transactions *transaction.Coordinator
 	shares       shares
 	close        sync.Once
-	closed       chan struct{} // made by close; closed when all is
-	closeErr     error         // set before closed is
+	closed       chan struct{} // created by close; closed when all parts are closed
+	closeErr     error         // set before closed is closed
 }
 
-// clients is promoted to Cluster without a place in its documentation: nobody but the packages
-// producer and consumer calls these methods.
+// clients has the methods of Cluster that only the packages producer and consumer call. It is
+// embedded, so that the documentation of Cluster does not list them.
 type clients interface {
 	producer.TxnBackend
 	consumer.Backend
-	MetadataVersion() int64 // asked by producers before each send
+	MetadataVersion() int64 // producers call it before each send
 }
 
 // A Backend has all methods of the parts of a cluster, for servers and tests.
@@ -179,8 +179,9 @@ func Open(cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// coordinate makes the coordinators. Groups come first: the other one goes on at once with the
-// transactions whose outcome was decided, and their offsets are written by the groups.
+// coordinate creates the coordinators. The coordinator of groups comes first. The coordinator of
+// transactions at once continues transactions with a decided outcome, and the groups apply the
+// outcome to their offsets.
 func (c *Cluster) coordinate(cfg Config, leaders *transaction.Verifier) (err error) {
 	groups, transactions := cfg.Group, cfg.Transactions
 	if groups.Logger == nil {
@@ -207,10 +208,10 @@ func (c *Cluster) coordinate(cfg Config, leaders *transaction.Verifier) (err err
 	return nil
 }
 
-// closeParts closes what there is, in the order opposite to that in which it was made. The
-// coordinator of transactions goes first: the groups write its markers for the offsets topic as
-// long as they write there. Until the brokers close, leaders and groups that ask it are told at
-// once that it is closed. What it owes is in its log.
+// closeParts closes the existing parts in the reverse order of their creation. The coordinator of
+// transactions closes before the groups: as long as these run, they write its markers to the
+// offsets topic. Until the brokers close, it returns ErrClosed at once to leaders and groups. The
+// markers that it still owes are in its log.
 func (c *Cluster) closeParts() error {
 	errs := []error{c.shares.close()}
 	if c.transactions != nil {
@@ -250,7 +251,7 @@ func (c *Cluster) Shutdown(ctx context.Context) error {
 	}
 }
 
-// knownOffsets is ListOffsets that asks again while an offset is not available.
+// knownOffsets is ListOffsets, repeated while an offset is not available.
 func (c *Cluster) knownOffsets(ctx context.Context, ask map[record.TopicPartition]partition.OffsetSpec) (got map[record.TopicPartition]partition.OffsetResult, err error) {
 	const longest = 100 * time.Millisecond
 	for wait := time.Millisecond; ; wait = min(2*wait, longest) {

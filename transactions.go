@@ -15,7 +15,7 @@ func (b Backend) TransactionCoordinator() *transaction.Coordinator { return b.tr
 // TransactionCoordinator returns the coordinator of transactions, for transactional producers.
 func (c *Cluster) TransactionCoordinator() *transaction.Coordinator { return c.transactions }
 
-// txnCoordinator is both coordinators, as producers know them.
+// txnCoordinator combines both coordinators for producers.
 type txnCoordinator struct {
 	*transaction.Coordinator
 	groups
@@ -28,8 +28,8 @@ func (b Backend) TxnCoordinator() producer.TxnCoordinator {
 	return txnCoordinator{b.transactions, groups{b.Coordinator}}
 }
 
-// Transactions describes all transactional ids, sorted by id. After an error it still returns those
-// of reachable coordinators.
+// Transactions describes all transactional ids, sorted by id. After an error it still returns the
+// ids of reachable coordinators.
 func (c *Cluster) Transactions(ctx context.Context) ([]transaction.Description, error) {
 	return c.transactions.List(ctx)
 }
