@@ -1,19 +1,19 @@
 package machine
 
-// A Bound limits what one request may have coordinators keep in memory. The zero Bound limits
-// nothing.
+// A Bound limits the memory that coordinators may keep because of one request. The zero Bound is no
+// limit.
 type Bound struct {
-	Principal string // is charged; "": no principal is
-	Bytes     int    // that are kept for all; a principal has half of them; 0: no bound
+	Principal string // principal that is charged; "": none
+	Bytes     int    // limit for all principals together, half of it for each; 0: no limit
 }
 
 // A Charge counts the memory of one thing that a coordinator keeps.
 type Charge interface {
-	// Fits reports whether n more bytes are within the Bound of a request, and within half of it for
-	// the principal that is charged. The principal of the request is, if none is yet.
+	// Fits reports whether n more bytes are within the Bound of a request, and within half of it
+	// for the charged principal. If no principal is charged yet, the request's principal is.
 	Fits(by Bound, n int) bool
 
-	// Add adds n bytes, which may be negative, and may exceed every Bound: the log has them.
+	// Add adds n bytes. n may be negative. The sum may exceed every Bound: the log has the state.
 	Add(n int)
 }
 

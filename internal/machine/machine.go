@@ -1,8 +1,8 @@
 // Package machine is the contract between a pure state machine and the runtime that owns it.
 //
-// A Machine decides: it has no clock, lock, goroutine or I/O. The runtime (package coordinator)
-// feeds it events and the time, writes its records to a log, and sends its replies once these are
-// committed. Groups are Machines; transactions are to be.
+// A Machine has no clock, lock, goroutine or I/O. The runtime (package coordinator) passes it
+// events and the time, writes its records to a log, and sends its replies once the records are
+// committed. Groups, transactional ids and the states of share-partitions are Machines.
 package machine
 
 import (
@@ -10,25 +10,25 @@ import (
 	"time"
 )
 
-// A Machine is the state of one thing that a coordinator looks after, a group for example: E are
-// its events, R the records its durable state is made of. It is not safe for concurrent use.
+// A Machine is the state of one thing that a coordinator manages, for example a group. E are its
+// events, R the records of its durable state. It is not safe for concurrent use.
 type Machine[E, R any] interface {
-	// Step decides what ev means at time now, on a draft of the state. Accept or Discard must
-	// follow before anything else is called. The slices of the Effects are the caller's.
+	// Step applies ev at time now to a draft of the state. The next call must be Accept or Discard.
+	// The caller owns the slices of the Effects.
 	Step(now time.Time, ev E) Effects[R]
 
-	// Accept makes the draft the state and applies the records of its Effects: the log
-	// has taken them, or there are none.
+	// Accept makes the draft the state and applies the records of its Effects. The log has accepted
+	// these, or there are none.
 	Accept()
 
 	// Discard drops the draft, whose records are not written. Its Replies must not be sent.
 	Discard()
 
-	// Apply is the only function that changes durable state. Accept calls it, and recovery does for
-	// each record of the log. r is kept.
+	// Apply is the only function that changes durable state. Accept calls it, and recovery calls it
+	// for each record of the log. r is kept.
 	Apply(r R)
 
-	// Forgotten reports whether there is nothing left to remember.
+	// Forgotten reports whether the machine has no state, so that it can be dropped.
 	Forgotten() bool
 }
 
@@ -40,12 +40,12 @@ type Transactional[R any] interface {
 	ApplyPending(producerID int64, r R)
 
 	// ApplyEnd applies the outcome of a producer's transaction: all its records since the last
-	// ApplyEnd count, or none. What overwrites one of them stands behind it in the log, and has
-	// been applied before: it prevails. The machine may know nothing of the producer.
+	// ApplyEnd count, or none. A later record in the log that overwrites one of them was already
+	// applied, and prevails. The machine may have no records of the producer.
 	ApplyEnd(producerID int64, commit bool)
 }
 
-// A Producer is under what name and in which epoch records of a transaction are written.
+// A Producer is the producer id and epoch that the records of a transaction are written with.
 type Producer struct {
 	ID    int64
 	Epoch int16
@@ -54,11 +54,11 @@ type Producer struct {
 // Effects are the results of a Step.
 type Effects[R any] struct {
 	Records   []R       // to be written; all in one batch, so all or none, unless Separable
-	Producer  *Producer // in whose transaction; nil: in none. Only of a Transactional machine
+	Producer  *Producer // of the transaction of Records; nil: none. Transactional machines only
 	Separable bool      // Records may be spread over several batches: a crash may keep the first ones only
 	Replies   []Reply   // to be sent when the records, and all earlier ones of this machine, are committed
 	Lingers   bool      // no caller waits for Records: they may wait a moment to share a batch
-	WakeAt    time.Time // feed a tick no later than this; zero: no deadline
+	WakeAt    time.Time // time of the next tick at the latest; zero: no deadline
 	Notice    any       // for the runtime's owner if the draft is accepted; nil if none
 
 	// Committed is for the runtime's owner when the records, and all earlier ones of this machine,
@@ -75,15 +75,15 @@ type Reply struct {
 	To    Ticket
 	Value any
 	Err   error
-	Now   bool // need not wait for any record
+	Now   bool // the reply does not wait for any record
 
-	// Later defers the reply; the event has changed nothing. It is stepped again after the
-	// machine's next records, in the same batch if there is room, at this time at the latest. Zero
-	// if this is the reply.
+	// Later defers the reply: the event has changed nothing. The runtime steps the event again
+	// after the machine's next records, in the same batch if there is room, and at this time at the
+	// latest. Zero means that this is the reply.
 	Later time.Time
 }
 
-// Errors of a runtime, or of a machine in its place.
+// Errors of a runtime. Machines may return them too.
 var (
 	ErrClosed       = errors.New("coordinator: closed")
 	ErrNotAvailable = errors.New("coordinator: not available")
@@ -98,8 +98,9 @@ var (
 	// known once the partition is loaded again.
 	ErrUncertain = errors.New("coordinator: the change may or may not be stored")
 
-	// ErrInvalidProducerEpoch refuses records and markers of a producer of which the partition has
-	// seen a newer epoch, ErrCoordinatorFenced markers of an earlier transaction coordinator.
+	// ErrInvalidProducerEpoch rejects records and markers of a producer if the partition has seen a
+	// newer epoch of it. ErrCoordinatorFenced rejects markers of an earlier transaction
+	// coordinator.
 	ErrInvalidProducerEpoch = errors.New("coordinator: producer epoch is fenced")
 	ErrCoordinatorFenced    = errors.New("coordinator: transaction coordinator was replaced")
 )

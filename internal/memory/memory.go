@@ -1,10 +1,10 @@
 // Package memory counts the memory that coordinators keep for clients.
 //
-// A Budget has the bytes of all principals, each of which has at most half of it. They are taken
-// and given back, for example for the members of a group, or belong to a Charge: one for each thing
-// that is in a log, for example a transactional id, which belongs to one principal. State that is
-// loaded from a log counts, too, and is never refused; no principal is charged for it until one has
-// it grow.
+// A Budget counts the bytes of all principals. Each principal can have at most half of it. Bytes
+// are taken and given back, for example for the members of a group, or belong to a Charge. There is
+// one Charge for each thing with state in a log, for example a transactional id; it belongs to one
+// principal. State that is loaded from a log counts too, and is never rejected. No principal is
+// charged for it until a request makes it grow.
 package memory
 
 import (
@@ -15,15 +15,15 @@ import (
 	"github.com/stratalog/strata/internal/machine"
 )
 
-// share is the share of a principal in a budget: a half.
+// share is the divisor for a principal's share of a budget: it is a half.
 const share = 2
 
-// A Bound limits what one request may have added to a Budget.
+// A Bound limits the bytes that one request may add to a Budget.
 type Bound = machine.Bound
 
 type boundKey struct{}
 
-// With returns a context for a request within b.
+// With returns a context for a request that is served within b.
 func With(ctx context.Context, b Bound) context.Context { return context.WithValue(ctx, boundKey{}, b) }
 
 // BoundOf returns the Bound of a context made by With; the zero Bound if there is none.
@@ -44,8 +44,8 @@ type Budget struct {
 var _ machine.Charge = (*Charge)(nil)
 
 // A Charge is the part of a Budget that one thing takes. Its bytes are given back when the garbage
-// collector finds that it has gone, for instance to another broker. Its methods must not be called
-// concurrently.
+// collector finds it unreachable, for instance after its state has moved to another broker. Its
+// methods must not be called concurrently.
 type Charge struct {
 	budget  *Budget
 	account *account // nil: none yet
@@ -74,7 +74,7 @@ func (b *Budget) Last() Bound {
 	return Bound{Bytes: b.last}
 }
 
-// Of returns the bytes that are charged to a principal; "": to none.
+// Of returns the bytes that are charged to a principal; "": bytes without a principal.
 func (b *Budget) Of(principal string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,8 +82,8 @@ func (b *Budget) Of(principal string) int {
 }
 
 // Take adds n bytes for the principal of a request, and reports whether they are within its Bound;
-// otherwise it adds nothing. Bytes that no principal is charged for leave the Bound as it is:
-// members can join however much was loaded.
+// otherwise it adds nothing. Bytes without a principal do not count against the Bound: members can
+// join however much state was loaded.
 func (b *Budget) Take(by Bound, n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,7 +95,7 @@ func (b *Budget) Take(by Bound, n int) bool {
 	return fits
 }
 
-// Give gives n bytes back that were taken for a principal.
+// Give gives back n bytes that were taken for a principal.
 func (b *Budget) Give(by string, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
