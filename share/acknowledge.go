@@ -62,7 +62,7 @@ func (c *Coordinator) Acknowledge(ctx context.Context, group, member string, tp 
 // until they are durable. Submit returns the errors of rejected acks, stored the errors of storing
 // them. A caller that does not call stored does not learn whether they are durable.
 func (c *Coordinator) Submit(ctx context.Context, group, member string, tp TopicPartition, acks []Ack) (stored func(context.Context) error, err error) {
-	if err := inflight.Check(acks); err != nil { // before the check for acquired records, as in Kafka
+	if err := inflight.Check(acks); err != nil { // before other checks, as in Kafka
 		return nil, err
 	}
 	l, err := c.acquired(ctx, group, tp)
