@@ -1,9 +1,9 @@
 // Package alarm has a timer that can be armed, armed again, disarmed, stopped and waited for at any
 // moment, also while it fires.
 //
-// time.AfterFunc leaves three questions to each of its users: whether a Stop came too late, what
-// becomes of a timer that is armed again while its function starts, and how Close waits for the
-// function. An Alarm answers them once.
+// time.AfterFunc leaves three problems to each of its users: a Stop that comes too late, a timer
+// that is armed again while its function starts, and how Close waits for the function. An Alarm
+// solves them once.
 package alarm
 
 import (
@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// An Alarm calls its function at the time it is armed for, on a goroutine of its own and without
-// locks. The zero Alarm with Do set is ready. It must not be copied after
-// first use, and is safe for concurrent use.
+// An Alarm calls its function at the time it is armed for, on its own goroutine and without locks.
+// The zero Alarm with Do set is ready. It must not be copied after first use, and is safe for
+// concurrent use.
 //
-// Only the fields at and armed decide whether the function is due; the timer is a means to check
-// them in time. If it fires while the Alarm is disarmed, or armed for later, nothing happens: so a
-// late stop of the timer does no harm. Calls of Do never overlap.
+// Only the fields at and armed determine whether the function is due; the timer only checks them in
+// time. If it fires while the Alarm is disarmed, or armed for later, nothing happens. So a late
+// stop of the timer does no harm. Calls of Do never overlap.
 type Alarm struct {
 	Do func() // set before first use, and not changed afterwards
 
@@ -31,12 +31,12 @@ type schedule struct {
 	timer   *time.Timer // nil until woken for the first time
 	at      time.Time   // when Do is due, if armed
 	armed   bool
-	calling bool           // a goroutine is in Do, or about to look again when Do returns
-	firings sync.WaitGroup // firings to come or under way: raised under mu unless stopped
+	calling bool           // a goroutine is in Do; it checks at and armed again when Do returns
+	firings sync.WaitGroup // pending and running firings; incremented under mu unless stopped
 }
 
-// By has Do called at t or earlier: an Alarm that is armed for an earlier time stays as it is. A t
-// in the past means at once. It reports false if the Alarm is stopped.
+// By arms the Alarm for t, unless it is armed for an earlier time. A t in the past means at once.
+// It returns false if the Alarm is stopped.
 func (a *Alarm) By(t time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -49,8 +49,8 @@ func (a *Alarm) By(t time.Time) bool {
 	return true
 }
 
-// After has Do called when d has passed, unless the Alarm is armed already, for whatever time. It
-// reports false if the Alarm is stopped.
+// After arms the Alarm for the time d from now, unless it is armed already, for any time. It
+// returns false if the Alarm is stopped.
 func (a *Alarm) After(d time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -68,12 +68,12 @@ func (a *Alarm) setLocked(t time.Time) {
 		a.schedule = new(schedule)
 	}
 	a.at, a.armed = t, true
-	if !a.calling { // otherwise the call under way looks again when it is done
+	if !a.calling { // otherwise the goroutine in Do checks again when Do returns
 		a.wakeLocked()
 	}
 }
 
-// wakeLocked has fire called at a.at.
+// wakeLocked sets the timer to a.at.
 func (a *Alarm) wakeLocked() {
 	wait := max(time.Until(a.at), 0)
 	switch {
@@ -81,7 +81,7 @@ func (a *Alarm) wakeLocked() {
 		a.firings.Add(1)
 		a.timer = time.AfterFunc(wait, a.fire)
 	case !a.timer.Reset(wait):
-		// the last firing has begun, has been, or was stopped: this is another
+		// the last firing has begun, has ended or was stopped: this is another one
 		a.firings.Add(1)
 	}
 }
@@ -91,7 +91,7 @@ func (a *Alarm) fire() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for a.armed && !a.calling {
-		if time.Now().Before(a.at) { // armed anew since the timer went off
+		if time.Now().Before(a.at) { // armed again since the timer fired
 			a.wakeLocked()
 			return
 		}
@@ -130,7 +130,7 @@ func (a *Alarm) Stop() {
 	a.disarmLocked()
 }
 
-// Wait returns when no call of Do is under way or will ever come. Call it after Stop, without locks
+// Wait waits until no call of Do is running and none can follow. Call it after Stop, without locks
 // that Do takes, and not from Do.
 func (a *Alarm) Wait() {
 	a.mu.Lock()
@@ -141,7 +141,7 @@ func (a *Alarm) Wait() {
 	}
 }
 
-// Armed reports whether a call of Do is to come.
+// Armed reports whether a call of Do is due in the future.
 func (a *Alarm) Armed() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

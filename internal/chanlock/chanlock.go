@@ -13,12 +13,12 @@ import (
 type Lock struct {
 	held  atomic.Bool           // set by the holder
 	some  atomic.Bool           // there are waiters; written under queue.mu
-	queue atomic.Pointer[queue] // made by the first waiter, and not replaced
+	queue atomic.Pointer[queue] // created by the first waiter, and never replaced
 }
 
 type queue struct {
 	mu      sync.Mutex      // guards waiting
-	waiting []chan struct{} // first come, first woken; who is woken tries again
+	waiting []chan struct{} // in the order of arrival; a woken waiter tries again
 }
 
 // TryLock takes the lock if it is free, and reports whether it was.
@@ -33,8 +33,8 @@ func (l *Lock) Lock() {
 		q.waiting = append(q.waiting, ch)
 		l.some.Store(true)
 		q.mu.Unlock()
-		// The holder stores held and then loads some, we store some and then load held: at least
-		// one of us sees the other, so nobody waits for a lock that is free.
+		// Unlock stores held and then loads some. Lock stores some and then loads held. At least
+		// one of them sees the store of the other, so no goroutine waits for a free lock.
 		if l.TryLock() {
 			l.forget(ch)
 			return
@@ -58,7 +58,7 @@ func (l *Lock) forget(ch chan struct{}) {
 	l.some.Store(len(q.waiting) > 0)
 }
 
-// Unlock gives the lock back, by whichever goroutine.
+// Unlock releases the lock. Any goroutine may call it.
 func (l *Lock) Unlock() {
 	l.held.Store(false)
 	if !l.some.Load() {

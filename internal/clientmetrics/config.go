@@ -1,6 +1,7 @@
-// Package clientmetrics computes the metrics that clients are to push, and how often (KIP-714): the
-// configuration of client-metrics resources, their match with a client, and the state of each
-// client. It has no I/O, goroutine or clock. Kafka: ClientMetricsConfigs, ClientMetricsManager.
+// Package clientmetrics computes the metrics that clients must push, and their interval (KIP-714).
+// It has the configuration of client-metrics resources, their match with a client, and the state of
+// each client. It has no I/O, goroutine or clock. Kafka: ClientMetricsConfigs,
+// ClientMetricsManager.
 package clientmetrics
 
 import (

@@ -39,7 +39,7 @@ func NewSet(version int64, resources map[string]map[string]string, fallback Requ
 	return set
 }
 
-// A Request is the metrics that a client is to push.
+// A Request names the metrics that a client must push.
 type Request struct {
 	Metrics  []string // prefixes of names; "*" or "" for all
 	Interval time.Duration

@@ -15,7 +15,7 @@ type Feed[T any] struct {
 	mu      sync.Mutex // guards the fields below; a leaf, never held while waiting
 	ring    []T        // item n is at (n-1) % limit
 	last    int64      // number of the newest item
-	read    bool       // there has been a Reader
+	read    bool       // Reader was called
 	closed  bool
 	changed chan struct{} // closed with the next item, and with the feed; nil if no reader waits
 }

@@ -1,5 +1,5 @@
-// Package fieldtest changes values place by place, for tests that go over all fields of a type: that
-// an equality compares each of them, that a caller may write to all that it was given.
+// Package fieldtest changes values place by place, for tests of all fields of a type. Examples are
+// that an equality compares every field, and that a caller may write to all memory of a result.
 package fieldtest
 
 import (
@@ -7,10 +7,10 @@ import (
 	"reflect"
 )
 
-// EachChange calls f for each place of what build returns, with a value that differs from it there
-// and nowhere else. Places are exported fields, elements, lengths of slices, and whether pointers
-// are nil, at any depth; of a map it is one entry, which is removed. build must return values that
-// share no memory.
+// EachChange calls f for each place of a value from build, with a value that differs only there.
+// Places are exported fields, elements, lengths of slices, and whether pointers are nil, at any
+// depth. A map has one place: an entry, which is removed. Values that build returns must not share
+// memory.
 func EachChange[T any](build func() T, f func(place string, changed T)) {
 	for n := 0; ; n++ {
 		changed, left := build(), n
@@ -22,8 +22,8 @@ func EachChange[T any](build func() T, f func(place string, changed T)) {
 	}
 }
 
-// change changes the place of v that left others come before, and returns its name; "" if there are
-// not as many.
+// change changes the place of v after left others, and returns its name; "" if there are fewer
+// places.
 func change(v reflect.Value, at string, left *int) string {
 	here := func() bool { *left--; return *left == -1 }
 	switch v.Kind() {
@@ -74,7 +74,7 @@ func change(v reflect.Value, at string, left *int) string {
 }
 
 // Scramble writes to all memory that v shares with copies of it: elements of slices, entries of
-// maps, what pointers lead to. It leaves errors and other interfaces, and unexported fields.
+// maps, targets of pointers. It does not change errors and other interfaces, nor unexported fields.
 func Scramble(v any) { scrambleShared(reflect.ValueOf(v)) }
 
 func scrambleShared(v reflect.Value) {

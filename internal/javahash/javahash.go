@@ -1,6 +1,5 @@
-// Package javahash does what Kafka leaves to the hash codes of Java's strings: it places the ids
-// that coordinators look after in the partitions of their topics, and puts texts in the order of a
-// HashSet.
+// Package javahash computes results that depend in Kafka on the hash codes of Java's strings: the
+// partition of an id in a coordinator's topic, and the order of texts in a HashSet.
 package javahash
 
 import "unicode/utf16"
@@ -18,7 +17,7 @@ func Partition(id string, partitions int32) int32 {
 	return h % partitions
 }
 
-// code is the hash code of a Java string.
+// code returns the hash code of a Java string.
 func code(s string) (h int32) {
 	for _, r := range s {
 		if r1, r2 := utf16.EncodeRune(r); r1 != '\ufffd' {

@@ -8,9 +8,9 @@ import (
 // Table is the default number of buckets of Java's hash tables.
 const Table = 16
 
-// Order returns values, which differ, in the order in which a HashSet of Java's has them to which
-// they were added in the order given. table is how many buckets it had at first, a power of two.
-// Buckets of eight and more values, which are trees in Java, are treated like others.
+// Order returns values, which must differ, in the order of a Java HashSet to which they were added
+// in the given order. table is its initial number of buckets, a power of two. Buckets of eight and
+// more values, which are trees in Java, are treated like others.
 func Order(values []string, table int) []string {
 	for 4*len(values) > 3*table {
 		table *= 2
@@ -24,7 +24,8 @@ func Order(values []string, table int) []string {
 	return ordered
 }
 
-// TableOf is how many buckets a HashSet has at first that is made of a list of n values.
+// TableOf returns the initial number of buckets of a HashSet that is created from a list of n
+// values.
 func TableOf(n int) int {
 	table := Table
 	for table < 4*n/3+1 {
@@ -33,7 +34,8 @@ func TableOf(n int) int {
 	return table
 }
 
-// TableFor is how many buckets a HashMap has at first that is made for n entries, at least 1.
+// TableFor returns the initial number of buckets of a HashMap with an initial capacity of n, at
+// least 1.
 func TableFor(n int) int {
 	table := 1
 	for table < n {

@@ -12,7 +12,7 @@ import (
 //go:embed testdata/*.log
 var files embed.FS
 
-// Each calls f with every record of the topic, and the batch that it is in. Both are f's to keep.
+// Each calls f with every record of the topic and its batch. f owns both.
 func Each(t testing.TB, f func(b *record.Batch, r record.Record)) {
 	t.Helper()
 	dir, err := files.ReadDir("testdata")

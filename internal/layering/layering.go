@@ -1,14 +1,14 @@
-// Package layering holds the order of the module's packages
-// and a test that keeps the imports in it.
+// Package layering has the layers of the module's packages. Its test checks that imports follow
+// them.
 //
 // A package may import only packages of lower rows. The picture
 // is the first section of docs/explanation/design.md.
 package layering
 
 // Rows lists the packages from the bottom up, as paths below the module; "" is the module's root.
-// Packages of one row do not import each other. internal/* packages that are not listed
-// stand below every row and import nothing of ours but each other. A package below
-// another one's path has a row of its own.
+// Packages of one row do not import each other. internal/* packages that are not listed are below
+// every row, and import only each other from this module. A package below another one's path has
+// its own row.
 var Rows = [][]string{
 	{"acl", "record", "schema", "vfs"},
 	{"internal/segment"},
@@ -47,8 +47,8 @@ var Rows = [][]string{
 	{"cmd/strata"},
 }
 
-// Pure lists the packages that only compute: they and their imports in this module have no clock,
-// lock, goroutine, channel, context or I/O.
+// Pure lists the packages that have, with their imports in this module, no clock, lock, goroutine,
+// channel, context or I/O.
 var Pure = []string{"internal/machine", "internal/javahash", "log/internal/manifest", "log/internal/recovery", "internal/wire", "group/assignor", "internal/offsets", "group/internal/protocol", "group/internal/classic", "group/internal/modern", "group/internal/sharing", "group/internal/streaming", "group/internal/kinds", "internal/txnlog", "transaction/internal/lifecycle", "replication/internal/controller", "replication/internal/image", "replication/internal/election", "replication/internal/quota", "internal/metarecord", "internal/progress",
 	"acl", "internal/clientquota", "internal/x500", "internal/scram", "internal/sasl",
 	"share/internal/inflight", "internal/sharelog", "share/internal/groupstate"}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Main runs the tests of m and exits; the status is 1 if a goroutine other than the runtime's and
-// the test framework's is still alive. Goroutines that are on their way out get up to a second.
+// Main runs the tests of m and exits. The status is 1 if a goroutine other than the runtime's and
+// the test framework's is still alive. Goroutines that are about to end get up to a second.
 func Main(m *testing.M) {
 	code := m.Run()
 	if left := leaked(time.Second); code == 0 && len(left) > 0 {
@@ -21,8 +21,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// leaked returns the stacks of goroutines that should not be there any
-// more, waiting for them for up to grace.
+// leaked returns the stacks of leaked goroutines. It waits up to grace for them to end.
 func leaked(grace time.Duration) []string {
 	for deadline := time.Now().Add(grace); ; runtime.Gosched() {
 		left := alive()

@@ -1,4 +1,4 @@
-// Package modproxy makes the files of a module proxy from a checkout, so that tests can use the
+// Package modproxy creates the files of a module proxy from a checkout. Tests can then use the
 // module by its path and version, from another module, without a network.
 package modproxy
 
@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Write writes the module whose root that is to dir, as a version of it: GOPROXY=file://dir serves
-// it then. Modules in directories below root are left out, as they are modules of their own.
+// Write writes the module at root to dir, as the given version. GOPROXY=file://dir then serves it.
+// Nested modules are left out.
 func Write(dir, root, version string) error {
 	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
@@ -44,7 +44,7 @@ func Write(dir, root, version string) error {
 	return errors.Join(pack(f, root, path+"@"+version+"/"), f.Close())
 }
 
-// pack writes the files below root, with a prefix before their names.
+// pack writes the files below root to a zip archive, with a prefix before their names.
 func pack(f *os.File, root, prefix string) error {
 	z := zip.NewWriter(f)
 	err := filepath.WalkDir(root, func(name string, e fs.DirEntry, err error) error {
@@ -73,7 +73,7 @@ func pack(f *os.File, root, prefix string) error {
 	return errors.Join(err, z.Close())
 }
 
-// leftOut tells of a directory whether it is none of the module.
+// leftOut reports whether a directory does not belong to the module.
 func leftOut(root, dir string) bool {
 	if dir == root {
 		return false

@@ -32,9 +32,9 @@ func Sum(p []byte) uint32 {
 	return h ^ h>>15
 }
 
-// Partition returns the partition of n that Kafka's default partitioner chooses
-// for a key. n must be positive. The sign bit is masked off, not negated: abs of
-// the lowest number would stay negative.
+// Partition returns the partition, of n, that Kafka's default partitioner chooses for a key. n must
+// be positive. The sign bit of the hash is cleared: the absolute value of the lowest number would
+// stay negative.
 func Partition(key []byte, n int) int {
 	return int(Sum(key)&0x7fffffff) % n
 }

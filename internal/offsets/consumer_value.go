@@ -150,7 +150,7 @@ func consumerMember(r *wire.Reader) *ConsumerMemberValue {
 	return v
 }
 
-// classicMember reads a nullable structure: a byte that says whether it is there, and its fields.
+// classicMember reads a nullable structure: a byte that is 0 for null, then its fields.
 func classicMember(r *wire.Reader) *ClassicMember {
 	if r.Int8() < 1 { // Kafka writes 0 for null here, and 1 otherwise
 		return nil

@@ -1,7 +1,7 @@
-// Package re2 compiles regular expressions that clients send: RE2's syntax, as Kafka's RE2/J has
-// it, of the whole of a text. Such an expression takes no more time and memory than its program is
-// large, and a few bytes of repetitions make a program of many megabytes: hence it is measured
-// before it is compiled.
+// Package re2 compiles regular expressions that clients send. They have RE2's syntax, as in Kafka's
+// RE2/J, and must match the whole of a text. The size of its program bounds the time and memory of
+// an expression. A few bytes of repetitions can result in many megabytes, so the size is estimated
+// before compiling.
 package re2
 
 import (
@@ -12,7 +12,7 @@ import (
 // Compile returns an expression that all of a text must match. The error is a *syntax.Error; its
 // code is syntax.ErrLarge if the program would have more than about maxInstructions.
 func Compile(expr string, maxInstructions int) (*regexp.Regexp, error) {
-	parsed, err := syntax.Parse(expr, syntax.Perl) // "a)|(b" is none, though it is within brackets
+	parsed, err := syntax.Parse(expr, syntax.Perl) // rejects "a)|(b", which brackets would hide
 	if err != nil {
 		return nil, err
 	}
@@ -20,14 +20,14 @@ func Compile(expr string, maxInstructions int) (*regexp.Regexp, error) {
 		return nil, &syntax.Error{Code: syntax.ErrLarge, Expr: expr}
 	}
 	whole, err := regexp.Compile(`\A(?:` + expr + `)\z`)
-	if err != nil { // it ends within a quotation, which a \Q has begun
+	if err != nil { // expr ends within a quotation that \Q has begun
 		whole, err = regexp.Compile(`\A(?:` + expr + `\E)\z`)
 	}
 	return whole, err
 }
 
-// Instructions returns about how many instructions the program of an expression has, and never
-// fewer; 0 if the expression is invalid.
+// Instructions returns an upper estimate of the number of instructions in the program of an
+// expression; 0 if the expression is invalid.
 func Instructions(expr string) int {
 	parsed, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {
@@ -36,9 +36,9 @@ func Instructions(expr string) int {
 	return instructions(parsed)
 }
 
-// instructions returns about how many instructions the program of an expression has, and never
-// fewer. It cannot overflow: the parser refuses what is repeated more than 1000 times in all, and
-// an expression is no longer than a request.
+// instructions returns an upper estimate of the number of instructions in the program of an
+// expression. It cannot overflow: the parser rejects more than 1000 repetitions in all, and an
+// expression is no longer than a request.
 func instructions(re *syntax.Regexp) int {
 	subs := 0
 	for _, sub := range re.Sub {
@@ -49,7 +49,7 @@ func instructions(re *syntax.Regexp) int {
 		return len(re.Rune) + 1
 	case syntax.OpRepeat:
 		copies := re.Max
-		if copies < 0 { // without end
+		if copies < 0 { // no upper bound
 			copies = re.Min + 1
 		}
 		return copies*subs + 1

@@ -107,7 +107,7 @@ func build(ctx context.Context, version, out string, platforms []string) error {
 	return sums(out)
 }
 
-// commitTime returns the time of the commit, which is that of every file in the archives.
+// commitTime returns the time of the commit. All files in the archives have that time.
 func commitTime(ctx context.Context) (time.Time, error) {
 	p, err := exec.CommandContext(ctx, "git", "log", "-1", "--format=%ct").Output()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package sample selects some of many similar test cases where time does not suffice for all, such
-// as the calls of a workload before which the power fails.
+// Package sample selects some of many similar test cases if there is no time for all. An example
+// are the calls of a workload before which a test cuts the power.
 //
 // The selection depends on a seed. Changing seeds cover all cases in time; a fixed one reproduces a
 // failure. It is STRATA_SAMPLE if that is set, as .ci/run does by the commit, and the day in UTC
@@ -21,8 +21,8 @@ const (
 	All = "all"
 )
 
-// today is the seed where none is set. It is read when the process starts: a test may ask for it in
-// a testing/synctest bubble, which has a clock of its own.
+// today is the default seed. It is computed when the process starts, because a test may need it in
+// a testing/synctest bubble, which has its own clock.
 var today = uint64(time.Now().Unix() / (24 * 60 * 60))
 
 // Seed returns the seed, and writes it to the test's log. It is 0 if all cases are selected.
@@ -58,8 +58,8 @@ func Rapid(t testing.TB) {
 // Whole reports whether all cases are selected.
 func Whole() bool { return os.Getenv(Env) == All || os.Getenv("STRATA_LONG") != "" }
 
-// Hurried reports whether a test should look at fewer cases than usual: with -short, and under the
-// race detector, where each takes some ten times as long and another one finds no other race.
+// Hurried reports whether a test should run fewer cases than usual: with -short, and under the race
+// detector, where each takes some ten times as long and more cases hardly find other races.
 func Hurried() bool { return testing.Short() || race }
 
 // Fewer is OneIn if Hurried; otherwise all cases are chosen.
@@ -86,7 +86,7 @@ func OneIn(t testing.TB, n int) func(i int) bool {
 	return func(i int) bool { return Chosen(seed, i, n) }
 }
 
-// Chosen is what OneIn goes by: of each n cases in a row seed chooses one.
+// Chosen reports whether seed chooses case i: one of each n consecutive cases. OneIn uses it.
 func Chosen(seed uint64, i, n int) bool {
 	return n < 2 || rand.New(rand.NewPCG(seed, uint64(i/n))).IntN(n) == i%n
 }

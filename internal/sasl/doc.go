@@ -2,5 +2,5 @@
 // stage (Session, after Kafka's SaslServerAuthenticator), the messages of PLAIN and OAUTHBEARER
 // (ParsePlain, ParseBearer), and the pace of password attempts (Pace).
 //
-// It only computes. The caller reads requests, looks up users, waits and responds.
+// It does no I/O and does not wait. The caller reads requests, looks up users, waits and responds.
 package sasl

@@ -11,7 +11,7 @@ import (
 	"hash"
 )
 
-// A Mechanism is a hash function to do SCRAM with. The values are those of Kafka's protocol and
+// A Mechanism is SCRAM with a certain hash function. The values are as in Kafka's protocol and
 // metadata.
 type Mechanism int8
 
@@ -59,7 +59,7 @@ func (m Mechanism) hash() func() hash.Hash {
 	return sha256.New
 }
 
-// Size is the number of bytes of a key, and of a salted password.
+// Size returns the number of bytes of a key, and of a salted password.
 func (m Mechanism) Size() int {
 	if m == SHA512 {
 		return sha512.Size
@@ -79,8 +79,8 @@ func (m Mechanism) digest(b []byte) []byte {
 	return h.Sum(nil)
 }
 
-// A Credential is a server's record of a password. With it an attacker can act as the server
-// towards the user, and try passwords, but not log in as the user. Its bytes are never changed.
+// A Credential is a server's record of a password. It lets an attacker impersonate the
+// server and try passwords, but not log in as the user. Its bytes are never changed.
 type Credential struct {
 	Mechanism            Mechanism
 	Salt                 []byte
@@ -88,7 +88,7 @@ type Credential struct {
 	Iterations           int
 }
 
-// errSpace refuses what no password is derived from.
+// errSpace rejects parameters with which no password can be derived.
 var errSpace = errors.New("scram: a salt is of 1 byte or more, and iterations are positive")
 
 // Salted returns the salted password, which is as good as the password for this salt (RFC 5802:
@@ -109,7 +109,7 @@ func (m Mechanism) FromSalted(salted, salt []byte, iterations int) Credential {
 	}
 }
 
-// Matches reports whether password is the one. It takes the same time if it is not.
+// Matches reports whether the credential was made from password. It takes the same time either way.
 func (c Credential) Matches(password string) bool {
 	salted, err := c.Mechanism.Salted(password, c.Salt, c.Iterations)
 	if err != nil {
@@ -119,7 +119,7 @@ func (c Credential) Matches(password string) bool {
 	return subtle.ConstantTimeCompare(stored, c.StoredKey) == 1
 }
 
-// A Shape is the public part of a credential: how it was made.
+// A Shape is the public part of a credential: the form of its salt, and its iterations.
 type Shape struct {
 	SaltBytes  int
 	Base36     bool // the salt is text of 0-9a-z, as Kafka's tools make it
@@ -139,7 +139,7 @@ func (c Credential) Shape() Shape {
 	return s
 }
 
-// DefaultShape is that of credentials where there are none to take after.
+// DefaultShape is the Shape of a Decoy if there is no credential to imitate.
 var DefaultShape = Shape{SaltBytes: 24, Iterations: MinIterations}
 
 // Decoy returns a credential for a user that does not exist, the same for each secret, user and

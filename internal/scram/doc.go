@@ -20,7 +20,7 @@
 // A user that does not exist gets a Decoy: a constant salt and a plausible number of iterations,
 // and then the reply for a wrong password. Proofs are compared in constant time.
 //
-// The package only computes: nonces are the caller's.
+// The package has no source of randomness: the caller passes nonces.
 //
 // It is Strata's own, because github.com/xdg-go/scram has no server extensions for delegation
 // tokens, responds to an unknown user at once, and brings stringprep, which Kafka does not use.

@@ -11,12 +11,13 @@ import (
 )
 
 var (
-	// ErrInvalid is matched by errors about bytes that are no message of the exchange.
+	// ErrInvalid is matched by errors about malformed messages.
 	ErrInvalid = errors.New("scram: invalid message")
-	// ErrProof refuses a proof that was not made with the password, or for another exchange.
+	// ErrProof rejects a proof that was not made with the password, or for another exchange.
 	ErrProof = errors.New("scram: wrong proof")
-	// ErrRepeatedNonce refuses a client that knows the password and repeats its nonce before the
-	// whole one. RFC 5802 has the server refuse it; Kafka before 4.0 let it pass.
+	// ErrRepeatedNonce rejects a client that has the password, but sends its own nonce twice:
+	// alone, and then the whole nonce. RFC 5802 requires the rejection; Kafka before 4.0 accepts
+	// such clients.
 	ErrRepeatedNonce = errors.New("scram: the client's nonce comes twice, as from librdkafka before 2.6.1 (confluent-kafka, node-rdkafka, rdkafka): the client needs a later version, or PLAIN over TLS")
 )
 
@@ -29,13 +30,13 @@ const (
 
 // A First is the client's first message.
 type First struct {
-	AuthzID string // who to act for; empty: User
+	AuthzID string // user to act as; empty: User
 	User    string // or the id of a token
 	Nonce   string
 	Token   bool // tokenauth=true
 
 	gs2  string // n,authzid,
-	bare string // what is behind it
+	bare string // the rest of the message
 }
 
 // ParseFirst reads the client's first message, of at most MaxFirstBytes. The error matches
@@ -62,7 +63,7 @@ func ParseFirst(msg []byte) (f First, err error) {
 	f.gs2 = parts[0] + "," + parts[1] + ","
 	f.bare = text[len(f.gs2):]
 	parts = parts[2:]
-	if strings.HasPrefix(parts[0], "m=") { // a mandatory extension, which Kafka skips; we cannot honour it
+	if strings.HasPrefix(parts[0], "m=") { // a mandatory extension: not supported; Kafka skips it
 		return invalid("mandatory extension")
 	}
 	name, ok := strings.CutPrefix(parts[0], "n=")
@@ -84,7 +85,7 @@ func ParseFirst(msg []byte) (f First, err error) {
 	return f, nil
 }
 
-// saslName undoes the escapes of a name, which may not be empty.
+// saslName removes the escapes of a name, which must not be empty.
 func saslName(s string, ok bool) (string, bool) {
 	if !ok || s == "" {
 		return "", false
@@ -125,16 +126,16 @@ type Exchange struct {
 	nonce      string // both halves
 }
 
-// Challenge returns the answer to the client's first message. nonce is the server's, of printable
-// ASCII without commas, and of enough chance that none comes twice: an old proof fits no other.
+// Challenge returns the response to the client's first message. nonce is the server's: printable
+// ASCII without commas, random enough never to repeat. So an old proof matches no other exchange.
 func (f First) Challenge(c Credential, nonce string) (Exchange, []byte) {
 	e := Exchange{first: f, credential: c, nonce: f.Nonce + nonce}
 	e.challenge = fmt.Sprintf("r=%s,s=%s,i=%d", e.nonce, base64.StdEncoding.EncodeToString(c.Salt), c.Iterations)
 	return e, []byte(e.challenge)
 }
 
-// Verify reads the client's last message and returns the answer to a proof that is right. Errors:
-// ErrInvalid, ErrProof, ErrRepeatedNonce. It does the same work for a proof that is wrong.
+// Verify reads the client's last message and returns the response to a valid proof. Errors:
+// ErrInvalid, ErrProof, ErrRepeatedNonce. It does the same work for an invalid proof.
 func (e Exchange) Verify(msg []byte) ([]byte, error) {
 	at := bytes.LastIndex(msg, []byte(",p="))
 	if at < 0 {

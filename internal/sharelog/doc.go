@@ -17,5 +17,5 @@ const Topic = "__share_group_state"
 // its Java string hash, absolute, modulo partitions (at least 1).
 func PartitionFor(id string, partitions int32) int32 { return javahash.Partition(id, partitions) }
 
-// ErrMalformed is matched by the errors of bytes that are no key or value of the topic.
+// ErrMalformed is matched by errors about malformed keys and values of the topic.
 var ErrMalformed = wire.ErrMalformed

@@ -16,7 +16,7 @@ type Key struct {
 	Partition int32
 }
 
-// ID returns the key as text, group:topicId:partition, by which the topic's partition is chosen.
+// ID returns the key as text, group:topicId:partition. It determines the partition of the topic.
 // Kafka: SharePartitionKey.asCoordinatorKey.
 func (k Key) ID() string {
 	return k.Group + ":" + base64.RawURLEncoding.EncodeToString(k.TopicID[:]) + ":" + strconv.Itoa(int(k.Partition))

@@ -19,12 +19,12 @@ type Batch struct {
 // start offset, the leader epoch and the states of the offsets in its batches.
 type Value struct {
 	SnapshotEpoch int32 // number of the snapshot, or of the update's snapshot
-	StateEpoch    int32 // of a snapshot only: moved by an administrator who resets the offset
+	StateEpoch    int32 // of a snapshot only: increases at each reset of the start offset
 	LeaderEpoch   int32 // of the partition's leader that wrote it; in an update -1: as before
 	Start         int64 // start offset; -1: not known yet, in an update: as before
 	Complete      int32 // offsets from Start on whose delivery is complete; -1: not known (KIP-1226)
-	CreateMs      int64 // of a snapshot only: when the first one was written
-	WriteMs       int64 // of a snapshot only: when it was written
+	CreateMs      int64 // of a snapshot only: time of the first snapshot
+	WriteMs       int64 // of a snapshot only: time of this snapshot
 	Batches       []Batch
 }
 
@@ -63,7 +63,7 @@ func (v *Value) AppendTo(dst []byte, update bool) []byte {
 	return wire.AppendInt32(append(dst, 1, tagComplete, 4), v.Complete)
 }
 
-// batchSize is what a Batch takes, with an empty list of tags.
+// batchSize is the encoded size of a Batch in bytes, with an empty list of tags.
 const batchSize = 20
 
 // ParseRecord decodes a record of the topic. known is false for a key of another type, which is not
@@ -132,7 +132,7 @@ func (v *Value) Apply(u *Value) *Value {
 	return &n
 }
 
-// combine lays the batches of an update over those that there are.
+// combine returns the batches in old with the batches in update over them, from start on.
 func combine(old, update []Batch, start int64) (all []Batch) {
 	add := func(b Batch) {
 		if b.First = max(b.First, start); b.First > b.Last {

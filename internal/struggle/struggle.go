@@ -6,21 +6,21 @@ import (
 	"sync/atomic"
 )
 
-// A Watch records the results of calls of a disk. The zero value is ready, and takes eight bytes as
-// long as nothing fails. Safe for concurrent use.
+// A Watch records the results of calls to a disk. The zero value is ready, and takes eight bytes as
+// long as no call fails. It is safe for concurrent use.
 type Watch struct {
-	failures atomic.Pointer[failures] // since the last call that worked; nil: none
+	failures atomic.Pointer[failures] // since the last successful call; nil: none
 }
 
-// failures are what has failed.
+// failures has the state of consecutive failures.
 type failures struct {
 	mu      sync.Mutex // guards the fields below
-	err     error      // of the last one
-	fresh   bool       // since the last look
-	earlier bool       // in the interval before
+	err     error      // of the last failure
+	fresh   bool       // a call has failed since the last Look
+	earlier bool       // a call had failed in the interval before it
 }
 
-// Failed notes that a call has failed.
+// Failed records a failed call.
 func (w *Watch) Failed(err error) {
 	f := w.failures.Load()
 	for f == nil {
@@ -32,7 +32,7 @@ func (w *Watch) Failed(err error) {
 	f.err, f.fresh = err, true
 }
 
-// Worked notes that a call has not failed. It costs next to nothing if none has before.
+// Worked records a successful call. It costs next to nothing if no call has failed before.
 func (w *Watch) Worked() {
 	if w.failures.Load() != nil {
 		w.failures.Store(nil)
@@ -42,8 +42,8 @@ func (w *Watch) Worked() {
 // Failing reports whether the last call failed.
 func (w *Watch) Failing() bool { return w.failures.Load() != nil }
 
-// Look returns the last error if calls have failed both since the last look and between that and
-// the one before, and none has worked meanwhile; else nil.
+// Look returns the last error if calls have failed in both of the last two intervals between Looks,
+// and none has succeeded meanwhile. Otherwise it returns nil.
 func (w *Watch) Look() error {
 	f := w.failures.Load()
 	if f == nil {

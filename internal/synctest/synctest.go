@@ -1,8 +1,8 @@
 // Package synctest is testing/synctest with a bound on virtual time, for the tests of this module.
 //
-// In a bubble of testing/synctest a test whose condition is never met does not hang as long as a
-// timer is left: the clock jumps from timer to timer, until go test's own timeout ends the test
-// binary. Here the test panics after MaxVirtual, with the stacks of its bubble.
+// If a test waits for a condition that is never met, a bubble of testing/synctest does not end: its
+// clock jumps from timer to timer, until go test's own timeout ends the test binary. Here the test
+// panics after MaxVirtual, with the stacks of its bubble.
 package synctest
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// MaxVirtual is how long a bubble of Test may last by its own clock.
+// MaxVirtual bounds the time of a bubble of Test, by its own clock.
 const MaxVirtual = 1000 * time.Hour
 
 // Test runs f in a new bubble, as testing/synctest.Test does. It panics if the test and its cleanups
@@ -25,8 +25,7 @@ func Test(t *testing.T, f func(*testing.T)) {
 	TestFor(t, MaxVirtual, f)
 }
 
-// TestFor is Test for a test that lets more virtual time pass than MaxVirtual: limit takes its
-// place.
+// TestFor is Test with limit in place of MaxVirtual.
 func TestFor(t *testing.T, limit time.Duration, f func(*testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

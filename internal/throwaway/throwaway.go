@@ -1,6 +1,6 @@
-// Package throwaway makes certificates for tests: an authority for the duration of the test, and
+// Package throwaway creates certificates for tests: an authority for the duration of the test, and
 // its certificates. Keys are ECDSA on P-256 and leave the process only as requested PEM. It is not
-// for production: there is no revocation, and no care for the private keys.
+// for production: there is no revocation, and private keys are not protected.
 package throwaway
 
 import (
@@ -26,7 +26,7 @@ type Authority struct {
 // A Request is the content of a certificate.
 type Request struct {
 	Subject pkix.Name
-	// RawSubject is the subject as it is encoded; nil: Subject.
+	// RawSubject is the encoded subject; nil: Subject is used.
 	RawSubject []byte
 	Hosts      []string // names and IP addresses, of servers
 	// NotBefore and NotAfter bound its validity; zero for an hour ago, and for ten years. A
@@ -34,7 +34,7 @@ type Request struct {
 	NotBefore, NotAfter time.Time
 }
 
-// New makes an authority.
+// New returns a new authority.
 func New() (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -82,8 +82,8 @@ func serial() *big.Int {
 	return n.Add(n, big.NewInt(1))
 }
 
-// Certificate makes a certificate, for a server or a client, with its key and the authority behind
-// it.
+// Certificate returns a new certificate for a server or a client, with its key and the authority's
+// certificate.
 func (a *Authority) Certificate(r Request) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -112,7 +112,7 @@ func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// PEM returns a certificate with those behind it, and its key in PKCS #8.
+// PEM returns a certificate with its chain, and its key in PKCS #8.
 func PEM(c tls.Certificate) (cert, key []byte, err error) {
 	for _, der := range c.Certificate {
 		cert = append(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)

@@ -25,8 +25,8 @@ func (o *Output) Printf(format string, args ...any) {
 	fmt.Fprintf(&o.buf, "  "+format+"\n", args...)
 }
 
-// Run runs each script with a player of its own: start returns a function that runs one command,
-// given as words, and prints its output by Printf.
+// Run runs each script. For each it calls start, which returns a function that runs one command,
+// given as words, and prints the output by Printf.
 func Run(t *testing.T, start func(t testing.TB, out *Output) (command func(words []string))) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -67,7 +67,7 @@ func play(script string, out *Output, command func([]string)) []byte {
 	return out.buf.Bytes()
 }
 
-// difference shows the first line that is another one, with what is around it.
+// difference shows the first line that differs, with the lines around it.
 func difference(want, got string) string {
 	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
 	i := 0
@@ -80,8 +80,8 @@ func difference(want, got string) string {
 	return fmt.Sprintf("line %d\nwant:\n%s\ngot:\n%s", i+1, around(a), around(b))
 }
 
-// Words separates the words after a command's name: the form NAME=VALUE goes to opts, the rest to
-// pos.
+// Words separates the words after a command's name. Words of the form NAME=VALUE go to opts, the
+// rest to pos.
 func Words(words []string) (pos []string, opts map[string]string) {
 	pos, opts = []string{}, map[string]string{}
 	for _, w := range words {

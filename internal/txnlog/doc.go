@@ -1,5 +1,5 @@
 // Package txnlog has the record formats of the internal topic __transaction_state, which are
-// Kafka's: each record is all that is remembered of one transactional id.
+// Kafka's. Each record has the whole state of one transactional id.
 //
 // The formats are described in docs/format/transaction-state.md.
 package txnlog
@@ -16,5 +16,5 @@ const Topic = "__transaction_state"
 // hash, absolute, modulo partitions (at least 1).
 func PartitionFor(id string, partitions int32) int32 { return javahash.Partition(id, partitions) }
 
-// ErrMalformed is matched by the errors of bytes that are no key or value of the topic.
+// ErrMalformed is matched by errors about malformed keys and values of the topic.
 var ErrMalformed = wire.ErrMalformed

@@ -14,24 +14,24 @@ type Record struct {
 	Value *Value
 }
 
-// A Value is all that is remembered of a transactional id.
+// A Value is the stored state of a transactional id.
 type Value struct {
 	ProducerID int64
 	Epoch      int16 // of the producer; in Prepare* and Complete* of version 2 one above the transaction's
 	TimeoutMs  int32
 	State      State
 	Partitions []record.TopicPartition // of the transaction; none in Empty and Complete*
-	UpdateMs   int64                   // when this record was decided
-	StartMs    int64                   // when the transaction began; -1 in Empty
+	UpdateMs   int64                   // time of this change of state
+	StartMs    int64                   // time of the transaction's begin; -1 in Empty
 
-	// Fields that a value of version 0 has no place for.
+	// Fields that a value of version 0 does not have.
 	PreviousID    int64 // ProducerID of the record before; -1: none
 	NextID        int64 // in Prepare*: the producer's id once the markers are written; -1: the same
-	ClientVersion int16 // transaction.version of who brought the id into this state
+	ClientVersion int16 // transaction.version of the client whose request caused this state
 
 	// LastEpoch is the producer's epoch before Epoch, which a retry of InitProducerId may still
-	// have; -1 if none. Kafka's format does not have it: its readers skip it, and its coordinator
-	// loses it when it moves.
+	// have; -1 if none. Kafka's format does not have it: Kafka's readers skip it, and Kafka's
+	// coordinator loses it when it moves.
 	LastEpoch int16
 }
 
@@ -40,7 +40,7 @@ const (
 	tagPreviousID    = 0
 	tagNextID        = 1
 	tagClientVersion = 2
-	tagLastEpoch     = 10_000 // ours, far away from those that Kafka may give
+	tagLastEpoch     = 10_000 // Strata's own, far from tags that Kafka may add
 )
 
 // AppendKey appends the key of the records of a transactional id, which is at most 32767 bytes

@@ -1,17 +1,16 @@
 package txnlog
 
-// State is the state of a transactional id. Its numbers are those in the topic. Kafka:
-// TransactionState.
+// State is the state of a transactional id. The topic stores its numbers. Kafka: TransactionState.
 type State int8
 
 const (
-	Empty          State = iota // a producer has begun, and no transaction of it
+	Empty          State = iota // a producer was initialised, and has begun no transaction
 	Ongoing                     // a transaction has partitions
-	PrepareCommit               // it is decided that it commits; markers are being written
-	PrepareAbort                // it is decided that it aborts; markers are being written
+	PrepareCommit               // the transaction commits: markers are being written
+	PrepareAbort                // the transaction aborts: markers are being written
 	CompleteCommit              // all markers are written
 	CompleteAbort               // all markers are written
-	Dead                        // there is no such id, or not any more
+	Dead                        // the id does not exist
 )
 
 // String returns Kafka's name of the state.
@@ -23,7 +22,7 @@ func (s State) String() string {
 	return "invalid"
 }
 
-// Prepared reports whether the outcome is decided and not yet marked everywhere.
+// Prepared reports whether the outcome is decided, and markers are still being written.
 func (s State) Prepared() bool { return s == PrepareCommit || s == PrepareAbort }
 
 // Complete reports whether a transaction has ended and the next one has not begun.

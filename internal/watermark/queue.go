@@ -1,22 +1,21 @@
-// Package watermark keeps waits for a number to grow: acknowledgements for a high watermark, long
-// polls for an offset, timeouts for the clock.
+// Package watermark has a queue of waiters for a growing number: acknowledgements wait for a high
+// watermark, long polls for an offset, timeouts for the clock.
 package watermark
 
-// A Queue keeps entries sorted by key, smallest first. The zero Queue is empty. It is a
-// heap: adding and removing any entry take O(log n), and O(1) where keys arrive in
-// order, as offsets and deadlines mostly do.
+// A Queue keeps entries sorted by key, smallest first. The zero Queue is empty. It is a heap:
+// adding and removing an entry take O(log n), and O(1) if keys arrive in order, as offsets and
+// deadlines mostly do.
 //
-// A Queue is not safe for concurrent use: its owner's lock guards it. It calls
-// nothing; entries that are due are taken out with Pop under the lock and completed
-// by the owner after it has let go of it.
+// A Queue is not safe for concurrent use: its owner's lock guards it. It calls no function. The
+// owner removes due entries with Pop under the lock, and completes them without the lock.
 type Queue[T any] struct {
 	heap []*Entry[T]
 }
 
-// An Entry is one waiter's place in at most one Queue. It is embedded in the
-// waiter, so that waiting allocates nothing.
+// An Entry is a waiter's place in at most one Queue. It is embedded in the waiter, so that waiting
+// allocates nothing.
 type Entry[T any] struct {
-	Value T // the waiter; the Queue does not look at it
+	Value T // the waiter; the Queue does not use it
 
 	key int64
 	pos int // index in the heap + 1; 0: not queued
@@ -39,7 +38,7 @@ func (q *Queue[T]) Add(e *Entry[T], key int64) {
 	q.up(len(q.heap) - 1)
 }
 
-// Remove takes e out; false if it was in no queue. e must not be in another queue.
+// Remove removes e. It returns false if e was in no queue. e must not be in another queue.
 func (q *Queue[T]) Remove(e *Entry[T]) bool {
 	if e.pos == 0 {
 		return false
@@ -56,8 +55,8 @@ func (q *Queue[T]) Remove(e *Entry[T]) bool {
 	return true
 }
 
-// Pop takes out and returns an entry with the smallest key if that is below limit, else nil. So a
-// loop over Pop(watermark) takes exactly the prefix that the watermark has passed.
+// Pop removes and returns an entry with the smallest key, or returns nil if that key is not below
+// limit. So a loop over Pop(watermark) removes exactly the entries that the watermark has passed.
 func (q *Queue[T]) Pop(limit int64) *Entry[T] {
 	if len(q.heap) == 0 || q.heap[0].key >= limit {
 		return nil

@@ -1,6 +1,6 @@
-// Package wire reads and writes Kafka's primitive types as the embedded formats and the records of
-// the coordinators' topics use them: big endian; "compact" ones carry an unsigned varint of
-// length+1, where 0 is null.
+// Package wire reads and writes Kafka's primitive types for the embedded formats and the records of
+// the coordinators' topics. Numbers are big endian. "Compact" types begin with an unsigned varint
+// of length+1, where 0 is null.
 package wire
 
 import (
@@ -12,7 +12,7 @@ import (
 
 var be = binary.BigEndian
 
-// ErrMalformed is matched by the errors of malformed bytes.
+// ErrMalformed is matched by errors about malformed bytes.
 var ErrMalformed = errors.New("wire: malformed bytes")
 
 // AppendString appends a STRING; s is at most 32767 bytes long.
@@ -53,14 +53,14 @@ func AppendInt64(dst []byte, v int64) []byte { return be.AppendUint64(dst, uint6
 // TooLong reports whether s cannot be written as a STRING.
 func TooLong(s string) bool { return len(s) > math.MaxInt16 }
 
-// A Reader takes values off the front of P; after the first failure it returns zeros, and Err is
-// set. Byte slices it returns alias P.
+// A Reader reads values from the front of P, and removes them. After the first failure it returns
+// zero values, and Err is set. Byte slices that it returns alias P.
 type Reader struct {
 	P   []byte
 	Err error
 }
 
-// Fail sets Err at the first failure; what names the value. Nothing is left to read after it.
+// Fail sets Err at the first failure, and empties P. what names the value.
 func (r *Reader) Fail(what string) {
 	if r.Err == nil {
 		r.Err = fmt.Errorf("%w: %s", ErrMalformed, what)
@@ -162,8 +162,8 @@ func (r *Reader) CompactBytes() []byte {
 // CompactString reads a COMPACT_STRING; "" for null.
 func (r *Reader) CompactString() string { return string(r.CompactBytes()) }
 
-// Count reads an array's length; null is 0. It refuses a length that the rest of the input cannot
-// hold at min bytes an element.
+// Count reads an array's length; null is 0. It fails for a length that the rest of the input cannot
+// hold at min bytes per element.
 func (r *Reader) Count(min int) int {
 	n := r.Int32()
 	if n == -1 {
@@ -189,7 +189,7 @@ func (r *Reader) bounded(n, min int) int {
 	return n
 }
 
-// Tags reads tagged fields and hands each to f, which may be nil.
+// Tags reads tagged fields and calls f for each; f may be nil.
 func (r *Reader) Tags(f func(tag uint64, field *Reader)) {
 	for n := r.compactTagCount(); n > 0 && r.Err == nil; n-- {
 		tag, size := r.Uvarint(), r.Uvarint()
