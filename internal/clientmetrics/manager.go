@@ -44,7 +44,7 @@ type client struct {
 	request      Request
 	subscription int32
 
-	asked, pushed, seen time.Time // last served subscription request, last push, last request of any kind
+	asked, pushed, seen time.Time // last served subscription request, last push, last request
 	terminating         bool      // its last push had the flag
 	mayAsk              bool      // its last push was rejected with an error that it resolves by a subscription request
 }
