@@ -7,8 +7,8 @@ import "github.com/stratalog/strata/internal/offsets"
 // An Entry is a record of the log, or the marker that ends a producer's transaction.
 type Entry struct {
 	Record      offsets.Record
-	Producer    int64 // in whose transaction; 0: in none
-	End, Commit bool  // it is a marker; of a commit
+	Producer    int64 // producer of the transaction; 0: in none
+	End, Commit bool  // End: it is a marker; Commit: the marker of a commit
 }
 
 // A Machine is loaded from a log.
@@ -18,7 +18,7 @@ type Machine interface {
 	ApplyEnd(producerID int64, commit bool)
 }
 
-// Load applies a log as a coordinator does that takes it over.
+// Load applies a log as a coordinator does when it loads a partition of the offsets topic.
 func Load(m Machine, log []Entry) {
 	for _, e := range log {
 		switch {
@@ -41,8 +41,7 @@ func Entries(records []offsets.Record) []Entry {
 	return log
 }
 
-// Stable returns how many entries of a log are in front of the first transaction that is open: that
-// much can be compacted.
+// Stable returns the number of entries before the first open transaction: as many can be compacted.
 func Stable(log []Entry) int {
 	first := make(map[int64]int)
 	for i, e := range log {
@@ -59,9 +58,9 @@ func Stable(log []Entry) int {
 	return n
 }
 
-// Log returns the log with its first end entries compacted: of these the last of each key remains,
-// without aborted transactions, and the markers of remaining records. end is at most Stable. purged
-// removes old tombstones too.
+// Log returns the log with its first end entries compacted. Of these, the last committed entry of
+// each key remains, and the markers of transactions with remaining records. end is at most Stable.
+// purged removes old tombstones too.
 func Log(log []Entry, end int, purged bool) []Entry {
 	aborted := abortedIn(log)
 	last := make(map[offsets.Key]int)

@@ -337,8 +337,8 @@ func (g *Group) targets(a assignor.Assignor, members []assignor.Member, shares m
 	return out, nil
 }
 
-// assignor returns the one that most members name, or the first configured one if no member names
-// any. In a tie the first by name wins; in Kafka it is random.
+// assignor returns the assignor that most members name, or the first configured one if no member
+// names any. In a tie the first by name wins; in Kafka the choice is random.
 func (c *change) assignor(members []*member) assignor.Assignor {
 	votes := make(map[string]int)
 	for _, m := range members {

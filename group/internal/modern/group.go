@@ -15,7 +15,7 @@ import (
 // Config is the configuration of a Group.
 type Config struct {
 	MaxSize        int                         // members; 0: no limit
-	Timeouts       func(group string) Timeouts // of a group at present; only computes
+	Timeouts       func(group string) Timeouts // present settings of a group; must do no I/O
 	Assignors      []assignor.Assignor         // available to members; the first is the default
 	Process        string                      // see classic.Config
 	Migration      Migration

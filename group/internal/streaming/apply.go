@@ -2,8 +2,8 @@ package streaming
 
 import "github.com/stratalog/strata/internal/offsets"
 
-// Apply is the only function that changes durable state. It runs live, for the records a Step
-// emitted, and at recovery alike. Records of other groups change nothing.
+// Apply is the only function that changes durable state. Accept calls it for the records that a
+// Step emitted, and recovery for the records of the log. Records of other groups change nothing.
 func (g *Group) Apply(r offsets.Record) {
 	if r.Key.Group != g.ID() {
 		return
@@ -41,8 +41,8 @@ func (g *Group) Apply(r offsets.Record) {
 	}
 }
 
-// applyTopology applies the application's topology; nil removes it. The configured state, of
-// another one, is dropped.
+// applyTopology applies the application's topology; nil removes it. It drops the configured state
+// of the previous topology.
 func (g *Group) applyTopology(v *offsets.StreamsTopologyValue) {
 	g.topology, g.configured, g.checked = nil, nil, -1
 	if v != nil {
@@ -50,8 +50,8 @@ func (g *Group) applyTopology(v *offsets.StreamsTopologyValue) {
 	}
 }
 
-// applyMember applies a member's record; nil removes the member. With the last member, state that
-// only members send is dropped.
+// applyMember applies a member's record; nil removes the member. With the last member, a request to
+// stop all members is dropped.
 func (g *Group) applyMember(id string, v *offsets.StreamsMemberValue) {
 	if v == nil {
 		delete(g.members, id)
@@ -70,8 +70,8 @@ func (g *Group) applyMember(id string, v *offsets.StreamsMemberValue) {
 	g.members[id] = m
 }
 
-// applyAssignment applies a member's current assignment; nil: none. In a compacted log the record
-// may come before a later record of the member itself.
+// applyAssignment applies a member's current assignment; nil removes it. In a compacted log this
+// record may come before the member's own record, whose earlier version was removed.
 func (g *Group) applyAssignment(id string, v *offsets.StreamsCurrentAssignmentValue) {
 	old := g.members[id]
 	switch {

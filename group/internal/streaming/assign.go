@@ -16,7 +16,7 @@ type worker struct {
 	id, process string
 	before      *target // the present target
 	fresh       bool    // it has no present target
-	n           int     // tasks that it is given now
+	n           int     // tasks in the new target
 }
 
 func (w *worker) load() float64 { return float64(w.n) }
@@ -30,7 +30,7 @@ type process struct {
 	has     map[task]bool
 }
 
-// load is how many tasks a member of the process has on average.
+// load returns the average number of tasks of the process's members.
 func (p *process) load() float64 { return float64(p.n) / float64(len(p.members)) }
 
 // A quota is the most tasks of each member, for an even distribution: the remaining tasks, divided
@@ -44,8 +44,8 @@ func (q *quota) each() int {
 	return (q.tasks + q.members - 1) / q.members
 }
 
-// took notes that a member has n tasks by now: at its quota it gets no more, and the others share
-// the rest.
+// took records that a member now has n tasks. A member with its full quota gets no more; the other
+// members share the remaining tasks.
 func (q *quota) took(n int) {
 	if n == q.each() {
 		q.tasks -= n
@@ -53,7 +53,7 @@ func (q *quota) took(n int) {
 	}
 }
 
-// sharing is what assign has given to whom.
+// sharing is the state of one call of assign: the members, their former tasks and their new ones.
 type sharing struct {
 	processes map[string]*process
 	order     []string  // of processes, as Kafka has them
@@ -66,10 +66,11 @@ type sharing struct {
 	replicas      int // standby tasks of each task that has a state
 }
 
-// assign distributes the tasks of a topology to members, given by id with their present targets.
-// Each task is active at one member. Those of stateful subtopologies are standby tasks of replicas
-// other processes, if there are as many. Members keep their tasks while all get about the same
-// number. A standby member is the next to get an active task that becomes free.
+// assign distributes the tasks of a topology to members. members and before, the present targets,
+// are by member id. Each task is active at one member. A task of a stateful subtopology is also a
+// standby task in replicas other processes, or in all of them if there are fewer. Members keep
+// their tasks as long as all members get about the same number. A member with a standby task is the
+// first choice when its active task becomes free.
 //
 // It is Kafka's algorithm, except that complete targets stay as they are. Kafka moves a few tasks
 // of a group that it has assigned before.
@@ -97,7 +98,7 @@ func assign(members map[string]*member, before map[string]*target, t *topology, 
 // stateful reports whether tasks of a subtopology have a state that can be copied.
 func (t *topology) stateful(id string) bool { return len(t.byID[id].Changelogs) > 0 }
 
-// allOf returns the tasks of those subtopologies that keep wants.
+// allOf returns the tasks of the subtopologies for which keep returns true.
 func allOf(t *topology, tasks map[string]int32, keep func(id string) bool) (all []task) {
 	for _, id := range t.ids {
 		for p := int32(0); p < tasks[id] && keep(id); p++ {
@@ -143,9 +144,9 @@ func newSharing(members map[string]*member, before map[string]*target, t *topolo
 	return s
 }
 
-// complete reports whether each member was meant to have something so far, if it is nothing, and
-// together they were meant to have all tasks: each active at one, in one role at a process, with
-// all the copies that there can be.
+// complete reports whether the present targets can stay. Each member has a target, which may be
+// empty, and together the targets have all tasks. Each task is active at one member, has one role
+// in a process, and has as many standby tasks as possible.
 func (s *sharing) complete(t *topology, tasks map[string]int32) bool {
 	actives, copies, at := make(map[task]int), make(map[task]int), make(map[string]map[task]bool)
 	for _, w := range s.workers {
@@ -192,13 +193,13 @@ func (s *sharing) give(t task, r role, w *worker) {
 	s.alls.took(w.n)
 }
 
-// keep gives a task to a member that had something of it.
+// keep gives a task to a member that had it, as an active or a standby task.
 func (s *sharing) keep(t task, r role, w *worker) {
 	s.give(t, r, w)
-	s.processes[w.process].idlest = nil // it is in order no more
+	s.processes[w.process].idlest = nil // its order is no longer valid
 }
 
-// giveAny gives a task to the member of a process that has least to do.
+// giveAny gives a task to the member of a process with the fewest tasks.
 func (s *sharing) giveAny(t task, r role, p *process) {
 	if p.idlest == nil {
 		p.idlest = queueOf(p.members)
@@ -224,15 +225,15 @@ func (s *sharing) assignActive(all []task) {
 	}
 	keeps(func(t task) *worker { return s.wasActive[t] })
 	keeps(func(t task) *worker { return s.idlest(s.wasStandby[t], nil) })
-	slices.SortFunc(all, compareTasks) // neighbours go to the same member as far as possible
+	slices.SortFunc(all, compareTasks) // adjacent tasks go to the same member as far as possible
 	free := s.byLoad()
 	for _, t := range all {
 		s.giveIdlest(free, t, active)
 	}
 }
 
-// idlest returns the member that has least to do, and so has its process, of those whose process
-// does not have a task; nil: there is none.
+// idlest returns the least loaded of ws, by process and by member. If not is set, members of
+// processes with that task do not count. It returns nil if no member is left.
 func (s *sharing) idlest(ws []*worker, not *task) (best *worker) {
 	for _, w := range ws {
 		p := s.processes[w.process]
@@ -246,9 +247,9 @@ func (s *sharing) idlest(ws []*worker, not *task) (best *worker) {
 	return best
 }
 
-// queue is a heap of processes or members, with the one first that has least to do. Which of equals
-// is first follows from how they have come and gone, as in a PriorityQueue of Java's, so that Kafka
-// chooses the same.
+// queue is a heap of processes or members, the least loaded first. It orders equal ones as Java's
+// PriorityQueue does, by the order in which they were added and removed. So it makes Kafka's
+// choice.
 type queue[T interface{ load() float64 }] []T
 
 func (q queue[T]) Len() int           { return len(q) }
@@ -271,7 +272,7 @@ func queueOf[T interface{ load() float64 }](all []T) queue[T] {
 	return q
 }
 
-// byLoad returns all processes.
+// byLoad returns all processes, the least loaded first.
 func (s *sharing) byLoad() *queue[*process] {
 	all := make([]*process, 0, len(s.order))
 	for _, id := range s.order {
@@ -314,7 +315,7 @@ func (s *sharing) assignStandby(all []task) {
 	}
 	slices.SortStableFunc(rest, func(a, b task) int { return compareTasks(b, a) })
 	free := s.byLoad()
-	for _, t := range rest { // there may not be enough processes
+	for _, t := range rest { // some get no process: there may be too few
 		s.giveIdlest(free, t, standby)
 	}
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/stratalog/strata/internal/offsets"
 )
 
-// configured is a topology beside the topics that there are: how many tasks it has, and which
-// topics it still needs. It is never changed. Kafka: ConfiguredTopology.
+// configured is a topology checked against the existing topics, with the number of its tasks and
+// the topics that are missing. It is never changed. Kafka: ConfiguredTopology.
 type configured struct {
 	topology *topology
 	decided  map[string]int32        // partitions of internal topics, by name
 	tasks    map[string]int32        // of each subtopology
-	missing  []offsets.StreamsTopic  // by name, with the partitions that they are to have
+	missing  []offsets.StreamsTopic  // by name, with the partitions to create
 	problem  *protocol.StreamsStatus // why there are no tasks; nil: it is ready
 }
 
@@ -34,7 +34,7 @@ func (c *configured) partitionsOf(t offsets.StreamsTopic) (n int32, known bool) 
 	return c.wanted(t), true
 }
 
-// wanted returns how many partitions an internal topic is to have.
+// wanted returns the number of partitions that the topology needs of an internal topic.
 func (c *configured) wanted(t offsets.StreamsTopic) int32 {
 	if t.Partitions != 0 {
 		return t.Partitions
@@ -53,8 +53,8 @@ func misfit(code protocol.StreamsStatusCode, format string, args ...any) error {
 
 func compareNames(a, b string) int { return cmp.Compare(a, b) }
 
-// configure decides how many partitions internal topics and tasks a topology needs. It fails for a
-// topology that makes no sense, whatever topics there are. Kafka: InternalTopicManager.
+// configure decides the numbers of tasks of a topology and of partitions of its internal topics. It
+// returns an error for a topology that is invalid with any topics. Kafka: InternalTopicManager.
 func configure(t *topology, topics *modern.Topics) (*configured, error) {
 	w := work{topology: t, topics: topics, configured: configured{topology: t, decided: make(map[string]int32), tasks: make(map[string]int32)}}
 	for _, step := range []func() error{w.checkSources, w.repartition, w.copartition, w.changelogs, w.count, w.compare} {
@@ -69,14 +69,14 @@ func configure(t *topology, topics *modern.Topics) (*configured, error) {
 	return &w.configured, nil
 }
 
-// work is a topology that is just being configured.
+// work is the state of one call of configure.
 type work struct {
 	*topology
 	topics *modern.Topics
 	configured
 }
 
-// exists returns the partitions of a topic that there is.
+// exists returns the number of partitions of an existing topic.
 func (w *work) exists(name string) (int32, bool) {
 	if w.topics == nil {
 		return 0, false
@@ -94,7 +94,7 @@ func (w *work) partitions(name string) (int32, bool) {
 	return n, ok
 }
 
-// must returns the partitions of a topic that must be known.
+// must returns the number of partitions of a topic, or an error if it is unknown.
 func (w *work) must(name string) (int32, error) {
 	n, ok := w.partitions(name)
 	if !ok {
@@ -103,7 +103,7 @@ func (w *work) must(name string) (int32, error) {
 	return n, nil
 }
 
-// subtopologies yields them in order of their ids.
+// subtopologies yields the subtopologies in order of their ids.
 func (w *work) subtopologies(yield func(*offsets.StreamsSubtopology) bool) {
 	for _, id := range w.ids {
 		if !yield(w.byID[id]) {
@@ -112,7 +112,7 @@ func (w *work) subtopologies(yield func(*offsets.StreamsSubtopology) bool) {
 	}
 }
 
-// checkSources wants all topics that the application only reads.
+// checkSources returns an error unless all source topics exist.
 func (w *work) checkSources() error {
 	missing := make(map[string]bool)
 	for s := range w.subtopologies {
@@ -128,7 +128,8 @@ func (w *work) checkSources() error {
 	return nil
 }
 
-// changelogs decides on the topics that keep states: they have a partition for each task.
+// changelogs decides the numbers of partitions of changelog topics, which store the states of
+// tasks: one for each task.
 func (w *work) changelogs() error {
 	for s := range w.subtopologies {
 		most, err := w.most(s)
@@ -142,7 +143,7 @@ func (w *work) changelogs() error {
 	return nil
 }
 
-// most returns the highest number of partitions of a topic that a subtopology reads.
+// most returns the highest number of partitions among the topics that a subtopology reads.
 func (w *work) most(s *offsets.StreamsSubtopology) (most int32, err error) {
 	names := sources(s)
 	if len(names) == 0 {
@@ -158,8 +159,8 @@ func (w *work) most(s *offsets.StreamsSubtopology) (most int32, err error) {
 	return most, nil
 }
 
-// maxTasks bounds the tasks of a group. A member's tasks must fit in a batch, and a few bytes of a
-// topology with a large topic make a million tasks.
+// maxTasks bounds the tasks of a group. A member's tasks must fit in a batch, and with a large
+// topic a topology of a few bytes can make a million tasks.
 const maxTasks = 50_000
 
 // count computes the number of tasks, and checks the internal topics.
@@ -203,7 +204,8 @@ func repeats(configs []offsets.StreamsPair) bool {
 	return false
 }
 
-// compare finds the internal topics that are not there, and wants the others as they are to be.
+// compare finds missing internal topics. It returns an error if an existing one has a wrong number
+// of partitions.
 func (w *work) compare() error {
 	internal := make(map[string]offsets.StreamsTopic)
 	for s := range w.subtopologies {
@@ -231,7 +233,7 @@ func (w *work) compare() error {
 	return nil
 }
 
-// summary names the first topics of some.
+// summary returns the first names, and the number of the others.
 func summary(names []string) string {
 	const shown = 3
 	if len(names) <= shown {

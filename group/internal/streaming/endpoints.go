@@ -21,7 +21,7 @@ func (b *beat) queryable(next *member) []protocol.StreamsQueryable {
 	return out
 }
 
-// reads returns the partitions of source topics that tasks are about.
+// reads returns the partitions of source topics that tasks read.
 func (b *beat) reads(tasks []task) []protocol.StreamsPartitions {
 	return partitionsOf(b.topology, group(tasks), func(topic string) int32 {
 		if b.g.topics == nil {
@@ -31,8 +31,8 @@ func (b *beat) reads(tasks []task) []protocol.StreamsPartitions {
 	})
 }
 
-// partitionsOf returns the partitions of source topics that tasks are about, of topics with so many
-// partitions.
+// partitionsOf returns the partitions of source topics that tasks read. partitions returns a
+// topic's number of partitions.
 func partitionsOf(t *topology, tasks []offsets.StreamsTasks, partitions func(topic string) int32) (out []protocol.StreamsPartitions) {
 	for _, of := range tasks {
 		s := t.byID[of.Subtopology]

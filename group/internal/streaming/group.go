@@ -15,7 +15,7 @@ import (
 // Config is the configuration of a Group.
 type Config struct {
 	MaxSize  int                         // members; 0: no limit
-	Settings func(group string) Settings // of a group at present; only computes
+	Settings func(group string) Settings // present settings of a group; must do no I/O
 	classic.Limits
 }
 
@@ -35,7 +35,7 @@ type Effects = classic.Effects
 // is empty. Kafka: TargetAssignmentMetadata.INITIAL.
 const initialEpoch = 1
 
-// A Group is one streams group as a machine.Machine. See the package.
+// A Group is one streams group as a machine.Machine. The package comment describes it.
 type Group struct {
 	*classic.Committed
 	cfg *Config
@@ -47,7 +47,7 @@ type Group struct {
 	configs         []offsets.StreamsPair
 	topology        *topology // nil: none
 	assignmentEpoch int32     // of target
-	assignedMs      int64     // when; 0: never
+	assignedMs      int64     // when target was computed; 0: never
 	members         map[string]*member
 	target          map[string]*target // by member
 
@@ -58,7 +58,7 @@ type Group struct {
 	topics     *modern.Topics        // as last seen; nil: not yet
 	checked    int64                 // version of the topics that configured is of; -1: none
 	configured *configured           // nil: not yet
-	stopper    string                // the member that wants all to stop; "": none
+	stopper    string                // the member that requested to stop all members; "": none
 	endpoints  int32                 // epoch of the endpoints for queries of state
 	wakeAt     time.Time             // no deadline is before it; zero: none
 
@@ -77,8 +77,8 @@ var (
 	_ machine.Transactional[offsets.Record] = (*Group)(nil)
 )
 
-// New returns a group that does not exist yet, with offsets that may be there already. It is the
-// only one that changes them from then on. cfg is kept.
+// New returns a group that does not exist yet. It may have committed offsets already: on, which
+// only the group changes from then on. The group keeps cfg.
 func New(on *classic.Committed, cfg *Config) *Group {
 	return &Group{Committed: on, cfg: cfg, assignmentEpoch: initialEpoch, members: make(map[string]*member), target: make(map[string]*target),
 		sessions: make(map[string]time.Time), revokes: make(map[string]revocation), checked: -1}
@@ -86,7 +86,7 @@ func New(on *classic.Committed, cfg *Config) *Group {
 
 func (g *Group) settings() Settings { return g.cfg.Settings(g.ID()) }
 
-// Type returns what kind of a group it is.
+// Type returns the kind of group.
 func (g *Group) Type() protocol.GroupType { return protocol.Streams }
 
 // Size returns the number of members.
@@ -171,7 +171,7 @@ func (g *Group) put(t offsets.KeyType, member string, v offsets.Value) {
 	g.eff.Records = append(g.eff.Records, offsets.Record{Key: g.key(t, member), Value: v})
 }
 
-// putGroup emits the group's record with a new epoch; all else is as before.
+// putGroup emits the group's record with a new epoch and otherwise the present values.
 func (g *Group) putGroup(epoch int32) {
 	g.put(offsets.KeyStreamsGroup, "", &offsets.StreamsGroupValue{Epoch: epoch, MetadataHash: g.hash, ValidatedTopology: g.validated, AssignmentConfigs: g.configs})
 }

@@ -135,13 +135,14 @@ func (e EventHeartbeat) self(s offsets.StreamsMemberValue) offsets.StreamsMember
 	return s
 }
 
-// A beat is a heartbeat of a member that joins or stays, as far as it is decided on.
+// A beat is the state of one heartbeat of a member that joins or stays. Its steps fill in the
+// fields.
 type beat struct {
 	EventHeartbeat
 	g        *Group
 	now      time.Time
 	settings Settings
-	before   *member // as it is
+	before   *member // before the request
 	member   *member // with the changes of the request
 
 	topology   *topology
@@ -149,7 +150,7 @@ type beat struct {
 	hash       int64
 	validated  int32
 	epoch      int32 // of the group
-	bump       bool  // the group's epoch ends
+	bump       bool  // the group needs a new epoch
 	statuses   []protocol.StreamsStatus
 }
 
@@ -221,7 +222,7 @@ func (b *beat) agree() error {
 	return nil
 }
 
-// configure holds the topology against the topics that there are, if they are others than before.
+// configure checks the topology against the existing topics, if the topics have changed.
 func (b *beat) configure() error {
 	g := b.g
 	b.configured = g.configured
@@ -241,14 +242,14 @@ func (b *beat) configure() error {
 	}
 	known, now := g.topology != nil, b.configured
 	g.after = append(g.after, func() {
-		if known { // as in Kafka, a group remembers it from its second heartbeat on
+		if known { // as in Kafka, a group keeps it from its second heartbeat on
 			g.configured, g.checked = now, version
 		}
 	})
 	return nil
 }
 
-// validate refuses tasks that there are not, and notes whether the topology is ready.
+// validate rejects owned tasks that do not exist, and records whether the topology is ready.
 func (b *beat) validate() error {
 	b.validated = -1
 	if b.configured.ready() {
@@ -283,7 +284,7 @@ func (b *beat) checkTasks() error {
 	return nil
 }
 
-// advance begins a new epoch of the group, if there is a reason to.
+// advance begins a new epoch of the group if bump is set or the assignment settings changed.
 func (b *beat) advance() {
 	configs := []offsets.StreamsPair{{Key: "num.standby.replicas", Value: strconv.Itoa(b.settings.Standbys)}}
 	if b.bump || !slices.Equal(configs, b.g.configs) {
@@ -330,12 +331,12 @@ func (b *beat) tell(next *member) *protocol.StreamsHeartbeatResponse {
 		endpoints++
 	}
 	news := endpoints != b.EndpointEpoch
-	if news || b.MemberEpoch == joinEpoch { // whose epoch may be of another group that had the name
+	if news || b.MemberEpoch == joinEpoch { // its epoch may be of an earlier group of this name
 		if q := b.queryable(next); news || len(q) > 0 {
 			resp.Queryable = q
 		}
 	}
-	if g.epoch > 0 { // as in Kafka, where the group is another one until it is written
+	if g.epoch > 0 { // as in Kafka, where a new group is a temporary object until it is written
 		resp.EndpointEpoch = endpoints
 		g.after = append(g.after, func() { g.endpoints = endpoints })
 		g.stopAll(b.EventHeartbeat)

@@ -7,8 +7,8 @@ import (
 	"github.com/stratalog/strata/internal/offsets"
 )
 
-// remove takes members out of the group, which gets a new epoch for each of them. Kafka: the order
-// of the records matters.
+// remove removes members. The group's epoch increases by one for each of them. The records are in
+// Kafka's order, which matters.
 func (g *Group) remove(gone ...*member) {
 	for _, m := range gone {
 		for _, t := range []offsets.KeyType{offsets.KeyStreamsCurrentAssignment, offsets.KeyStreamsTargetMember, offsets.KeyStreamsMember} {
@@ -20,7 +20,7 @@ func (g *Group) remove(gone ...*member) {
 	}
 }
 
-// some returns the first members of all, as many as one step may put out.
+// some returns the first members of all, as many as one step may remove.
 func (g *Group) some(all []*member) []*member {
 	return all[:g.cfg.AtOnce(g.ID(), len(all), func(i int) string { return all[i].id })]
 }
@@ -59,9 +59,9 @@ func (g *Group) tick(now time.Time) {
 	}
 }
 
-// loaded restarts the sessions of all members. Epochs of endpoints are not stored. They continue
-// above those of any earlier coordinator, so that members receive the endpoints again; in Kafka
-// they may not.
+// loaded restarts the sessions of all members. The epoch of endpoints is not stored. It starts at
+// the time in seconds, above the epochs of any earlier coordinator, so that members receive the
+// endpoints again. In Kafka they may not receive them.
 func (g *Group) loaded(now time.Time) {
 	g.endpoints = int32(now.Unix() & math.MaxInt32)
 	session := g.settings().Session

@@ -15,14 +15,14 @@ const (
 	unreleased memberState = 3 // waits for tasks that others have to release
 )
 
-// The member epochs that are none. Kafka: StreamsGroupHeartbeatRequest.
+// Special values of a request's member epoch. Kafka: StreamsGroupHeartbeatRequest.
 const (
 	joinEpoch  = 0
 	leaveEpoch = -1
 )
 
-// A member is one member of a group. It is never changed: a Step works on copies, and Apply puts
-// others in its place.
+// A member is one member of a group. It is never changed: a Step changes copies, and Apply replaces
+// members.
 type member struct {
 	id string
 	offsets.StreamsMemberValue
@@ -33,12 +33,12 @@ type member struct {
 	revoking        assignment // revocations that it has not confirmed yet
 }
 
-// newMember returns a member without any state of its own.
+// newMember returns a member that has sent nothing about itself.
 func newMember(id string) *member {
 	return &member{id: id, state: stable, StreamsMemberValue: offsets.StreamsMemberValue{RebalanceTimeoutMs: -1, TopologyEpoch: -1}}
 }
 
-// sameSelf reports whether m and o have the same state of their own.
+// sameSelf reports whether m and o have sent the same about themselves.
 func (m *member) sameSelf(o *member) bool {
 	a, b := &m.StreamsMemberValue, &o.StreamsMemberValue
 	same := a.InstanceID == b.InstanceID && a.RackID == b.RackID && a.ClientID == b.ClientID && a.ClientHost == b.ClientHost &&
@@ -47,7 +47,7 @@ func (m *member) sameSelf(o *member) bool {
 	return same && endpoints && slices.Equal(a.ClientTags, b.ClientTags)
 }
 
-// sameTasks reports whether m has, and is to give up, the same as o, in the same epoch.
+// sameTasks reports whether m and o have the same epochs, state, assigned and revoking tasks.
 func (m *member) sameTasks(o *member) bool {
 	return m.epoch == o.epoch && m.previous == o.previous && m.state == o.state && m.assigned.equal(&o.assigned) && m.revoking.equal(&o.revoking)
 }

@@ -17,11 +17,11 @@ type reconciliation struct {
 
 // holders are the tasks that cannot be given to a member yet.
 type holders struct {
-	active map[task]bool // that a member of the group has, or has to give up
-	here   map[task]bool // that a member of the same process has in any role, or has to give up
+	active map[task]bool // active at a member of the group, or to be revoked there
+	here   map[task]bool // in any role at a member of the same process, or to be revoked there
 }
 
-// holders returns those for the members of a process.
+// holders returns the tasks that a member of the process cannot get yet.
 func (g *Group) holders(process string) holders {
 	h := holders{active: make(map[task]bool), here: make(map[task]bool)}
 	for _, m := range g.members {

@@ -88,7 +88,7 @@ func (w *work) decideSinks() bool {
 	return true
 }
 
-// largest returns the most partitions of those sources of a subtopology that are known.
+// largest returns the highest known number of partitions among the sources of a subtopology.
 func (w *work) largest(s *offsets.StreamsSubtopology) (n int32) {
 	for _, t := range s.RepartitionSources {
 		n = max(n, w.decided[t.Name])
@@ -100,7 +100,7 @@ func (w *work) largest(s *offsets.StreamsSubtopology) (n int32) {
 	return n
 }
 
-// inLine is a heap of the numbers of subtopologies, the least one first.
+// inLine is a heap of indexes of subtopologies, the lowest first.
 type inLine []int
 
 func (q inLine) Len() int           { return len(q) }
@@ -115,8 +115,8 @@ func (q *inLine) Pop() any {
 	return x
 }
 
-// copartition makes repartition topics as large as the topics that they are joined with, and wants
-// those to be alike. Kafka: CopartitionedTopicsEnforcer.
+// copartition gives repartition topics as many partitions as the topics that they are joined with.
+// It returns an error if those have different numbers. Kafka: CopartitionedTopicsEnforcer.
 func (w *work) copartition() error {
 	fixed, flexible := make(map[string]int32), make(map[string]bool)
 	for s := range w.subtopologies {
@@ -128,7 +128,7 @@ func (w *work) copartition() error {
 			}
 		}
 	}
-	common, alike := same(fixed) // whether or not they are joined: as in Kafka
+	common, alike := same(fixed) // also of topics that are not joined, as in Kafka
 	for s := range w.subtopologies {
 		for _, g := range s.CopartitionGroups {
 			names, err := copartitioned(s, g)
@@ -143,7 +143,7 @@ func (w *work) copartition() error {
 	return nil
 }
 
-// copartitioned returns the topics of a group, sorted.
+// copartitioned returns the topics of a copartition group, sorted.
 func copartitioned(s *offsets.StreamsSubtopology, g offsets.StreamsCopartitionGroup) ([]string, error) {
 	names := make(map[string]bool)
 	for _, i := range g.SourceTopics {
@@ -161,8 +161,9 @@ func copartitioned(s *offsets.StreamsSubtopology, g offsets.StreamsCopartitionGr
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// align decides the repartition topics among names, whose records are joined. common is the number
-// of partitions in the topology for those with one, and alike whether all of them have it.
+// align decides the repartition topics among names, whose records are joined. fixed are the
+// repartition topics whose numbers the topology contains. common is their number of partitions;
+// alike is false if they have different ones.
 func (w *work) align(names []string, fixed map[string]int32, flexible map[string]bool, common int32, alike bool) error {
 	internal, external := make(map[string]int32), make(map[string]int32)
 	for _, name := range names {
@@ -200,7 +201,7 @@ func (w *work) align(names []string, fixed map[string]int32, flexible map[string
 	return nil
 }
 
-// same returns the number of partitions that topics have, and whether it is the same of all.
+// same returns the number of partitions of topics, and whether all have the same number.
 func same(of map[string]int32) (n int32, alike bool) {
 	n = -1
 	for _, m := range of {

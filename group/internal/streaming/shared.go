@@ -10,7 +10,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// shared steps the events that are not of this protocol alone.
+// shared handles the events that all kinds of groups receive.
 func (g *Group) shared(now time.Time, ev classic.Event) {
 	if g.StepOffsets(&g.eff, g, g.cfg.Limits, now, ev) {
 		return
@@ -25,8 +25,8 @@ func (g *Group) Subscribed(topic string) bool {
 	return len(g.members) > 0 && g.topology != nil && g.topology.reads[topic] != ""
 }
 
-// CheckCommit implements classic.Owner: offsets are stored of a member in its epoch, or in one
-// since it got the task. Kafka: StreamsGroup.validateOffsetCommit.
+// CheckCommit implements classic.Owner. A commit must have the member's epoch, or an earlier one
+// not before the member got the task. Kafka: StreamsGroup.validateOffsetCommit.
 func (g *Group) CheckCommit(r *protocol.CommitRequest, _ map[string][16]byte, inTxn bool) (late map[record.TopicPartition]error, err error) {
 	switch {
 	case r.Generation < 0 && len(g.members) == 0:
@@ -54,8 +54,8 @@ func (g *Group) CheckCommit(r *protocol.CommitRequest, _ map[string][16]byte, in
 	return late, nil
 }
 
-// heldSince reports whether a member has the active task that reads a partition since an epoch, or
-// has to give it up.
+// heldSince reports whether a member got the active task that reads a partition in the epoch or
+// before, and still has it or has to give it up.
 func (g *Group) heldSince(m *member, tp record.TopicPartition, epoch int32) bool {
 	id, reads := g.topology.reads[tp.Topic]
 	if !reads {

@@ -9,9 +9,9 @@ import (
 	"github.com/stratalog/strata/internal/offsets"
 )
 
-// assign returns the target of the member that sends the heartbeat, and its epoch. It computes that
-// of all members if the group's epoch is newer, but not too often, and not while a new group waits
-// for more of them. Kafka: maybeUpdateStreamsTargetAssignment.
+// assign returns the target of the member that sends the heartbeat, and the target's epoch. If the
+// group's epoch is newer, it computes new targets of all members. It does not while the assignment
+// interval lasts, or a new group waits for more members. Kafka: maybeUpdateStreamsTargetAssignment.
 func (b *beat) assign() (*target, int32) {
 	g, now := b.g, b.now
 	delayed := g.delayed
@@ -41,8 +41,8 @@ func (b *beat) assign() (*target, int32) {
 	return g.compute(now, members, b.configured, b.epoch)[b.member.id], b.epoch
 }
 
-// compute emits the target of members in an epoch, and returns it. While topics are missing it is
-// empty.
+// compute emits the targets of members in an epoch, and returns them. While topics are missing,
+// targets are empty.
 func (g *Group) compute(now time.Time, members map[string]*member, c *configured, epoch int32) map[string]*target {
 	targets := make(map[string]*target, len(members))
 	if c.ready() {

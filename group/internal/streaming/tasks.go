@@ -28,7 +28,7 @@ type role int
 const (
 	active  role = iota // it processes the task
 	standby             // it keeps a copy of its state
-	warmup              // it makes one, to become active
+	warmup              // it builds a copy, to become active
 	numRoles
 )
 
@@ -39,7 +39,7 @@ type held struct {
 	epoch int32
 }
 
-// A target is the tasks of a target, or the tasks that a member has sent, by role, each sorted.
+// A target is the tasks in a member's target, or those in its request, by role, each sorted.
 type target [numRoles][]task
 
 // An assignment is the tasks of a member, by role, each sorted.
@@ -118,7 +118,7 @@ func targetOf(v *offsets.StreamsTaskRoles) (t target) {
 	return t
 }
 
-// assignmentOf reads tasks of a record that may have epochs; fallback is where there are none.
+// assignmentOf reads tasks of a record that may have epochs. Tasks without one get fallback.
 func assignmentOf(v *offsets.StreamsTaskRoles, fallback int32) (a assignment) {
 	for r, list := range lists(v) {
 		for _, tasks := range list {

@@ -15,7 +15,8 @@ type topology struct {
 	reads map[string]string // by source topic, repartition topics among them: the subtopology
 }
 
-// newTopology keeps v, of which at least one subtopology with each id counts.
+// newTopology returns the topology of v, which it keeps. Of subtopologies with the same id, byID
+// has the last.
 func newTopology(v *offsets.StreamsTopologyValue) *topology {
 	t := &topology{StreamsTopologyValue: v, byID: make(map[string]*offsets.StreamsSubtopology, len(v.Subtopologies)), reads: make(map[string]string)}
 	for i := range v.Subtopologies {
@@ -39,7 +40,7 @@ func sources(s *offsets.StreamsSubtopology) []string {
 	return out
 }
 
-// required returns the names of all topics that must be there, sorted.
+// required returns the names of all topics that must exist, sorted.
 func (t *topology) required() []string {
 	all := make(map[string]bool)
 	for _, s := range t.byID {
@@ -53,7 +54,7 @@ func (t *topology) required() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// equal reports whether both are the same, in whatever order their subtopologies are.
+// equal reports whether both topologies are the same, regardless of the order of subtopologies.
 func (t *topology) equal(o *topology) bool {
 	return t.Epoch == o.Epoch && len(t.byID) == len(o.byID) && !slices.ContainsFunc(t.ids, func(id string) bool {
 		return o.byID[id] == nil || !sameSubtopology(t.byID[id], o.byID[id])
