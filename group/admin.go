@@ -139,7 +139,7 @@ var errLookAgain = errors.New("group: it may have changed")
 // awaitGroup returns the group if pred holds, and errLookAgain as soon as it may have changed.
 func (c *Coordinator) awaitGroup(ctx context.Context, id string, pred func(Info) bool) (info Info, err error) {
 	changed := make(chan struct{}, 1)
-	s, err := c.shard(ctx, id, true) // the offsets topic is made: there would be nothing to wait at
+	s, err := c.shard(ctx, id, true) // creates the offsets topic: the wait needs a shard
 	if err == nil {
 		defer s.Watch(id, changed)()
 		info, err = c.Group(ctx, id)

@@ -264,7 +264,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, errors.Join(errs...)
 }
 
-// boundConsumers fills in the bounds of what single groups may be configured to.
+// boundConsumers fills in the bounds of the configuration of single consumer groups.
 func (c *Config) boundConsumers() (errs []error) {
 	var none time.Duration
 	return slices.Concat(
@@ -286,8 +286,8 @@ func (c *Config) boundShares() (errs []error) {
 		bound("", "ShareMaxAssignmentInterval", &none, &c.ShareMaxAssignmentInterval, c.ShareAssignmentInterval, 0, 15*time.Second))
 }
 
-// bound fills in the lowest and the highest of what single groups may be configured to, where they
-// are 0, so that what all groups go by lies between them.
+// bound fills in the lowest and the highest value of a setting of single groups, where they are 0.
+// It returns errors unless static, the value for all groups, is between them.
 func bound(lowest, highest string, low, high *time.Duration, static, defLow, defHigh time.Duration) (errs []error) {
 	if *low == 0 {
 		*low = min(defLow, static)

@@ -23,9 +23,9 @@ import (
 	"github.com/stratalog/strata/internal/offsets"
 )
 
-// A Coordinator coordinates groups. It runs those whose partitions of the offsets topic are led by
-// the brokers of its Store, and sends each request to the broker that coordinates its group. On
-// returns the coordinator of one broker.
+// A Coordinator coordinates groups: those in the partitions of the offsets topic that the brokers
+// of its Store lead. It sends each request to the broker that coordinates its group. On returns the
+// coordinator of one broker.
 //
 // Every blocking method returns when its ctx is done; work accepted earlier stays accepted. A
 // Coordinator has one goroutine that watches the topics, and one for each partition of the offsets
@@ -53,12 +53,12 @@ type groups struct {
 
 	evaluator *evaluator // of the members' regular expressions
 
-	topics   atomic.Pointer[Topics]        // as the watcher last saw them; nil: not yet
+	topics   atomic.Pointer[Topics]        // as last read by the watcher; nil: not yet
 	snapshot atomic.Pointer[modern.Topics] // the same, or newer ones, as groups see them; nil: not yet
 
 	mu      sync.Mutex                          // guards the fields below
 	seen    map[string]seenTopic                // topics that exist as far as is known
-	samples map[string]lagSamples               // by group: what Lags saw before
+	samples map[string]lagSamples               // by group: results of earlier calls of Lags
 	waiting map[string]map[chan<- struct{}]bool // by group: channels to notify of a new generation
 
 	memory *memory.Budget // of all coordinators of the cluster
@@ -156,7 +156,7 @@ func (c *Coordinator) Close() error {
 	return nil
 }
 
-// rebalanced gets a notice for each rebalance that begins and for each new generation.
+// rebalanced is called with a notice for each rebalance that begins and for each new generation.
 func (c *Coordinator) rebalanced(_ coordinator.ShardID, notice any) {
 	if begins, ok := notice.(protocol.Rebalancing); ok {
 		c.tellMembers(begins.Group, math.MaxInt)
@@ -203,7 +203,7 @@ func (c *Coordinator) tellMembers(group string, n int) {
 		}
 		select {
 		case ch <- struct{}{}:
-		default: // it has not looked yet
+		default: // its last notification is still unread
 		}
 	}
 }
@@ -227,8 +227,8 @@ func randomUUID() (u [16]byte) {
 	return u
 }
 
-// checkID refuses group ids that cannot be stored. Members need a group with a name; offsets may be
-// stored for the group "".
+// checkID rejects group ids that cannot be stored, and the id "" if needed is set. Members need an
+// id; offsets may be stored for the group "".
 func checkID(group string, needed bool) error {
 	if needed && group == "" || tooLong(group) {
 		return ErrInvalidGroupID

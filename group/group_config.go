@@ -21,19 +21,19 @@ import (
 // GroupConfig.
 type configKey struct {
 	topic.Key
-	least            int64 // whatever the bounds are
+	least            int64 // lowest value with any bounds
 	static, min, max func(*Config) int64
 	session          string // for a heartbeat interval: the key of the timeout that must be longer
-	most             string // the broker's name of max; "" if it is the key's with max in it
+	most             string // the broker's name of max; "": the key's name with "max" in it
 
-	check func(value string) error // in the place of all that: it is a text
+	check func(value string) error // of a text; the fields above are not set then
 }
 
 func groupKey(name, def, doc string) topic.Key {
 	return topic.Key{Name: name, Type: topic.TypeInt, Default: def, Synonyms: []string{"group." + name}, Doc: doc}
 }
 
-// textKey is one that brokers have no setting for.
+// textKey returns a key for which brokers have no setting.
 func textKey(name string, t topic.ValueType, def, doc string) topic.Key {
 	return topic.Key{Name: name, Type: t, Default: def, Synonyms: []string{name}, Doc: doc}
 }
@@ -191,7 +191,7 @@ func (k *configKey) bound(which string) string {
 	return "group." + kind + "." + which + "." + rest
 }
 
-// read parses a value and holds it against the bounds of cfg.
+// read parses a value and checks it against the bounds of cfg.
 func (k *configKey) read(cfg *Config, value string) (int64, error) {
 	bad := func(reason string) error { return &topic.ConfigError{Key: k.Name, Value: value, Reason: reason} }
 	if k.check != nil {
@@ -309,7 +309,7 @@ func (a *ConfigAlteration) apply(cfg *Config, before map[string]string) (map[str
 	for _, ch := range a.Changes {
 		bad := func(reason string) error { return &topic.ConfigError{Key: ch.Key, Value: ch.Value, Reason: reason} }
 		switch {
-		case ch.Op == replication.UnsetConfig: // whatever it is: there is nothing to delete
+		case ch.Op == replication.UnsetConfig: // an unknown key is no error: it is not set
 			delete(after, ch.Key)
 		case ch.Op != replication.SetConfig:
 			return nil, bad("it is not a list")
@@ -322,7 +322,8 @@ func (a *ConfigAlteration) apply(cfg *Config, before map[string]string) (map[str
 	return after, checkProperties(cfg, after)
 }
 
-// checkProperties refuses values that no group can go by. Keys of a later version stay as they are.
+// checkProperties rejects invalid values, and a session timeout not above its heartbeat interval.
+// It ignores unknown keys, which a later version may have set.
 func checkProperties(cfg *Config, props map[string]string) error {
 	for i := range configKeys {
 		k := &configKeys[i]

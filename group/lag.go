@@ -71,8 +71,8 @@ const (
 	DrainNever   time.Duration = -2
 )
 
-// lagSamples are what two earlier calls of Lags saw of a group; the older serves while the newer is
-// younger than minSample.
+// lagSamples are a group's lags in two earlier calls of Lags. The rate is measured from the older
+// one, which is at least minSample older than the newer.
 type lagSamples struct{ older, newer lagSample }
 
 type lagSample struct {
@@ -176,7 +176,7 @@ func (c *Coordinator) measure(ctx context.Context, groups []standing) error {
 	return nil
 }
 
-// bounds are where partitions begin and end, as far as that is known.
+// bounds are the known start and end offsets of partitions.
 type bounds struct {
 	starts, ends record.Offsets
 	unknown      map[record.TopicPartition]error
@@ -194,7 +194,7 @@ func (c *Coordinator) bounds(ctx context.Context, tps []record.TopicPartition) (
 	return b, err
 }
 
-// why returns why the bounds of a partition are not known, nil if they are.
+// why returns the reason why the bounds of a partition are unknown, nil if they are known.
 func (b *bounds) why(tp record.TopicPartition) error {
 	if err := b.unknown[tp]; err != nil {
 		return err

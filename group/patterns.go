@@ -12,9 +12,9 @@ import (
 	"github.com/stratalog/strata/internal/re2"
 )
 
-// maxInstructions is how large the program of an expression that members subscribe by may be: a
-// list of a hundred names fits. To match a byte takes at most about 6 ns for each instruction.
-// Kafka has no such limit.
+// maxInstructions bounds the program of a regular expression in a subscription. A list of a hundred
+// names fits. To match a byte takes at most about 6 ns for each instruction. Kafka has no such
+// limit.
 const maxInstructions = 2_000
 
 // compilePattern compiles an expression of a subscription. The error, with Kafka's text, is

@@ -40,11 +40,11 @@ func (c *Coordinator) Join(ctx context.Context, r JoinRequest) (JoinResponse, er
 }
 
 // join steps the group, of any kind, or creates it. A group of the newer protocol uses topics and
-// m, nil if they are not at hand.
+// m. Each is nil if it has not been read or computed yet.
 func (c *Coordinator) join(q *request, r *JoinRequest, topics *modern.Topics, m *modern.Matches) {
 	g, ok := q.Get(r.Group)
 	if !ok && r.MemberID != "" {
-		q.Answer(nil, ErrUnknownMember) // joining under an old id makes no group
+		q.Answer(nil, ErrUnknownMember) // a join with an old member id creates no group
 		return
 	}
 	if ok && g.Type() == Consumer && !g.Vacant() {
@@ -281,7 +281,7 @@ func otherTopics(ids map[string][16]byte, topics map[string]TopicInfo) bool {
 	return false
 }
 
-// creating steps a group, which is made if there is none.
+// creating steps a group, and creates it if there is none.
 func (c *Coordinator) creating(ctx context.Context, q question, event func(machine.Ticket) kinds.Event) (any, error) {
 	q.create = true
 	return c.ask(ctx, q, func(r *request) { r.Step(q.group, event(r.Ticket)) })
@@ -328,8 +328,8 @@ func (c *Coordinator) offsets(ctx context.Context, group string) (map[record.Top
 	return stored, err
 }
 
-// read returns what view sees of a group once all that it may see is committed; nil if there is no
-// such group.
+// read returns the result of view for a group, once all state that view could read is committed;
+// nil if there is no such group.
 func (c *Coordinator) read(ctx context.Context, group string, view func(*kinds.Group) any) (any, error) {
 	return c.ask(ctx, question{group: group}, func(q *request) {
 		if g, ok := q.Get(group); ok {

@@ -35,7 +35,7 @@ type SharePartition struct {
 	Partition int32
 }
 
-// noShareStates is for coordinators without share groups.
+// noShareStates is the ShareStates of coordinators without share groups: it stores nothing.
 type noShareStates struct{}
 
 func (noShareStates) Begin(context.Context, string, []offsets.ShareStatesTopic) error  { return nil }
@@ -208,7 +208,7 @@ func (c *Coordinator) shareView(ctx context.Context, id string) (shareView, erro
 	return view, err
 }
 
-// emptyShareGroup is shareView of a group without members: ErrNonEmptyGroup if it has some.
+// emptyShareGroup returns shareView's result, and ErrNonEmptyGroup if the group has members.
 func (c *Coordinator) emptyShareGroup(ctx context.Context, id string) (shareView, error) {
 	v, err := c.shareView(ctx, id)
 	if err == nil && v.state == Stable {
@@ -225,7 +225,7 @@ func (c *Coordinator) ResetShareOffsets(ctx context.Context, id string, to map[S
 	if err := checkID(id, true); err != nil {
 		return nil, err
 	}
-	// The group is there before its states are: they go with it.
+	// The group is created before its states, since they are deleted with it.
 	initialized := func(states []offsets.ShareStatesTopic) error {
 		_, err := c.creating(ctx, question{group: id}, func(t machine.Ticket) kinds.Event {
 			return sharing.EventInitialized{States: states, Create: true, To: t}
@@ -276,8 +276,8 @@ func (c *Coordinator) DeleteShareOffsets(ctx context.Context, id string, topic [
 	return ErrUnknownTopicOrPartition
 }
 
-// deleteStates deletes what __share_group_state has of a group that is to be deleted, if it is a
-// share group without members.
+// deleteStates deletes the states of a group in __share_group_state, before the group is deleted.
+// It does nothing unless the group is a share group without members.
 func (c *Coordinator) deleteStates(ctx context.Context, id string) error {
 	v, err := c.read(ctx, id, func(g *kinds.Group) any {
 		if s := shareGroup(g); s != nil && s.State() == Empty {

@@ -24,8 +24,8 @@ type clusterStore struct {
 	topic shardtopic.Topic
 }
 
-// offsetsTopicProperties are Kafka's for this topic, and make a commit durable when it returns,
-// independent of the cluster's defaults.
+// offsetsTopicProperties are Kafka's properties of the offsets topic, and flush.messages=1: a
+// commit is durable when it returns, whatever the cluster's defaults are.
 var offsetsTopicProperties = map[string]string{
 	"cleanup.policy":   "compact",
 	"compression.type": "producer",
@@ -33,9 +33,9 @@ var offsetsTopicProperties = map[string]string{
 	"flush.messages":   "1",
 }
 
-// mayCreate returns why the offsets topic cannot be created with so many replicas, 0 being the
-// default, because there are not as many brokers. Kafka's broker finds out when the first group
-// looks for its coordinator, and again and again.
+// mayCreate returns an error if there are fewer brokers than replicas, with which the offsets topic
+// is to be created; 0 means the default. Kafka's broker detects it only when a group looks for its
+// coordinator, and then each time.
 func (s *clusterStore) mayCreate(replicas int) error {
 	if err := s.topic.MayCreate(replicas); err != nil {
 		return fmt.Errorf("OffsetsReplicas: %w", err)

@@ -10,9 +10,9 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// watchRest is how many times as long as it took to read all topics the watcher waits before it
-// does so again. Topics that are created one by one cost a tenth of a processor then; without it,
-// the square of their number.
+// watchRest is the ratio of the watcher's wait between two reads of all topics to the time of a
+// read. While topics are created one by one, reads thus take a tenth of a processor. Without the
+// wait their total time would grow with the square of the number of topics.
 const watchRest = 9
 
 // watch follows the metadata. It loads and unloads the partitions of the offsets topic by their
@@ -21,7 +21,7 @@ const watchRest = 9
 // even between two reads.
 func (c *Coordinator) watch() {
 	if _, err := c.runtime.Partitions(c.ctx, false); err != nil {
-		// a request looks again, and returns the error
+		// the next request tries again, and returns the error
 		c.cfg.Logger.Debug("offsets topic was not found", "err", err)
 	}
 	for c.ctx.Err() == nil {
@@ -42,7 +42,7 @@ func (c *Coordinator) watch() {
 			}
 		}
 		if err != nil {
-			c.rest(time.Second) // the store is closing, or in trouble
+			c.rest(time.Second) // the store is closing, or fails
 		}
 	}
 }
@@ -64,7 +64,7 @@ type seenTopic struct {
 	version int64
 }
 
-// noteSeen remembers the topics in t.
+// noteSeen adds the topics in t to seen.
 func (c *Coordinator) noteSeen(t Topics) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
