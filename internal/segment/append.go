@@ -114,7 +114,8 @@ func (s *Segment) wroteAllLocked(f *openFile, to end) (flush, taken bool) {
 	return len(s.index.offsets)-s.index.flushedOffsets >= flushIndexEntries, s.wroteLocked(f)
 }
 
-// afterAppend does what seldom is to be done.
+// afterAppend does the rare work after an append. It releases f if the segment lost it during the
+// write, and flushes the index.
 func (s *Segment) afterAppend(f *openFile, flush, taken bool) {
 	if taken {
 		_ = s.cfg.Files.release(f)

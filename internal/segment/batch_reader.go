@@ -49,8 +49,8 @@ const (
 	stopAtDamage onDamage = true  // the whole batches: the next read returns the error
 )
 
-// run is readAll that goes by what to do on damage. The damage begins with the first batch whose
-// base offset is not certain.
+// run calls readAll, and returns its result as do requires. The damage begins with the first batch
+// whose base offset is not certain.
 func (r *batchReader) run(do onDamage) error {
 	err := r.readAll()
 	damage, ok := errors.AsType[*CorruptError](err)
@@ -99,7 +99,7 @@ func (r *batchReader) readAll() error {
 			if err := r.readTo(n + r.fitting(size, n)); err != nil {
 				return err
 			}
-			continue // h is to have all of the batch
+			continue // parse again: h must have the whole batch
 		}
 		if r.check {
 			if err := r.s.verify(&h, r.next); err != nil {
@@ -119,8 +119,8 @@ func (r *batchReader) fitting(size, n int) int {
 	return max((r.room()-n)/size, 1)*size + record.HeaderSize
 }
 
-// readTo reads on until n bytes were read, as many as there is room for, or the file ends. It
-// returns an error if it reads nothing.
+// readTo continues to read until n bytes were read, the room is full, or the file ends. It returns
+// an error if it reads nothing.
 func (r *batchReader) readTo(n int) error {
 	n = min(n, r.room())
 	read, err := r.s.readSome(r.f, r.dst[r.start+r.have:r.start+n], place{r.first + int64(r.have), r.next.least})
@@ -135,7 +135,7 @@ func (r *batchReader) makeRoom(n int) {
 	r.dst = uncleared.Grow(r.dst[:r.start+r.have], n-r.have)[:r.start+n]
 }
 
-// noteChecked notes that the batches up to next were checked. looked is set if the header behind
+// noteChecked records that the batches up to next were checked. looked is set if the header behind
 // them was checked too.
 func (r *batchReader) noteChecked(looked bool) error {
 	if !r.check || r.next.pos == r.first {

@@ -56,7 +56,7 @@ func (x *index) addTime(n timestampAt, base int64) {
 	x.times = append(x.times, timeEntry{n.ts, int32(n.offset - base)})
 }
 
-// cut takes back the entries of batches at or behind pos, or with offsets from next on.
+// cut removes the entries of batches at or behind pos, or with offsets from next on.
 func (x *index) cut(pos, next, base int64) {
 	n, m := x.upTo(pos, next, base)
 	x.rewritten = x.rewritten || n < x.flushedOffsets || m < x.flushedTimes

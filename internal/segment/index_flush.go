@@ -113,7 +113,7 @@ func (w *indexWrite) write(s *Segment, always bool) error {
 	return s.writeIndex(IndexSuffix, w.offsets, always)
 }
 
-// flushedLocked notes the outcome of a write, unless the index was changed meanwhile.
+// flushedLocked records the outcome of a write, unless the index was changed meanwhile.
 func (s *Segment) flushedLocked(w indexWrite, err error) {
 	x := &s.index
 	if err != nil {
@@ -125,8 +125,8 @@ func (s *Segment) flushedLocked(w indexWrite, err error) {
 	}
 }
 
-// writeIndex writes what w has, and cuts the file behind it. Without always it leaves a file alone
-// that has everything.
+// writeIndex writes the bytes of w, and cuts the file behind them. Without always, it does not open
+// a file that has all entries.
 func (s *Segment) writeIndex(suffix string, w fileWrite, always bool) (err error) {
 	p, pos := w.bytes, w.pos
 	if len(p) == 0 && pos > 0 && !always {

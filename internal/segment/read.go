@@ -77,7 +77,7 @@ func (s *Segment) readBatches(f *openFile, dst []byte, p place, maxBytes int, li
 	return r.dst[:start+r.offset()], nil
 }
 
-// verify checks one whole batch, whose header is plausible, in depth.
+// verify checks the CRC and the leader epoch of one whole batch, whose header was checked.
 func (s *Segment) verify(h *record.Batch, p place) error {
 	if err := h.VerifyCRC(); err != nil {
 		return s.corrupt(p.pos, p.least, err.Error())

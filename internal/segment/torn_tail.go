@@ -60,9 +60,9 @@ func (w *walk) checkLeftByKill(bad error) error {
 		if err != nil {
 			return err
 		}
-		// Into preallocated space a write gets from its beginning on; this one ended before the
-		// header did. A whole batch has more than a header, and the bytes behind that are not all
-		// zeros.
+		// A write into preallocated space stores its bytes from the first to the last; this one
+		// stopped inside the header. A whole batch is longer than a header, and its bytes behind
+		// the header are not all zeros.
 		if written >= w.pos+record.HeaderSize {
 			return w.s.corrupt(w.pos, w.next, bad.Error())
 		}
@@ -88,10 +88,10 @@ func (w *walk) reachesBeyondFile(bad error) bool {
 	return errors.Is(bad, errEnd) && w.pos+record.HeaderSize <= w.size
 }
 
-// checkLength returns nil if the batch at w.pos, whose length reaches beyond the file, was cut off
-// in its write. The valid batches that its payload may hold prove nothing: a value can be a copy of
-// a log. If the length is damaged, which no CRC covers, then the batch ends where one of those
-// begins, and its CRC proves that.
+// checkLength returns nil if the batch at w.pos, whose length reaches beyond the file, is the start
+// of an interrupted write. Valid batches in its payload prove nothing: a value can be a copy of a
+// log. But no CRC covers the length. If it is damaged, the batch ends where a valid batch begins,
+// and the batch's CRC matches up to there.
 func (w *walk) checkLength(bad error) error {
 	torn, err := w.header(w.pos)
 	if err != nil {
@@ -126,9 +126,9 @@ func (w *walk) checkNoBatchFrom(pos int64, bad error) error {
 	return nil
 }
 
-// checkOtherLength returns a *CorruptError if the batch at pos, which is bad, is whole if it ends
-// elsewhere behind the last byte of the file that is not zero: then it is its length, which no CRC
-// covers, that is damaged.
+// checkOtherLength returns a *CorruptError if only the length of the bad batch at pos is damaged,
+// which no CRC covers. Then the batch is whole with another length, with which it ends after the
+// last byte of the file that is not zero.
 func (w *walk) checkOtherLength(pos int64, bad error) error {
 	written, err := w.lastNonZero()
 	if err != nil {
@@ -160,9 +160,9 @@ const (
 )
 
 // lastBatchIsTorn reports whether the last batch, whose header is good, was being written into
-// preallocated space when the process died: the rest of it is zeros, as is everything behind. Any
-// other damage to it is a *CorruptError. Also a whole batch may end with zeros: if one bit or its
-// length makes this one whole, it is damaged, and not torn.
+// preallocated space when the process died. Then the rest of the batch is zeros, as is everything
+// behind it. Any other damage to it is a *CorruptError. A whole batch may also end with zeros. So
+// if a change of one bit or of the length makes the batch whole, it is damaged, and not torn.
 func (w *walk) lastBatchIsTorn(zerosBehind bool) (bool, error) {
 	n := int(w.pos - w.last)
 	if err := w.fill(w.last, n); err != nil {
@@ -191,9 +191,9 @@ func (w *walk) lastBatchIsTorn(zerosBehind bool) (bool, error) {
 	return true, nil
 }
 
-// dropLastBatch walks again, over a file that ends before the last batch. The one before was whole
-// when that one was written: if it is not, the disk has damaged it, and the next recovery would
-// take it for torn.
+// dropLastBatch walks again, over a file that ends before the last batch. The batch before it was
+// whole when the last one was written. If it no longer is, the disk has damaged it, and
+// dropLastBatch returns a *CorruptError: the next recovery would consider the batch torn.
 func (w *walk) dropLastBatch(rep *Report) error {
 	size, cut := w.size, w.pos-w.last
 	if err := w.start(w.last); err != nil {
@@ -203,7 +203,7 @@ func (w *walk) dropLastBatch(rep *Report) error {
 	if err != nil {
 		return err
 	}
-	if bad != nil { // it was fine a moment ago
+	if bad != nil { // the walk before found no fault in it
 		return w.s.corrupt(w.pos, w.next, bad.Error())
 	}
 	w.size = size

@@ -30,8 +30,8 @@ type walk struct {
 // checksCRC reports whether CRCs are checked, and so every byte read.
 func (o *RecoverOptions) checksCRC() bool { return o.Full || !o.SameBoot }
 
-// run walks up to the first bytes that are no good batch. bad is their fault; nil at the end of the
-// file.
+// run walks up to the first bytes that are no good batch. bad is the reason why they are none; nil
+// at the end of the file.
 func (w *walk) run() (bad error, err error) {
 	for w.pos < w.size {
 		reason, err := w.look()
@@ -79,7 +79,7 @@ func (w *walk) look() (reason, err error) {
 	switch {
 	case !w.follows(b) || w.o.Gapless && b.BaseOffset != w.next || w.o.Below > 0 && b.LastOffset() >= w.o.Below:
 		return fmt.Errorf("offsets %d to %d where %d is next", b.BaseOffset, b.LastOffset(), w.next), nil
-	case b.LeaderEpoch >= 0 && b.LeaderEpoch < w.epoch: // left of something that was cut off
+	case b.LeaderEpoch >= 0 && b.LeaderEpoch < w.epoch: // left over from batches that were cut off
 		return fmt.Errorf("leader epoch %d behind %d", b.LeaderEpoch, w.epoch), nil
 	case w.stale(b):
 		return fmt.Errorf("leader epoch %d at an offset of a later one", b.LeaderEpoch), nil
