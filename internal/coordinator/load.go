@@ -18,8 +18,8 @@ const RetryLoadAfter = time.Second
 
 const firstRetryLoadAfter = 5 * time.Millisecond
 
-// firstIsError returns the log level of a failure after so many others: only the first is for
-// users.
+// firstIsError returns the log level of a failure after the given number of others. Only the first
+// is logged as an error.
 func firstIsError(failures int) slog.Level {
 	if failures > 0 {
 		return slog.LevelDebug
@@ -27,7 +27,7 @@ func firstIsError(failures int) slog.Level {
 	return slog.LevelError
 }
 
-// retryLoadAfter returns the pause after so many failures.
+// retryLoadAfter returns the pause after the given number of failures.
 func retryLoadAfter(failures int) time.Duration {
 	return min(firstRetryLoadAfter<<min(failures, 10), RetryLoadAfter)
 }
@@ -301,7 +301,7 @@ func (p *replayer[M, E, R]) pending(in machine.Producer, x R) {
 	}
 }
 
-// entry returns the machine of a record, which it makes if there is none.
+// entry returns the machine of a record, and creates it if there is none.
 func (p *replayer[M, E, R]) entry(x R) *entry[M, E] {
 	id := p.s.r.kind.ID(x)
 	e := p.entries[id]

@@ -33,7 +33,7 @@ func (q *Request[M, E, R]) Get(id string) (m M, ok bool) {
 	return m, false
 }
 
-// Step steps the machine with that id, which is made if there is none.
+// Step steps the machine with that id, and creates it if there is none.
 func (q *Request[M, E, R]) Step(id string, ev E) {
 	q.notices = append(q.notices, q.s.stepLocked(q.s.entryLocked(id, q.Now), q.Now, ev, q.Ticket)...)
 }

@@ -240,7 +240,7 @@ func (s *Shard[M, E, R]) answerLocked(e *entry[M, E], r machine.Reply) {
 	c.result <- result{r.Value, r.Err}
 }
 
-// entryLocked returns a machine, which it makes if there is none. The caller steps it at once; a
+// entryLocked returns a machine, and creates it if there is none. The caller steps it at once; a
 // machine without state is dropped again then.
 func (s *Shard[M, E, R]) entryLocked(id string, now time.Time) *entry[M, E] {
 	e := s.entries[id]

@@ -156,7 +156,7 @@ func (s *producers) end(m Marker, now time.Time) (had map[string]struct{}) {
 	return had
 }
 
-// get returns a producer, which it makes if there is none.
+// get returns a producer, and adds it if there is none.
 func (s *producers) get(id int64, now time.Time) *producer {
 	e := s.m[id]
 	if e == nil {

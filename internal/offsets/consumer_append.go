@@ -59,7 +59,7 @@ func (v RegexValue) AppendTo(dst []byte) []byte {
 	return append(wire.AppendInt64(wire.AppendInt64(dst, v.Version), v.TimestampMs), 0)
 }
 
-// appendInt64Tag appends tagged fields with tag 0 unless it is 0, which is what readers take then.
+// appendInt64Tag appends tagged fields, with v as tag 0 unless v is 0, the default for readers.
 func appendInt64Tag(dst []byte, v int64) []byte {
 	if v == 0 {
 		return append(dst, 0)

@@ -182,7 +182,7 @@ func compactInts(r *wire.Reader) []int32 {
 	return out
 }
 
-// epochs reads those of partitions; none are as good as no field.
+// epochs reads the epochs of partitions; nil for an empty list.
 func epochs(r *wire.Reader) []int32 {
 	if all := compactInts(r); len(all) > 0 {
 		return all

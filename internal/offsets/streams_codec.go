@@ -10,7 +10,7 @@ import (
 func (v StreamsGroupValue) AppendTo(dst []byte) []byte {
 	dst = wire.AppendInt64(wire.AppendInt32(wire.AppendInt16(dst, 0), v.Epoch), v.MetadataHash)
 	tags, n := []byte(nil), byte(0)
-	if v.ValidatedTopology != -1 { // which readers take if it is not there
+	if v.ValidatedTopology != -1 { // the default for readers
 		tags, n = wire.AppendInt32(append(tags, 0, 4), v.ValidatedTopology), n+1
 	}
 	if len(v.AssignmentConfigs) > 0 {
