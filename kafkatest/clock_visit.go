@@ -308,7 +308,8 @@ func (v *visit) back(f func()) {
 // its goroutine, as by failing the test, outside returns without a result of f.
 func (c *clock) outside(f func()) {
 	c.leave(f, func(run func()) bool {
-		c.out <- func() { go run() } // no wait group: the server waits for it, as the test does for the server
+		// No wait group: the server waits for run, and the test for the server.
+		c.out <- func() { go run() }
 		return true
 	})
 }

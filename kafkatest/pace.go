@@ -12,7 +12,7 @@ import (
 const (
 	barrenAtOnce = 10                     // limit of barren responses at one instant
 	barrenPause  = 100 * time.Microsecond // by which the delay grows with each further one
-	barrenTold   = 1000                   // number at which the log names the client, after some 50 s
+	barrenTold   = 1000                   // number at which the client is logged, after some 50 s
 	mostAtOnce   = 1000                   // limit of responses of any kind at one instant
 	usualPause   = time.Millisecond       // delay of each further one
 	mostPaced    = 100_000                // limit of tracked connections, at which all are dropped

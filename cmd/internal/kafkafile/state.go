@@ -21,7 +21,7 @@ type LogState struct {
 	JournalTag    uint64 // tag of its valid entries in the directory's journal; 0 in version 1
 	Cuts          uint64 // number of truncations of a file still written to; 0 before version 3
 	Purged        int64  // compaction removed tombstones or markers below it; 0 before version 4
-	PurgeID       uint64 // random for each purge, a copy has the original's; 0: none, or version < 4
+	PurgeID       uint64 // random for each purge; copies keep it; 0: none, or version < 4
 	EpochsHash    uint64 // of leader-epoch-checkpoint if Clean; 0: unknown, or before version 6
 	Identity      uint64 // of the log; 0: unknown, or before version 6
 	BootID        string

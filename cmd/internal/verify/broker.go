@@ -183,11 +183,11 @@ func (v *verifier) checkpoints(dir string, root rootFiles, have map[string]found
 			path := filepath.Join(dir, file)
 			p, ok := have[name]
 			switch {
-			case !ok && file == recoveryFile && root.clean && offset > 0: // a clean shutdown writes existing logs only
+			case !ok && file == recoveryFile && root.clean && offset > 0: // lists present logs
 				v.damage(path, -1, "%s was closed at %d, and has no directory", name, offset)
 			case !ok:
 				v.note(path, "%s has offset %d, and no directory", name, offset)
-			case offset > p.end && p.stated && !root.clean: // the file is of an earlier shutdown: strata.state prevails
+			case offset > p.end && p.stated && !root.clean: // file older than strata.state
 				v.note(path, "%s has offset %d of an earlier log, and its log ends at %d", name, offset, p.end)
 			case offset > p.end:
 				v.damage(path, -1, "%s has offset %d, and its log ends at %d", name, offset, p.end)

@@ -122,7 +122,8 @@ func (p *part) wayOut() {
 	switch inLast := len(p.segments) > 0 && p.lostTo > p.segments[len(p.segments)-1]; {
 	case topic.IsInternal(name):
 		p.note(p.dir, helps+"stop the broker and remove this directory and strata.partitions beside it, which gives up all records of the partition")
-	case p.facts.compacted == yes, p.state != nil && inLast && (p.short || !p.facts.clean): // delete-records is rejected, or the partition is offline
+	case p.facts.compacted == yes, p.state != nil && inLast && (p.short || !p.facts.clean):
+		// delete-records is rejected, or the partition is offline
 		p.note(p.dir, helps+"give up all records of the topic: %s", deleting)
 	default:
 		text := fmt.Sprintf("give up all records below offset %d: strata topics delete-records %s --partition %d --before %d", p.lostTo, name, partition, p.lostTo)
