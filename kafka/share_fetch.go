@@ -71,9 +71,6 @@ func (c *call) shareFetch(req *kmsg.ShareFetchRequest) kmsg.Response {
 // batches.
 const acquireByRecord = 1
 
-// maxShareMember is the maximum length of a member id: the length of a UUID with dashes.
-const maxShareMember = 36
-
 // shareMember returns the session key of a member. The group and member id must not be empty, and
 // the client needs Read of the group.
 func (c *call) shareMember(group, member *string) (shareSessionKey, Code) {
@@ -82,7 +79,7 @@ func (c *call) shareMember(group, member *string) (shareSessionKey, Code) {
 		return shareSessionKey{}, InvalidRequest
 	case !c.allows(acl.Read, acl.Group, *group):
 		return shareSessionKey{}, GroupAuthorizationFailed
-	case member == nil || *member == "" || len(*member) > maxShareMember:
+	case member == nil || *member == "" || len(*member) > maxShareMemberID:
 		return shareSessionKey{}, InvalidRequest
 	}
 	return shareSessionKey{*group, *member}, 0

@@ -156,15 +156,14 @@ type member struct {
 	protocols            []assignor.Protocol
 	assignment           []byte
 
-	seq         uint64    // order of joining
-	deadline    time.Time // of its session
-	isNew       bool      // waits in its first join
-	joining     bool      // has a parked join
-	syncing     bool      // has a parked sync
-	mustSync    bool      // has not synced since the join completed
-	joinTicket  machine.Ticket
-	syncTicket  machine.Ticket
-	skipSupport bool
+	seq        uint64    // order of joining
+	deadline   time.Time // of its session
+	isNew      bool      // waits in its first join
+	joining    bool      // has a parked join
+	syncing    bool      // has a parked sync
+	mustSync   bool      // has not synced since the join completed
+	joinTicket machine.Ticket
+	syncTicket machine.Ticket
 
 	edited uint64 // number of the last draft that saved its former state
 }

@@ -141,7 +141,7 @@ func (e EventJoin) joinKnown(g *Group, now time.Time) {
 func (e EventJoin) park(g *Group, m *member) {
 	g.answerJoin(m, nil, protocol.ErrRebalanceInProgress)
 	g.edit(m)
-	m.joining, m.joinTicket, m.skipSupport = true, e.To, e.SkipAssignment
+	m.joining, m.joinTicket = true, e.To
 }
 
 // update takes over the protocols and timeouts of the request, and parks the join.
