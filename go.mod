@@ -7,17 +7,17 @@ go 1.26.0
 // so they are modules of their own, without a go.work file, which would load them for every test.
 require (
 	github.com/anishathalye/porcupine v1.3.1 // tests: linearizability
-	github.com/cespare/xxhash/v2 v2.3.0 // log, topic: checksums of Strata's own files, the partitioner XXHash
+	github.com/cespare/xxhash/v2 v2.3.0 // log, replication, topic: checksums of Strata's own files, the partitioner XXHash
 	github.com/klauspost/compress v1.20.3 // record: gzip, snappy, zstd with pooled coders and bounded decoding
 	github.com/pierrec/lz4/v4 v4.1.33 // record: lz4 frames, which klauspost/compress lacks
 	github.com/spf13/cobra v1.10.2 // cmd/strata: commands, help, completion
 	github.com/spf13/pflag v1.0.9 // cmd/strata: flags
 	github.com/stretchr/testify v1.12.1 // tests: require
-	github.com/twmb/franz-go v1.22.2 // kafkatest/kfake, tests: kfake's types, a client
+	github.com/twmb/franz-go v1.22.2 // cmd/strata, kafkatest/kfake, tests: a client, kfake's types
 	github.com/twmb/franz-go/pkg/kadm v1.19.0 // cmd/strata: a client for administration
-	github.com/twmb/franz-go/pkg/kmsg v1.15.1 // kafka, kafkatest: wire messages, generated from Kafka's schemas
-	golang.org/x/sync v0.24.0 // replication, kafka: errgroup
-	golang.org/x/sys v0.49.0 // vfs: fdatasync, fallocate, pwritev, flock
+	github.com/twmb/franz-go/pkg/kmsg v1.15.1 // kafka, kafkatest, cmd/strata: wire messages, generated from Kafka's schemas
+	golang.org/x/sync v0.24.0 // strata, share: errgroup
+	golang.org/x/sys v0.49.0 // vfs, kafka: fdatasync, fallocate, flock, poll
 	pgregory.net/rapid v1.3.0 // tests: models with shrinking
 )
 

@@ -16,10 +16,10 @@ func dependencies(root string) (string, error) {
 	}
 	var b strings.Builder
 	b.WriteString("# Dependencies\n" + generated + `
-The modules that the main module requires. A program that imports only package ` + "`log`" + ` links at most five of them;
-` + "`.ci/run`" + ` counts. Heavy ones are in nested modules: ` + "`interop/`" + ` has clients of Kafka that are tested, ` + "`bench/`" + `
-the logs that are measured beside Strata. ` + "`.ci/run`" + ` and ` + "`.ci/release`" + ` run staticcheck and cyclonedx-gomod by version;
-no module requires them.
+The modules that the main module requires. A program that imports only package ` + "`log`" + ` links at most five modules of
+others; ` + "`.ci/run`" + ` counts them. Heavy modules are required by nested modules: ` + "`interop/`" + ` tests clients of Kafka, and
+` + "`bench/`" + ` measures other logs beside Strata. ` + "`.ci/run`" + ` runs staticcheck, and ` + "`.ci/release`" + ` cyclonedx-gomod, each in a
+fixed version; no module requires them.
 
 `)
 	row(&b, "module", "used by", "for")
