@@ -34,6 +34,54 @@ var structural = []mapping{
 	{"", "any other error", kafka.UnknownServerError, "the server logs the error"},
 }
 
+// explained has texts for errors whose own text says too little without the text around it.
+var explained = map[string]string{
+	"acl.ErrInvalid":                        "the access control entry or filter is invalid",
+	"group.ErrClosed":                       "the coordinator is closed; also `transaction.ErrClosed`, `share.ErrClosed`",
+	"group.ErrCoordinatorNotAvailable":      "there is no coordinator now; also an error of packages transaction and share",
+	"group.ErrIllegalGeneration":            "the member has another generation than the group: it must join again",
+	"group.ErrInvalidRequest":               "the request of a group member is invalid",
+	"group.ErrInvalidSessionTimeout":        "session timeout out of the broker's range",
+	"group.ErrNotCoordinator":               "another broker is the coordinator; also an error of packages transaction and share",
+	"group.ErrOffsetMetadataTooLarge":       "metadata of a committed offset is above offset.metadata.max.bytes",
+	"group.ErrRebalanceInProgress":          "the group rebalances: the member must join again",
+	"group.ErrUnknownMember":                "unknown member id: the member must join again with a new one",
+	"group.ErrUnknownTopicOrPartition":      "a group's request names an unknown topic or partition",
+	"log.ErrRecordTooLarge":                 "batch is larger than log.Config.MaxBatchBytes, or than a segment",
+	"partition.ErrBatchTooLarge":            "batch is larger than segment.bytes",
+	"partition.ErrClosed":                   "the partition is closed: its topic was deleted, or its broker stops",
+	"partition.ErrCoordinatorFenced":        "transaction marker of an older coordinator epoch",
+	"partition.ErrFencedLeaderEpoch":        "the request's leader epoch is older than the partition's",
+	"partition.ErrInconsistentTopicID":      "directory or reader belongs to another topic of the same name",
+	"partition.ErrInvalidAcks":              "acks is none of 0, 1 and all",
+	"partition.ErrInvalidProducerEpoch":     "the batch has an older epoch than its producer",
+	"partition.ErrInvalidTimestamp":         "timestamp outside of message.timestamp.before.max.ms and message.timestamp.after.max.ms",
+	"partition.ErrInvalidTxnState":          "the write does not belong to the producer's open transaction",
+	"partition.ErrNotLeader":                "the replica does not lead; nothing was appended",
+	"partition.ErrNotLeaderAfterAppend":     "the replica lost the leadership during the append; the records may be kept",
+	"partition.ErrOffsetNotAvailable":       "a new leader does not know the high watermark yet",
+	"partition.ErrOffsetOutOfRange":         "the offset is below the log start offset, or above the end",
+	"partition.ErrOutOfOrderSequence":       "a gap in the sequence, or a retry older than the producer's last five batches",
+	"partition.ErrPolicyViolation":          "DeleteRecords on a topic that is only compacted",
+	"partition.ErrProducerIDMapping":        "transactional id of a batch is unknown or has another producer id",
+	"partition.ErrRecordTooLarge":           "batch is larger than max.message.bytes",
+	"partition.ErrTxnAbortable":             "the partition is not in the transaction, which can only be aborted",
+	"partition.ErrUnknownLeaderEpoch":       "the request's leader epoch is newer than the partition's",
+	"record.ErrInvalidRecord":               "a record or batch of a request is invalid",
+	"replication.ErrClosed":                 "the cluster is closed",
+	"replication.ErrDuplicateResource":      "a request changes a user's credential twice",
+	"replication.ErrMetadataReadOnly":       "too few copies of the metadata work; the change may have happened",
+	"replication.ErrRecordsMissing":         "the directory of a partition is missing or was replaced",
+	"replication.ErrResourceNotFound":       "the credential to delete does not exist",
+	"replication.ErrUnacceptableCredential": "the user's name is empty, or iterations are not 4096 to 16384",
+	"replication.ErrUnsupportedMechanism":   "unknown SCRAM mechanism of a credential",
+	"share.ErrFencedLeaderEpoch":            "a newer leader of the partition has written the share-partition's state",
+	"share.ErrFencedStateEpoch":             "the share-partition's state has a newer state epoch",
+	"transaction.ErrConcurrent":             "the coordinator still works on the transaction before",
+	"transaction.ErrInvalidTimeout":         "transaction timeout is below 1 ms or above transaction.max.timeout.ms",
+	"transaction.ErrProducerFenced":         "a newer producer has the transactional id; INVALID_PRODUCER_EPOCH for old clients",
+}
+
 // errorCodes returns the page of the codes that errors of the packages have on the wire.
 func errorCodes(root string) (string, error) {
 	all, err := mappings(root)
@@ -44,16 +92,16 @@ func errorCodes(root string) (string, error) {
 	slices.SortStableFunc(all, func(a, b mapping) int { return int(a.code) - int(b.code) })
 	var b strings.Builder
 	b.WriteString("# Errors and their codes\n" + generated + `
-Match an error with ` + "`errors.Is` or `errors.As`" + `. On the wire the first row that fits gives the code. Kafka's clients send a
-request again after a code with *retry*. Authorization, authentication and malformed requests have Kafka's codes too; no
-Go error stands for them.
+Match an error with ` + "`errors.Is` or `errors.As`" + `. If an error matches several rows, the order in ` + "`kafka/errors.go`" + ` decides
+on its code. Kafka's clients send a request again after a code with *retry*. Authorization, authentication and malformed
+requests have Kafka's codes too; no Go error stands for them.
 
 | number | code | retry | Go error | when |
 |--:|---|---|---|---|
 `)
 	for _, m := range all {
 		retry := ""
-		if kerr.IsRetriable(kerr.ErrorForCode(int16(m.code))) {
+		if m.code == kafka.ConcurrentTransactions || kerr.IsRetriable(kerr.ErrorForCode(int16(m.code))) { // kerr lacks it
 			retry = "retry"
 		}
 		name := m.name
@@ -100,6 +148,9 @@ func mappings(root string) ([]mapping, error) {
 			text, err := sentinelText(root, dirs[pkg], name)
 			if err != nil {
 				failed = err
+			}
+			if more := explained[pkg+"."+name]; more != "" {
+				text = more
 			}
 			all = append(all, mapping{pkg, name, codes[r.Elts[1].(*ast.Ident).Name], text})
 		}
@@ -153,7 +204,9 @@ func sentinelText(root, path, name string) (string, error) {
 				for _, arg := range v.Args {
 					if lit, ok := arg.(*ast.BasicLit); ok {
 						text, _ := strconv.Unquote(lit.Value)
-						_, text, _ = strings.Cut(text, ": ")
+						if _, rest, ok := strings.Cut(text, ": "); ok {
+							text = rest
+						}
 						return text, nil
 					}
 				}
