@@ -9,7 +9,7 @@ import (
 )
 
 // spelling turns Go's names of APIs into Kafka's.
-var spelling = strings.NewReplacer("ACLs", "Acls", "ProducerID", "ProducerId", "SASL", "Sasl", "SCRAM", "Scram")
+var spelling = strings.NewReplacer("ACLs", "Acls", "AlterPartitionAssignments", "AlterPartitionReassignments", "ProducerID", "ProducerId", "SASL", "Sasl", "SCRAM", "Scram")
 
 // apis returns the page of the APIs that a server serves, with their versions.
 func apis() string {
@@ -17,7 +17,8 @@ func apis() string {
 	b.WriteString("# APIs of the wire protocol\n" + generated + `
 A server answers these APIs, in the versions that Apache Kafka 4.3 serves. ` + "`kafka.Config.VersionCaps`" + ` lowers the
 versions. GetTelemetrySubscriptions and PushTelemetry need a ` + "`kafka.Config.Telemetry`" + `. APIs between a controller and its
-brokers are not served, because they are calls inside the process.
+brokers are not served, because they are calls inside the process. AlterReplicaLogDirs, UnregisterBroker, AddRaftVoter
+and RemoveRaftVoter are not served either.
 
 | key | API | versions |
 |--:|---|---|
