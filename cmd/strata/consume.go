@@ -64,7 +64,7 @@ func (a *app) consumeCmd() *cobra.Command {
 	f.Int32Var(&o.partition, "partition", -1, "only this partition; -1: all")
 	f.BoolVarP(&o.follow, "follow", "f", false, "wait for more records at the end")
 	f.BoolVar(&o.values, "values", false, "print only values, one per line")
-	f.StringVar(&o.format, "format", "", "layout of each record, see above")
+	f.StringVar(&o.format, "format", "", "layout of each record, explained by strata consume --help")
 	c.MarkFlagsMutuallyExclusive("from", "last")
 	return c
 }

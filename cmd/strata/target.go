@@ -40,7 +40,7 @@ func (tg *target) flags(c *cobra.Command) {
 	f.StringSliceVarP(&tg.bootstrap, "bootstrap", "b", nil, "address of a broker, HOST:PORT; several with commas; default: $"+bootstrapEnv+", or bootstrap in the configuration file")
 	f.StringVar(&tg.dir, "dir", "", "directory of a cluster that no process has open")
 	f.DurationVar(&tg.timeout, "timeout", 10*time.Second, "how long the target may take to answer")
-	f.StringVar(&tg.config, "config", "", "configuration `file` with lines name = value, for these flags and the password; default: $"+configEnv+", or strata/config in the user's configuration directory. The environment overrides it, as by $"+envOf("tls-ca"))
+	f.StringVar(&tg.config, "config", "", "configuration `file` with lines name = value, for these flags and the password; default: $"+configEnv+", or strata/config in the user's configuration directory. Environment variables override it, for example $"+envOf("tls-ca"))
 	tg.set = f
 	for _, name := range append(tg.login.flags(f), "bootstrap") {
 		c.MarkFlagsMutuallyExclusive(name, "dir")
