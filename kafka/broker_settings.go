@@ -29,15 +29,15 @@ func (c *call) staticEntries() []configEntry {
 	id := strconv.Itoa(int(c.broker))
 	listener := c.s.endpoints(c.broker)
 	settings := []setting{
-		{"advertised.listeners", topic.TypeList, listener, "", "Where clients find this broker."},
-		{"auto.create.topics.enable", topic.TypeBoolean, strconv.FormatBool(!c.s.cfg.NoAutoCreate), "true", "Whether a client's first request about a missing topic creates it."},
-		{"broker.id", topic.TypeInt, id, "-1", "The id of this broker."},
-		{"broker.rack", topic.TypeString, c.rack(), "", "The rack that this broker is in."},
+		{"advertised.listeners", topic.TypeList, listener, "", "Addresses that clients connect to."},
+		{"auto.create.topics.enable", topic.TypeBoolean, strconv.FormatBool(!c.s.cfg.NoAutoCreate), "true", "Whether a client's first request for a missing topic creates it."},
+		{"broker.id", topic.TypeInt, id, "-1", "Id of this broker."},
+		{"broker.rack", topic.TypeString, c.rack(), "", "Rack of this broker."},
 		{"delete.topic.enable", topic.TypeBoolean, "true", "true", "Whether topics can be deleted."},
-		{"listeners", topic.TypeList, listener, "PLAINTEXT://:9092", "Where this broker is served."},
-		{"log.dirs", topic.TypeList, c.s.cluster.LogDir(c.broker), "", "The directory of this broker's partitions."},
-		{"node.id", topic.TypeInt, id, "", "The id of this broker and controller."},
-		{"process.roles", topic.TypeList, "broker,controller", "", "The roles of this process."},
+		{"listeners", topic.TypeList, listener, "PLAINTEXT://:9092", "Addresses that this broker listens on."},
+		{"log.dirs", topic.TypeList, c.s.cluster.LogDir(c.broker), "", "Directory of this broker's partitions."},
+		{"node.id", topic.TypeInt, id, "", "Id of this broker and controller."},
+		{"process.roles", topic.TypeList, "broker,controller", "", "Roles of this process: broker and controller."},
 	}
 	settings = append(settings, c.clusterSettings()...)
 	settings = append(settings, c.limitSettings()...)
@@ -90,33 +90,33 @@ func (c *call) clusterSettings() []setting {
 		selector = cfg.ReplicaSelector.Class()
 	}
 	return []setting{
-		{"auto.leader.rebalance.enable", topic.TypeBoolean, balance, "true", "Whether partitions go back to their preferred leaders."},
-		{"default.replication.factor", topic.TypeInt, strconv.Itoa(cfg.Defaults.ReplicationFactor), "1", "Replicas of topics that are created without a number."},
-		{"leader.imbalance.check.interval.seconds", topic.TypeLong, seconds, "300", "After what time partitions go back to their preferred leaders."},
-		{"log.cleaner.backoff.ms", topic.TypeLong, millis(cfg.CompactionInterval), "15000", "How often compacted topics are looked at."},
-		{"log.flush.scheduler.interval.ms", topic.TypeLong, maxLong, maxLong, "How often it is looked for records that log.flush.interval.ms wants forced to disk, where that is not set: never."},
-		{"log.retention.hours", topic.TypeInt, "168", "168", "How long records are kept, where log.retention.ms is not set."},
-		{"log.roll.hours", topic.TypeInt, "168", "168", "When a segment is old enough for a new one, where log.roll.ms is not set."},
-		{"log.roll.jitter.hours", topic.TypeInt, "0", "0", "By how much that varies, where log.roll.jitter.ms is not set."},
-		{"log.retention.check.interval.ms", topic.TypeLong, millis(cfg.RetentionCheckInterval), "300000", "How often segments that have outlived their retention are looked for."},
-		{"num.partitions", topic.TypeInt, strconv.Itoa(cfg.Defaults.Partitions), "1", "Partitions of topics that are created without a number."},
-		{"replication.quota.window.num", topic.TypeInt, "11", "11", "Over how many windows of time the rates of throttled replicas are kept."},
-		{"replication.quota.window.size.seconds", topic.TypeInt, "1", "1", "How long each of them is."},
-		{"replica.selector.class", topic.TypeString, selector, "", "Which replicas serve clients that tell their rack."},
-		{"producer.id.expiration.ms", topic.TypeInt, millis(expiration), "86400000", "How long the state of an idempotent producer is kept after its last batch."},
+		{"auto.leader.rebalance.enable", topic.TypeBoolean, balance, "true", "Whether partitions return to their preferred leaders."},
+		{"default.replication.factor", topic.TypeInt, strconv.Itoa(cfg.Defaults.ReplicationFactor), "1", "Replicas of a topic that is created without a replication factor."},
+		{"leader.imbalance.check.interval.seconds", topic.TypeLong, seconds, "300", "Interval at which partitions return to their preferred leaders."},
+		{"log.cleaner.backoff.ms", topic.TypeLong, millis(cfg.CompactionInterval), "15000", "Interval at which compacted topics are checked."},
+		{"log.flush.scheduler.interval.ms", topic.TypeLong, maxLong, maxLong, "Default of log.flush.interval.ms: the value means never."},
+		{"log.retention.hours", topic.TypeInt, "168", "168", "How long records are kept if log.retention.ms is not set."},
+		{"log.roll.hours", topic.TypeInt, "168", "168", "Age at which a segment is closed if log.roll.ms is not set."},
+		{"log.roll.jitter.hours", topic.TypeInt, "0", "0", "Largest random reduction of log.roll.hours if log.roll.jitter.ms is not set."},
+		{"log.retention.check.interval.ms", topic.TypeLong, millis(cfg.RetentionCheckInterval), "300000", "Interval at which segments are checked against their retention."},
+		{"num.partitions", topic.TypeInt, strconv.Itoa(cfg.Defaults.Partitions), "1", "Partitions of a topic that is created without a number of partitions."},
+		{"replication.quota.window.num", topic.TypeInt, "11", "11", "Number of time windows in the average rate of throttled replicas."},
+		{"replication.quota.window.size.seconds", topic.TypeInt, "1", "1", "Length of a time window in the average rate of throttled replicas."},
+		{"replica.selector.class", topic.TypeString, selector, "", "Class that selects the replica for a client with a rack."},
+		{"producer.id.expiration.ms", topic.TypeInt, millis(expiration), "86400000", "Time after its last batch for which the state of an idempotent producer is kept."},
 	}
 }
 
 func (c *call) limitSettings() []setting {
 	l := c.s.limits
 	return []setting{
-		{"connections.max.idle.ms", topic.TypeLong, millis(l.Idle), "600000", "How long a connection may be without a request."},
-		{"fetch.max.bytes", topic.TypeInt, strconv.Itoa(maxFetchBytes), strconv.Itoa(maxFetchBytes), "The largest answer to a fetch; the first batch may exceed it."},
-		{"max.connections", topic.TypeInt, strconv.Itoa(l.Connections), "10000", "Connections at a time."},
-		{"max.incremental.fetch.session.cache.slots", topic.TypeInt, strconv.Itoa(maxFetchSessions), strconv.Itoa(maxFetchSessions), "Fetch sessions that are remembered."},
-		{"max.request.partition.size.limit", topic.TypeInt, strconv.Itoa(maxDescribedPartitions), strconv.Itoa(maxDescribedPartitions), "Partitions in one page of a description of topics."},
-		{"queued.max.request.bytes", topic.TypeLong, strconv.Itoa(l.InFlightBytes), strconv.Itoa(256 << 20), "Bytes of requests and answers that all connections together may hold."},
-		{"socket.request.max.bytes", topic.TypeInt, strconv.Itoa(l.RequestBytes), "104857600", "The largest produce request."},
+		{"connections.max.idle.ms", topic.TypeLong, millis(l.Idle), "600000", "Time without a request after which a connection is closed."},
+		{"fetch.max.bytes", topic.TypeInt, strconv.Itoa(maxFetchBytes), strconv.Itoa(maxFetchBytes), "Largest response to a fetch; the first batch may exceed it."},
+		{"max.connections", topic.TypeInt, strconv.Itoa(l.Connections), "10000", "Most connections at a time."},
+		{"max.incremental.fetch.session.cache.slots", topic.TypeInt, strconv.Itoa(maxFetchSessions), strconv.Itoa(maxFetchSessions), "Most fetch sessions at a time."},
+		{"max.request.partition.size.limit", topic.TypeInt, strconv.Itoa(maxDescribedPartitions), strconv.Itoa(maxDescribedPartitions), "Most partitions in one response to DescribeTopicPartitions."},
+		{"queued.max.request.bytes", topic.TypeLong, strconv.Itoa(l.InFlightBytes), strconv.Itoa(256 << 20), "Most bytes of requests and responses of all connections together."},
+		{"socket.request.max.bytes", topic.TypeInt, strconv.Itoa(l.RequestBytes), "104857600", "Largest request; other requests than produce have a lower bound too."},
 	}
 }
 
@@ -133,23 +133,23 @@ func groupSettings(g group.Config) []setting {
 		consumers = strconv.Itoa(g.ConsumerMaxSize)
 	}
 	return []setting{
-		{"group.consumer.assignment.interval.ms", topic.TypeInt, millis(g.ConsumerAssignmentInterval), "1000", "How long after a target assignment the next one is computed at the earliest."},
-		{"group.consumer.heartbeat.interval.ms", topic.TypeInt, millis(g.ConsumerHeartbeatInterval), "5000", "The time between two heartbeats of a member of a consumer group."},
-		{"group.consumer.max.assignment.interval.ms", topic.TypeInt, millis(g.ConsumerMaxAssignmentInterval), "15000", "The most that a group's consumer.assignment.interval.ms may be."},
-		{"group.consumer.max.heartbeat.interval.ms", topic.TypeInt, millis(g.ConsumerMaxHeartbeatInterval), "15000", "The most that a group's consumer.heartbeat.interval.ms may be."},
-		{"group.consumer.max.session.timeout.ms", topic.TypeInt, millis(g.ConsumerMaxSessionTimeout), "60000", "The most that a group's consumer.session.timeout.ms may be."},
-		{"group.consumer.max.size", topic.TypeInt, consumers, "2147483647", "The most members a consumer group can have."},
-		{"group.consumer.migration.policy", topic.TypeString, g.ConsumerMigration.String(), "bidirectional", "Whether groups with members go over to the other protocol."},
-		{"group.consumer.min.heartbeat.interval.ms", topic.TypeInt, millis(g.ConsumerMinHeartbeatInterval), "5000", "The least that a group's consumer.heartbeat.interval.ms may be."},
-		{"group.consumer.min.session.timeout.ms", topic.TypeInt, millis(g.ConsumerMinSessionTimeout), "45000", "The least that a group's consumer.session.timeout.ms may be."},
-		{"group.consumer.session.timeout.ms", topic.TypeInt, millis(g.ConsumerSessionTimeout), "45000", "How long members of consumer groups live without a heartbeat."},
-		{"group.initial.rebalance.delay.ms", topic.TypeInt, millis(g.InitialRebalanceDelay), "0", "How long a new group waits for more members."},
-		{"group.max.session.timeout.ms", topic.TypeInt, millis(g.MaxSessionTimeout), "1800000", "The longest session timeout of a member."},
-		{"group.max.size", topic.TypeInt, size, "2147483647", "The most members a group can have."},
-		{"group.min.session.timeout.ms", topic.TypeInt, millis(g.MinSessionTimeout), "6000", "The shortest session timeout of a member."},
-		{"offset.metadata.max.bytes", topic.TypeInt, strconv.Itoa(g.OffsetMetadataMax), "4096", "The longest metadata of a committed offset."},
-		{"offsets.retention.check.interval.ms", topic.TypeLong, millis(g.ExpiryInterval), "600000", "How often expired offsets are looked for."},
-		{"offsets.retention.minutes", topic.TypeInt, retention, "-1", "How long offsets of a group without members are kept; -1: for ever."},
+		{"group.consumer.assignment.interval.ms", topic.TypeInt, millis(g.ConsumerAssignmentInterval), "1000", "Shortest time between two target assignments of a consumer group."},
+		{"group.consumer.heartbeat.interval.ms", topic.TypeInt, millis(g.ConsumerHeartbeatInterval), "5000", "Interval of heartbeats of members of consumer groups."},
+		{"group.consumer.max.assignment.interval.ms", topic.TypeInt, millis(g.ConsumerMaxAssignmentInterval), "15000", "Upper bound of a group's consumer.assignment.interval.ms."},
+		{"group.consumer.max.heartbeat.interval.ms", topic.TypeInt, millis(g.ConsumerMaxHeartbeatInterval), "15000", "Upper bound of a group's consumer.heartbeat.interval.ms."},
+		{"group.consumer.max.session.timeout.ms", topic.TypeInt, millis(g.ConsumerMaxSessionTimeout), "60000", "Upper bound of a group's consumer.session.timeout.ms."},
+		{"group.consumer.max.size", topic.TypeInt, consumers, "2147483647", "Maximum number of members of a consumer group."},
+		{"group.consumer.migration.policy", topic.TypeString, g.ConsumerMigration.String(), "bidirectional", "Protocol changes that a group with members may make: disabled, downgrade (to classic), upgrade (to consumer), bidirectional."},
+		{"group.consumer.min.heartbeat.interval.ms", topic.TypeInt, millis(g.ConsumerMinHeartbeatInterval), "5000", "Lower bound of a group's consumer.heartbeat.interval.ms."},
+		{"group.consumer.min.session.timeout.ms", topic.TypeInt, millis(g.ConsumerMinSessionTimeout), "45000", "Lower bound of a group's consumer.session.timeout.ms."},
+		{"group.consumer.session.timeout.ms", topic.TypeInt, millis(g.ConsumerSessionTimeout), "45000", "Time without a heartbeat after which a member of a consumer group is removed."},
+		{"group.initial.rebalance.delay.ms", topic.TypeInt, millis(g.InitialRebalanceDelay), "0", "Time that a new classic group waits for more members before its first rebalance."},
+		{"group.max.session.timeout.ms", topic.TypeInt, millis(g.MaxSessionTimeout), "1800000", "Longest session timeout of a member of a classic group."},
+		{"group.max.size", topic.TypeInt, size, "2147483647", "Maximum number of members of a classic group."},
+		{"group.min.session.timeout.ms", topic.TypeInt, millis(g.MinSessionTimeout), "6000", "Shortest session timeout of a member of a classic group."},
+		{"offset.metadata.max.bytes", topic.TypeInt, strconv.Itoa(g.OffsetMetadataMax), "4096", "Longest metadata of a committed offset."},
+		{"offsets.retention.check.interval.ms", topic.TypeLong, millis(g.ExpiryInterval), "600000", "Interval at which offsets are checked against offsets.retention.minutes."},
+		{"offsets.retention.minutes", topic.TypeInt, retention, "-1", "Time for which offsets of a group without members are kept; -1: for ever."},
 		{"offsets.topic.replication.factor", typeShort, replicas(g.OffsetsReplicas), "3", "Replicas of the topic of committed offsets; fewer if there are fewer brokers."},
 		{"offsets.topic.num.partitions", topic.TypeInt, strconv.Itoa(int(g.OffsetsPartitions)), "50", "Partitions of the topic of committed offsets."},
 	}
@@ -205,19 +205,19 @@ func streamsSettings(g group.StreamsConfig) []setting {
 		size = strconv.Itoa(g.MaxSize)
 	}
 	return []setting{
-		{"group.streams.assignment.interval.ms", topic.TypeInt, millis(g.AssignmentInterval), "1000", "How long after a target assignment of a streams group the next one is computed at the earliest."},
-		{"group.streams.heartbeat.interval.ms", topic.TypeInt, millis(g.HeartbeatInterval), "5000", "The time between two heartbeats of a member of a streams group."},
-		{"group.streams.initial.rebalance.delay.ms", topic.TypeInt, millis(g.InitialRebalanceDelay), "3000", "How long a streams group that had no members waits for more of them."},
-		{"group.streams.max.assignment.interval.ms", topic.TypeInt, millis(g.MaxAssignmentInterval), "15000", "The most that a group's streams.assignment.interval.ms may be."},
-		{"group.streams.max.heartbeat.interval.ms", topic.TypeInt, millis(g.MaxHeartbeatInterval), "15000", "The most that a group's streams.heartbeat.interval.ms may be."},
-		{"group.streams.max.session.timeout.ms", topic.TypeInt, millis(g.MaxSessionTimeout), "60000", "The most that a group's streams.session.timeout.ms may be."},
-		{"group.streams.max.size", topic.TypeInt, size, "2147483647", "The most members a streams group can have."},
-		{"group.streams.max.standby.replicas", topic.TypeInt, strconv.Itoa(g.MaxStandbyReplicas), "2", "The most that a group's streams.num.standby.replicas may be."},
-		{"group.streams.min.assignment.interval.ms", topic.TypeInt, millis(g.MinAssignmentInterval), "0", "The least that a group's streams.assignment.interval.ms may be."},
-		{"group.streams.min.heartbeat.interval.ms", topic.TypeInt, millis(g.MinHeartbeatInterval), "5000", "The least that a group's streams.heartbeat.interval.ms may be."},
-		{"group.streams.min.session.timeout.ms", topic.TypeInt, millis(g.MinSessionTimeout), "45000", "The least that a group's streams.session.timeout.ms may be."},
-		{"group.streams.num.standby.replicas", topic.TypeInt, strconv.Itoa(g.StandbyReplicas), "0", "How many other processes keep a copy of the state of each task."},
-		{"group.streams.session.timeout.ms", topic.TypeInt, millis(g.SessionTimeout), "45000", "How long members of streams groups live without a heartbeat."},
+		{"group.streams.assignment.interval.ms", topic.TypeInt, millis(g.AssignmentInterval), "1000", "Shortest time between two target assignments of a streams group."},
+		{"group.streams.heartbeat.interval.ms", topic.TypeInt, millis(g.HeartbeatInterval), "5000", "Interval of heartbeats of members of streams groups."},
+		{"group.streams.initial.rebalance.delay.ms", topic.TypeInt, millis(g.InitialRebalanceDelay), "3000", "Time that a streams group without members waits for more members after the first one."},
+		{"group.streams.max.assignment.interval.ms", topic.TypeInt, millis(g.MaxAssignmentInterval), "15000", "Upper bound of a group's streams.assignment.interval.ms."},
+		{"group.streams.max.heartbeat.interval.ms", topic.TypeInt, millis(g.MaxHeartbeatInterval), "15000", "Upper bound of a group's streams.heartbeat.interval.ms."},
+		{"group.streams.max.session.timeout.ms", topic.TypeInt, millis(g.MaxSessionTimeout), "60000", "Upper bound of a group's streams.session.timeout.ms."},
+		{"group.streams.max.size", topic.TypeInt, size, "2147483647", "Maximum number of members of a streams group."},
+		{"group.streams.max.standby.replicas", topic.TypeInt, strconv.Itoa(g.MaxStandbyReplicas), "2", "Upper bound of a group's streams.num.standby.replicas."},
+		{"group.streams.min.assignment.interval.ms", topic.TypeInt, millis(g.MinAssignmentInterval), "0", "Lower bound of a group's streams.assignment.interval.ms."},
+		{"group.streams.min.heartbeat.interval.ms", topic.TypeInt, millis(g.MinHeartbeatInterval), "5000", "Lower bound of a group's streams.heartbeat.interval.ms."},
+		{"group.streams.min.session.timeout.ms", topic.TypeInt, millis(g.MinSessionTimeout), "45000", "Lower bound of a group's streams.session.timeout.ms."},
+		{"group.streams.num.standby.replicas", topic.TypeInt, strconv.Itoa(g.StandbyReplicas), "0", "Number of other processes that keep a copy of the state of each task."},
+		{"group.streams.session.timeout.ms", topic.TypeInt, millis(g.SessionTimeout), "45000", "Time without a heartbeat after which a member of a streams group is removed."},
 	}
 }
 

@@ -24,7 +24,8 @@ func topicKeys() string {
 	var b strings.Builder
 	b.WriteString("# Keys of a topic\n" + generated + `
 ` + "`strata topics create --set KEY=VALUE`" + `, Kafka's tools and the map of ` + "`topic.Parse`" + ` accept these keys. They are the keys of
-Apache Kafka 4.3. A broker's key sets the default of all topics. A value outside of the range is rejected.
+Apache Kafka 4.3. The [broker's key](broker-keys.md) sets the default of all topics. A value outside of the range is
+rejected. Times are in ms, sizes in bytes. 9223372036854775807 means never, or no bound.
 
 | key | type | default | range | broker's key | effect |
 |---|---|---|---|---|---|
@@ -52,8 +53,12 @@ func brokerKeys(ctx context.Context) (string, error) {
 	var b strings.Builder
 	b.WriteString("# Keys of a broker\n" + generated + `
 ` + "`DescribeConfigs`" + ` of a broker returns these keys. A key with *live* can be changed while the broker runs, for one broker or
-for all of them. It is the default of the topics' key, with that key's [range](topic-keys.md). The others are fixed
-when the cluster opens: fields of ` + "`strata.Config` and `kafka.Config`" + `, or flags of [strata serve](commands.md).
+for all of them. It is the default of the named topic key, with that key's [range](topic-keys.md). The others are fixed
+when the cluster opens: fields of ` + "`strata.Config` and `kafka.Config`" + `, or flags of [strata serve](commands.md). An empty
+default is unset, or depends on the cluster.
+
+Four more keys are returned if they are set. ` + "`broker.rack` and `replica.selector.class`" + ` are fixed.
+` + "`leader.replication.throttled.rate` and `follower.replication.throttled.rate`" + `, in bytes a second, are live.
 
 | key | type | default | change | effect |
 |---|---|---|---|---|
