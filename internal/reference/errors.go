@@ -34,7 +34,7 @@ var structural = []mapping{
 	{"", "any other error", kafka.UnknownServerError, "the server logs the error"},
 }
 
-// explained has texts for errors whose own text says too little without the text around it.
+// explained has texts for errors whose own text is too short for the page.
 var explained = map[string]string{
 	"acl.ErrInvalid":                        "the access control entry or filter is invalid",
 	"group.ErrClosed":                       "the coordinator is closed; also `transaction.ErrClosed`, `share.ErrClosed`",
