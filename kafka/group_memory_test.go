@@ -14,9 +14,6 @@ import (
 
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/internal/memory"
-	"github.com/stratalog/strata/kafka/internal/transport"
-	"github.com/stratalog/strata/log"
-	"github.com/stratalog/strata/record"
 )
 
 // join has a member with metadata of size bytes join a classic group of its own, which it leads.
@@ -230,10 +227,7 @@ func TestSmallGroupsHaveABudget(t *testing.T) {
 }
 
 func TestThePageOfLimitsGivesTheTotalMemory(t *testing.T) {
-	const processors, inflatedOfEach = 2, 16 << 20
-	l := Limits{}.withDefaults()
-	total := 3*l.InFlightBytes + transport.NewMemory(l.InFlightBytes).Guests.Size() + // a third for all coordinators
-		record.DefaultMaxInflated + processors*inflatedOfEach + log.DefaultCompactionMemory
+	total := Limits{}.MemoryBytes() + int64(2-runtime.GOMAXPROCS(0))*inflatedOnEach // on two processors
 	page, err := os.ReadFile("../docs/limits.md")
 	require.NoError(t, err)
 	require.Contains(t, string(page), fmt.Sprintf("can fill %.1f GiB on two processors", math.Ceil(float64(total)/(1<<30)*10)/10))

@@ -227,6 +227,7 @@ func (a *app) serve(ctx context.Context, o serveOptions, signals <-chan os.Signa
 	kcfg.Security.SASL = o.security.sasl(cluster)
 	closeAbsent(lns, cluster.Backend().Brokers(), logger)
 	server := kafka.NewServer(cluster, kcfg)
+	defer limitMemory(kcfg.Limits.MemoryBytes(), cluster, o.dir != "", logger)()
 	parts := []closer{server}
 	if o.dir != "" {
 		if socket, err := listenForBackups(cluster, o.dir); err == nil {

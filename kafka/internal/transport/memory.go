@@ -33,10 +33,13 @@ const (
 	leastRate = 256 << 10
 )
 
-// NewMemory returns memory with a budget of size bytes. Clients that are not trusted yet have a
-// sixteenth of that, but at least leastGuests.
+// GuestBytes is the budget of clients that are not trusted yet, beside a budget of size bytes for
+// the others: a sixteenth of that, but at least leastGuests.
+func GuestBytes(size int) int { return max(size/guestShare, leastGuests) }
+
+// NewMemory returns memory with a budget of size bytes, and one of GuestBytes.
 func NewMemory(size int) *Memory {
-	m := &Memory{Budget: NewBudget(size), Guests: NewBudget(max(size/guestShare, leastGuests)), conns: map[*Conn]struct{}{}}
+	m := &Memory{Budget: NewBudget(size), Guests: NewBudget(GuestBytes(size)), conns: map[*Conn]struct{}{}}
 	m.Budget.relieve = func(n int, by *Owner) { m.relieve(m.Budget, n, by) }
 	m.Guests.relieve = func(n int, by *Owner) { m.relieve(m.Guests, n, by) }
 	return m
