@@ -50,7 +50,7 @@ func run(ctx context.Context, dir string, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(w, "started; Kafka clients: strata consume orders -b %s\n", s.addr)
+		fmt.Fprintf(w, "started; Kafka clients connect to %s\n", s.addr)
 		for _, o := range orders {
 			fmt.Fprintf(w, "POST /orders %s: %s\n", o, call(s.routes(), "POST", "/orders", o))
 		}
