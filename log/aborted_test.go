@@ -9,8 +9,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A manyAbortsOwner takes each record for the marker of a transaction that began one before it and
-// was aborted.
+// A manyAbortsOwner takes each record for the marker of an aborted transaction that began at the
+// record before it.
 type manyAbortsOwner struct{ abortingOwner }
 
 func (o *manyAbortsOwner) Written(as []*Append) {
@@ -21,8 +21,8 @@ func (o *manyAbortsOwner) Written(as []*Append) {
 	}
 }
 
-// A segment with very many aborted transactions takes no memory for each of them, and they are all
-// found, also when the log is opened again.
+// A segment with very many aborted transactions keeps no memory for each of them. All of them are
+// found, also after the log is opened again.
 func TestAbortsOfALargeSegmentGoToTheDisk(t *testing.T) {
 	if RaceEnabled {
 		t.Skip("takes long, in one goroutine")
@@ -61,8 +61,8 @@ func TestAbortsOfALargeSegmentGoToTheDisk(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// What a log does not hold any more, since it was cut or what was behind its last batch is gone, is
-// not in its transaction index.
+// The transaction index has no entry for records that a truncation cut off, or that recovery cut
+// off behind the last batch.
 func TestCutLogHasNoAbortsBehindItsEnd(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -99,7 +99,7 @@ func TestCutLogHasNoAbortsBehindItsEnd(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// A snapshot says that nobody need look for aborts below it.
+// After a snapshot was written, no aborted transaction below it has to be looked up.
 func TestSnapshotFollowsTheAbortsBelowIt(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

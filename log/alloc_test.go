@@ -85,7 +85,7 @@ func TestTenThousandIdleLogsAreCheap(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	goroutines := runtime.NumGoroutine()
-	for i := range n { // made first: the files in memory are not counted
+	for i := range n { // before the measurement: files in memory are not counted
 		l, err := Open(fmt.Sprintf("data/idle-%d", i), Config{Dir: d})
 		require.NoError(t, err)
 		require.NoError(t, l.Close())

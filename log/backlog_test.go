@@ -14,9 +14,10 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// One reader goes through a backlog that does not fit into the memory allowed, ten read here and
-// there: what they hold does not grow with the log. 128 MiB, or 1 GiB with STRATA_EXPLORE; 64 MiB
-// of heap above what there was, garbage included.
+// One reader goes through a backlog that does not fit into the allowed memory, and ten readers
+// read parts of it. The memory that they hold does not grow with the log. The log has 128 MiB, or
+// 1 GiB with STRATA_EXPLORE. The limit is 64 MiB of heap above the heap at the start, garbage
+// included.
 func TestReadersOfALargeBacklogTakeLittleMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 128 MiB")

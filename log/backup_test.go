@@ -42,8 +42,8 @@ func openBackup(t *testing.T, fsys vfs.FS, cfg Config) (got []string, start int6
 	return values(t, b), b.StartOffset(), true
 }
 
-// Whatever call a crash comes at, there is a complete copy or none; and the original is as if there
-// had been no backup.
+// A crash before any call leaves a complete copy or none. The original log is unchanged, as if no
+// backup had run.
 func TestCrashDuringBackupLeavesAWholeCopyOrNone(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {
@@ -107,8 +107,8 @@ func TestCrashDuringBackupLeavesAWholeCopyOrNone(t *testing.T) {
 	}
 }
 
-// A hard link is the same file: truncation cuts sealed segments in place, and a copy continues
-// its last segment. So the two share no file.
+// A hard link is the same file: truncation cuts sealed segments in place, and a copy appends to
+// its last segment. So the original and the copy share no file.
 func TestOriginalAndBackupCannotChangeEachOther(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -202,7 +202,7 @@ func TestAppendsGoOnDuringABackup(t *testing.T) {
 	remove := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
 		if e.Op == vfs.OpWrite && strings.Contains(e.Name, partialSuffix) {
 			appended++
-			fill(t, l, 1) // on this goroutine: it would never return if the backup held appends back
+			fill(t, l, 1) // on this goroutine: it would never return if the backup blocked appends
 		}
 	}})
 	require.NoError(t, l.Backup(t.Context(), nil, "backup"))
@@ -247,7 +247,7 @@ func TestBackupRefusesWhatIsNotEmptyAndWhatIsDamaged(t *testing.T) {
 	require.ErrorIs(t, l.Backup(t.Context(), nil, "late"), ErrClosed)
 }
 
-// damage changes one byte of a file, whatever it was.
+// damage inverts one byte of a file.
 func damage(t *testing.T, fsys vfs.FS, name string, at int64) {
 	t.Helper()
 	f, err := fsys.OpenFile(name, os.O_RDWR, 0)

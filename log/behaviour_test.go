@@ -54,12 +54,12 @@ func show(t *testing.T, l *log.Log, from int64) (rs []string) {
 	return rs
 }
 
-// Row 2: whatever is called afterwards, a record that was written reads the same.
+// Row 2: a record that was written reads the same, regardless of the calls that follow.
 func TestWrittenRecordsStayAsTheyWere(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
 	l := openAt(t, disk, log.Config{SegmentBytes: 2000, RetentionAge: log.Unlimited})
-	_, err := l.Read(nil, 0, 1) // keeps what comes in memory, for those who read at the end
+	_, err := l.Read(nil, 0, 1) // keeps later batches in memory, for the reads at the end
 	require.NoError(t, err)
 	r := at(1, "first")
 	for i := range 40 {
@@ -98,15 +98,15 @@ func TestWrittenRecordsStayAsTheyWere(t *testing.T) {
 	require.Equal(t, want[5:], show(t, again, 5)[:35], "after a kill")
 }
 
-// Row 3: first in, first out, from wherever the reading begins and however the records were handed
-// over.
+// Row 3: records are read in the order of their appends, from any offset and regardless of how
+// they were submitted.
 func TestRecordsAreReadInTheOrderOfTheirAppends(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []log.SyncPolicy{log.SyncOnAck, log.SyncNever} {
 		l := openAt(t, vfs.Mem(), log.Config{SegmentBytes: 3000, Sync: policy, RetentionAge: log.Unlimited})
 		var want []string
 		var wg sync.WaitGroup
-		for i := range int64(200) { // handed over without waiting: many share a round
+		for i := range int64(200) { // submitted without waiting: many share a round
 			wg.Add(1)
 			l.Submit(&log.Append{Batch: batchOf(t, i), LeaderEpoch: -1, Done: func(a *log.Append) { wg.Done() }})
 			want = append(want, string(valueOf(i)))
@@ -154,7 +154,7 @@ func readAll(t *testing.T, l *log.Log, from int64) (values []string) {
 	return values
 }
 
-// logFiles returns the names of the .log files, and of those that wait to be deleted.
+// logFiles returns the names of the .log files, and of the .log files that wait to be deleted.
 func logFiles(t *testing.T, fsys vfs.FS) (live, deleted []string) {
 	t.Helper()
 	entries, err := fsys.ReadDir("log")
@@ -170,13 +170,13 @@ func logFiles(t *testing.T, fsys vfs.FS) (live, deleted []string) {
 	return live, deleted
 }
 
-// Rows 20 and 21: a log is files named by their first offset. Only the last one changes; those that
-// retention takes disappear.
+// Rows 20 and 21: a log consists of files named by their first offset. Only the last file changes.
+// The files that retention removes disappear.
 func TestALogIsFilesThatAreCreatedClosedAndDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()
 		l := openAt(t, disk, log.Config{SegmentBytes: 1000, RetentionAge: time.Hour, DeleteDelay: time.Minute})
-		closed := map[string]string{} // what closed files held when they were seen first
+		closed := map[string]string{} // content of closed files when they were first seen
 		for range 60 {
 			_, err := l.Append(t.Context(), record.String("", "k", "value"))
 			require.NoError(t, err)
@@ -214,7 +214,7 @@ func TestALogIsFilesThatAreCreatedClosedAndDeleted(t *testing.T) {
 	})
 }
 
-// Row 24: how large and how old a segment gets changes on an open log, with the next append.
+// Row 24: a new segment size or age applies to an open log from the next append on.
 func TestNewSegmentSizeAndAgeApplyToAnOpenLog(t *testing.T) {
 	t.Parallel()
 	l := openAt(t, vfs.Mem(), log.Config{RetentionAge: log.Unlimited})
@@ -239,8 +239,8 @@ func TestNewSegmentSizeAndAgeApplyToAnOpenLog(t *testing.T) {
 	require.Len(t, l.Segments(), len(segments)+1)
 }
 
-// Row 30: retention looks at age and size only. Nobody who reads makes a record stay longer, or go
-// earlier.
+// Row 30: retention considers only age and size. A reader neither keeps a record longer nor
+// removes it earlier.
 func TestReadersNeitherHoldNorReleaseRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := openAt(t, vfs.Mem(), log.Config{RetentionAge: time.Hour})
@@ -268,7 +268,7 @@ func TestReadersNeitherHoldNorReleaseRecords(t *testing.T) {
 		clean()
 		require.Len(t, show(t, l, 0), 3, "read by everybody, and still here")
 
-		slow := l.Records(0) // stands at the first record, and stays there
+		slow := l.Records(0) // is at the first record, and stays there
 		for r, err := range slow {
 			require.NoError(t, err)
 			require.Zero(t, r.Offset)

@@ -10,8 +10,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// forgetfulFS drops what is written to .log files, so that a benchmark sees what an append costs
-// beside the write.
+// forgetfulFS drops writes to .log files, so that a benchmark measures the cost of an append
+// without the write.
 type forgetfulFS struct{ vfs.FS }
 
 func (f forgetfulFS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
@@ -33,7 +33,7 @@ func (f forgetfulFile) WritevAt(bufs [][]byte, _ int64) (n int, err error) {
 	return n, nil
 }
 
-// BenchmarkAppendWithoutTheWrite is what an append costs beside the system call.
+// BenchmarkAppendWithoutTheWrite measures the cost of an append without its system call.
 func BenchmarkAppendWithoutTheWrite(b *testing.B) {
 	for _, n := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprintf("batch=%d", n), func(b *testing.B) {

@@ -17,10 +17,10 @@ import (
 
 var lockTroubles = []error{errors.New("disk"), syscall.EIO, syscall.EROFS, syscall.EACCES, errors.ErrUnsupported}
 
-// A disk that cannot say whether the log is open does not make a second owner of whoever asks: not
-// by the first call that fails, nor by a later one, for whatever reason.
+// When the disk cannot report whether the log is open, a second opener does not become a second
+// owner. That holds for the first call that fails and for later ones, and for every error.
 func TestOpenLogHasNoSecondOwnerWhileTheDiskFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // asking again waits
+	synctest.Test(t, func(t *testing.T) { // a repeated look waits
 		for n := range len(waysIn) * len(waysIn) * 2 * 8 * 2 {
 			first, second := waysIn[n%len(waysIn)], waysIn[n/len(waysIn)%len(waysIn)]
 			rest := n / len(waysIn) / len(waysIn)
@@ -47,14 +47,14 @@ func TestOpenLogHasNoSecondOwnerWhileTheDiskFails(t *testing.T) {
 	})
 }
 
-// An owner was seen, and then the disk failed: the error says both.
+// An owner was found, and then the disk failed: the error wraps both causes.
 func TestDiskThatFailsAfterAnOwnerWasSeenIsErrLocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, reason := range lockTroubles {
 			disk := vfs.Mem()
 			_, closeAll, err := openThrough(disk, "/root", "/root/t-0")
 			require.NoError(t, err)
-			// The log's own lock, which nobody has, and the first look at the Directory's.
+			// The log's own lock, which is free, and the first look at the Directory's lock.
 			disarm := disk.Inject(vfs.Fault{Ops: vfs.OpLock, After: 2, Times: vfs.Always, Err: reason})
 			_, err = Open("/root/t-0", Config{FS: disk})
 			disarm()
@@ -65,7 +65,8 @@ func TestDiskThatFailsAfterAnOwnerWasSeenIsErrLocked(t *testing.T) {
 	})
 }
 
-// blindFS cannot say anything about one file: not whether it is there, or not whether it is locked.
+// blindFS fails one operation on one file: either the look whether it exists or the look whether
+// it is locked.
 type blindFS struct {
 	vfs.FS
 	name string
@@ -94,8 +95,8 @@ func (b *blindFS) Lock(name string) (io.Closer, error) {
 	return b.FS.Lock(name)
 }
 
-// Nobody has the log open, and the disk cannot say so: the open is refused with what the disk says
-// of which file, and leaves the log free. Who only reads asks for no lock.
+// No process has the log open, and the disk cannot report that. Open fails with the disk's error
+// and the file's name, and leaves the log free. OpenReadOnly succeeds, because it takes no lock.
 func TestLockThatCannotBeLookedAtRefusesTheOpen(t *testing.T) {
 	for _, op := range []vfs.Op{vfs.OpLock, vfs.OpStat} {
 		for _, reason := range lockTroubles {
@@ -118,7 +119,8 @@ func TestLockThatCannotBeLookedAtRefusesTheOpen(t *testing.T) {
 	}
 }
 
-// Nobody can lock a directory, so one of the lock's name says that there is no owner.
+// A directory cannot be locked, so a directory with the name of the lock file means that there is
+// no owner.
 func TestDirectoryInPlaceOfALockIsNoOwner(t *testing.T) {
 	for _, fsys := range []vfs.FS{vfs.Mem(), vfs.OS()} {
 		root := filepath.Join(t.TempDir(), "root")

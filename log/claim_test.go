@@ -18,8 +18,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A wayIn opens the log in root/t-0. The log closes what else
-// the way has opened when close is called.
+// A wayIn opens the log in root/t-0. closeAll closes the log and everything else that the way
+// opened.
 type wayIn struct {
 	name string
 	open func(fsys vfs.FS, root string) (l *Log, closeAll func() error, err error)
@@ -33,7 +33,7 @@ func openAlone(fsys vfs.FS, dir string) (*Log, func() error, error) {
 	return l, l.Close, nil
 }
 
-// openThrough opens dir through a Directory of its own that lies in root.
+// openThrough opens dir through a Directory of its own in root.
 func openThrough(fsys vfs.FS, root, dir string) (*Log, func() error, error) {
 	d, err := OpenDirectory(root, DirectoryConfig{FS: fsys})
 	if err != nil {
@@ -152,7 +152,7 @@ func TestLogOpenedTwiceThroughOneDirectoryIsRefused(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, values(t, l), 3)
 		require.NoError(t, l.Remove())
-		l, err = open("t-0") // Remove lets go as well
+		l, err = open("t-0") // Remove releases the lock, too
 		require.NoError(t, err)
 		require.Zero(t, l.EndOffset())
 		require.NoError(t, l.Close())
@@ -160,7 +160,8 @@ func TestLogOpenedTwiceThroughOneDirectoryIsRefused(t *testing.T) {
 	}
 }
 
-// A log that is open alone is refused to the Directory around it; the other logs there are not.
+// A log that is open alone cannot be opened through the Directory around it; the other logs there
+// can.
 func TestLogOpenAloneIsRefusedToItsDirectoryOnly(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -181,7 +182,7 @@ func TestLogOpenAloneIsRefusedToItsDirectoryOnly(t *testing.T) {
 	require.NoError(t, errors.Join(l.Close(), other.Close(), d.Close()))
 }
 
-// Whatever an open fails at, the directory is free again afterwards.
+// The directory is free again after a failed open, regardless of the operation that failed.
 func TestFailedOpenLetsTheDirectoryGo(t *testing.T) {
 	t.Parallel()
 	for _, way := range waysIn {
@@ -212,7 +213,7 @@ func TestFailedOpenLetsTheDirectoryGo(t *testing.T) {
 	}
 }
 
-// Of many opens at once, by all ways, no two succeed at the same time.
+// Many opens at once, by all ways: no two succeed at the same time.
 func TestOpensAtOnceNeverBothGetTheLog(t *testing.T) {
 	t.Parallel()
 	for _, fsys := range []vfs.FS{vfs.Mem(), vfs.OS()} {
@@ -263,7 +264,7 @@ func TestLogOfAKilledProcessIsFreeHoweverItWasOpened(t *testing.T) {
 		way, root, _ := strings.Cut(what, " ")
 		_, _, err := waysIn[way[0]-'0'].open(vfs.OS(), root)
 		fmt.Println("opened", err)
-		_, _ = io.Copy(io.Discard, os.Stdin) // until killed, or the parent has died
+		_, _ = io.Copy(io.Discard, os.Stdin) // until killed, or until the parent exits
 		return
 	}
 	for i, first := range waysIn {
@@ -292,7 +293,7 @@ func TestLogOfAKilledProcessIsFreeHoweverItWasOpened(t *testing.T) {
 	}
 }
 
-// A listed file system calls then once, when a directory was listed.
+// A listed file system calls then once, after dir was listed.
 type listed struct {
 	vfs.FS
 	dir  string
@@ -308,10 +309,10 @@ func (f *listed) ReadDir(name string) ([]os.DirEntry, error) {
 	return entries, err
 }
 
-// A log is opened, written and closed while another open of it has listed its directory, at any
-// operation: the other one has the record, or does not get the log.
+// A log is opened, written and closed after another open of it has listed its directory, at any
+// operation. The other open either sees the record or fails.
 func TestRecordOfALogThatClosesWhileAnotherOpensItIsKept(t *testing.T) {
-	alone, throughDirectory := waysIn[0], waysIn[2] // of the others only the paths differ
+	alone, throughDirectory := waysIn[0], waysIn[2] // the other ways differ only in their paths
 	for _, first := range waysIn {
 		for _, second := range []wayIn{alone, throughDirectory} {
 			t.Run(first.name+", then "+second.name, func(t *testing.T) {
@@ -323,8 +324,8 @@ func TestRecordOfALogThatClosesWhileAnotherOpensItIsKept(t *testing.T) {
 	}
 }
 
-// openDuring opens a log by the second way at an operation of the first one. It reports whether
-// there were fewer operations.
+// openDuring opens a log by the second way at an operation of the first way. It reports whether
+// the first way had fewer operations.
 func openDuring(t *testing.T, first, second wayIn, at int) (ended bool) {
 	disk, root := vfs.Mem(), "/base/root"
 	require.NoError(t, disk.MkdirAll(filepath.Join(root, "t-0"), 0o700))
@@ -340,7 +341,7 @@ func openDuring(t *testing.T, first, second wayIn, at int) (ended bool) {
 		opened <- err
 	}
 	var operations atomic.Int64
-	observed := vfs.Faulty(disk) // the second way does not come by here
+	observed := vfs.Faulty(disk) // the second way does not use it
 	observed.Observe(vfs.Observer{Before: func(vfs.Event) {
 		if operations.Add(1) != int64(at)+1 {
 			return
@@ -361,7 +362,7 @@ func openDuring(t *testing.T, first, second wayIn, at int) (ended bool) {
 		err = closeFirst()
 	}
 	if err != nil {
-		require.ErrorIs(t, err, ErrLocked, "operation %d", at) // both found the other
+		require.ErrorIs(t, err, ErrLocked, "operation %d", at) // both found the other one
 	}
 	close(closed)
 	if ended = operations.Load() <= int64(at); !ended {

@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Values are numbers in the order of their appends, and what a truncation takes is never
-// compacted: its keys have what they had before.
+// Values are numbers in the order of their appends. Records that a truncation cuts off have never
+// been compacted, so their keys have their previous values again.
 func TestCleanAmongAppendersReadersAndTruncation(t *testing.T) {
 	t.Parallel()
 	cfg := compacting
@@ -68,7 +68,7 @@ func TestCleanAmongAppendersReadersAndTruncation(t *testing.T) {
 	t.Logf("%d cuts, %d passes that removed %d segments, %v scans", a.cuts, passes, removed, scans)
 }
 
-// A cutAppender appends to a log, one record at a time, and now and then cuts the last ones off.
+// A cutAppender appends to a log, one record at a time, and sometimes truncates its end.
 type cutAppender struct {
 	t    *testing.T
 	log  *Log
@@ -85,7 +85,7 @@ func (a *cutAppender) append(key int) {
 	a.next++
 }
 
-// cut takes up to 20 records away, of the active segment: no compaction has seen them.
+// cut truncates up to 20 records of the active segment, which no compaction has read.
 func (a *cutAppender) cut() {
 	segments := a.log.Segments()
 	to := max(segments[len(segments)-1].BaseOffset, a.log.EndOffset()-int64(a.rnd.IntN(20)))
@@ -96,7 +96,7 @@ func (a *cutAppender) cut() {
 	a.kept, a.vals = a.kept[:to], a.vals[:to]
 }
 
-// table is what the log stands for.
+// table returns the last value of each key.
 func (a *cutAppender) table() map[string]string {
 	table := map[string]string{}
 	for i, key := range a.kept {
@@ -105,13 +105,14 @@ func (a *cutAppender) table() map[string]string {
 	return table
 }
 
-// scanTable reads a log that changes meanwhile, until it has seen every key. Offsets and values
-// ascend, and what a compaction takes from before the scan has a successor that the scan comes to.
+// scanTable reads a changing log until it has seen every key. Offsets and values ascend. A record
+// that a compaction removes has a later record of its key, which the scan reaches.
 func scanTable(t *testing.T, l *Log, keys int) {
 	next, newest := int64(0), -1
 	for found := map[string]bool{}; len(found) < keys; {
 		before := next
-		for r, err := range l.Records(next) { // up to an end that the successor may be behind
+		// up to the end, which may be before the later record
+		for r, err := range l.Records(next) {
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, r.Offset, next)
 			value, err := strconv.Atoi(string(r.Value))

@@ -45,8 +45,8 @@ func TestCleanerOffsetThatCannotBeReadIsNone(t *testing.T) {
 	}
 }
 
-// The checkpoint is a hint: whatever has become of it, a compaction
-// goes on and no key loses its last value.
+// The checkpoint is a hint. With any content, a compaction still runs and no key loses its last
+// value.
 func TestCompactionGoesOnWithADamagedCleanerOffset(t *testing.T) {
 	t.Parallel()
 	fsys := vfs.Mem()

@@ -65,7 +65,8 @@ func (m *cleanModel) step(t *testing.T, rnd *rand.Rand, l *Log) {
 	}
 }
 
-// check compares the tables, and every record with what was once written there.
+// check compares the tables, and compares every record with the record that was appended at its
+// offset.
 func (m *cleanModel) check(t *testing.T, l *Log) {
 	require.EqualValues(t, len(m.records), l.EndOffset())
 	require.EqualValues(t, m.start, l.StartOffset())
@@ -79,9 +80,9 @@ func (m *cleanModel) check(t *testing.T, l *Log) {
 	}
 }
 
-// Appends, rolls, truncation, deletion, compaction, restarts and power cuts in random order: the
-// table a reader builds is always that of a list that is never compacted, whatever the size of
-// segments and the sync policy.
+// Appends, rolls, truncation, deletion, compaction, restarts and power cuts in random order. The
+// table that a reader builds always equals the table of a list that is never compacted, for all
+// segment sizes and sync policies.
 func TestCompactedLogAgainstAList(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {

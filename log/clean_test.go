@@ -39,7 +39,7 @@ func appendKV(t testing.TB, l *Log, kv ...string) {
 	require.NoError(t, err)
 }
 
-// logDump is what a reader finds, as compactBed.dump has it but without segments.
+// logDump returns the records of the log, in the format of compactBed.dump but without segments.
 func logDump(t testing.TB, l *Log) string {
 	var out []string
 	for r, err := range l.Records(l.StartOffset()) {
@@ -60,7 +60,8 @@ func clean(t testing.TB, l *Log) CleanReport {
 	return rep
 }
 
-// With RetentionAge alone, records are not kept for twice as long: segments close often enough.
+// With RetentionAge alone, records are removed well before twice that age: segments roll often
+// enough.
 func TestRetentionAgeAloneRemovesRecordsSoonAfterIt(t *testing.T) {
 	for age, longest := range map[time.Duration]time.Duration{7 * 24 * time.Hour: 8 * 24 * time.Hour, time.Hour: 70 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
@@ -123,7 +124,7 @@ func TestExpiredActiveSegmentIsRolledAndThenRemoved(t *testing.T) {
 	})
 }
 
-// A high watermark of 0 is one: nothing is replicated yet, so nothing may be removed.
+// A high watermark of 0 counts as set: nothing is replicated yet, so nothing may be removed.
 func TestRetentionRemovesNothingAboveAHighWatermarkOfZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := openClean(t, vfs.Mem(), Config{RetentionAge: time.Hour, RetentionBytes: 1})
@@ -141,7 +142,7 @@ func TestRetentionRemovesNothingAboveAHighWatermarkOfZero(t *testing.T) {
 	})
 }
 
-// Compaction leaves all at and above the high watermark as it is, also if that is 0.
+// Compaction changes no record at or above the high watermark, also if the high watermark is 0.
 func TestCompactionStaysBelowAHighWatermarkOfZero(t *testing.T) {
 	l := openClean(t, vfs.Mem(), compacting)
 	for _, kv := range []string{"a=1", "a=2", "a=3"} {
@@ -298,7 +299,7 @@ func TestCompactionAndRetentionTogether(t *testing.T) {
 	})
 }
 
-// producersOwner is an Owner that only has opinions about compaction.
+// producersOwner is an Owner that only limits compaction.
 type producersOwner struct {
 	stable int64
 	last   map[int64]ProducerLast
@@ -390,7 +391,7 @@ func TestCloseEndsACleanAndWaitsForIt(t *testing.T) {
 			require.NoError(t, l.Roll())
 		}
 		reached := make(chan struct{})
-		var ops atomic.Int64 // also those of a background sync of what was rolled
+		var ops atomic.Int64 // includes a background sync of rolled segments
 		stop := fsys.Observe(vfs.Observer{Before: func(vfs.Event) {
 			if ops.Add(1) == 4*int64(n)+1 {
 				close(reached)
@@ -418,8 +419,8 @@ func TestCloseEndsACleanAndWaitsForIt(t *testing.T) {
 	}
 }
 
-// Whatever moment the power goes at, the table that the log stands for is there, and
-// a sealed part that was kept is whole.
+// After a power cut at any moment, the table of the log is unchanged, and a sealed segment that
+// was kept is complete.
 func TestPowerCutAtEveryStepOfClean(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {
@@ -469,7 +470,7 @@ func TestFailureAtEveryStepOfCleanKeepsTheTable(t *testing.T) {
 			require.Greater(t, n, 20)
 			return
 		}
-		_ = l.Close() // a broken log says so again
+		_ = l.Close() // a broken log returns its error again
 		again, err := Open(bedDir, Config{FS: fsys})
 		require.NoError(t, err, "failure of operation %d", n)
 		require.Equal(t, table, lastValues(logDump(t, again)), "failure of operation %d", n)

@@ -19,7 +19,7 @@ import (
 
 const bedDir = "/log"
 
-// lastValues is what a reader who keeps a table of the latest values has in the end.
+// lastValues returns the table that a reader builds from the latest values.
 func lastValues(dump string) map[string]string {
 	out := map[string]string{}
 	for _, f := range strings.Fields(dump) {
@@ -36,8 +36,8 @@ func lastValues(dump string) map[string]string {
 	return out
 }
 
-// compactedLog is a log in which a compaction merges three segments, two of which keep records, one
-// an aborted transaction.
+// compactedLog returns a log in which a compaction merges three segments. Two of them keep
+// records, and one has an aborted transaction.
 func compactedLog(t testing.TB, fsys vfs.FS) *Log {
 	l := openClean(t, fsys, compacting)
 	appendKV(t, l, "a=1", "b=1")
@@ -65,8 +65,7 @@ func submit(t testing.TB, l *Log, b *record.Builder) {
 	require.NoError(t, <-done)
 }
 
-// submitMarker ends a transaction that began at first as aborted, with an entry in the transaction
-// index.
+// submitMarker aborts a transaction that began at first, and adds it to the transaction index.
 func submitMarker(t testing.TB, l *Log, producer, first int64) {
 	offset := l.EndOffset()
 	p := record.ControlBatch(nil, record.ControlAbort, 0, record.ControlInfo{BaseOffset: offset, TimestampMs: 1, ProducerID: producer})
@@ -76,12 +75,12 @@ func submitMarker(t testing.TB, l *Log, producer, first int64) {
 	require.NoError(t, l.active().AppendAborted(segment.AbortedTxn{ProducerID: producer, FirstOffset: first, LastOffset: offset, LastStableOffset: offset + 1}))
 }
 
-// tableOf is what a reader of committed records has in the end.
+// tableOf returns the table that a reader of committed records builds.
 func tableOf(dump string) map[string]string {
 	return lastValues(strings.ReplaceAll(dump, "2:b=no ", ""))
 }
 
-// reopened opens what a crash has left, and returns what it holds. Nothing of a compaction may be
+// reopened opens the log after a crash and returns its records. No file of a compaction may be
 // left.
 func reopened(t testing.TB, fsys vfs.FS, cfg Config) string {
 	t.Helper()
@@ -98,7 +97,7 @@ func reopened(t testing.TB, fsys vfs.FS, cfg Config) string {
 	return dump
 }
 
-// crashModes are power cuts, from one that loses all that was not synced to random ones.
+// crashModes are power cuts: one loses everything that was not synced, others are random.
 func crashModes(seeds int) []vfs.CrashOptions {
 	modes := []vfs.CrashOptions{
 		{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost},
@@ -111,8 +110,9 @@ func crashModes(seeds int) []vfs.CrashOptions {
 	return modes
 }
 
-// A compaction that is done once more, since nothing says how far it got, writes a result of the
-// same size under the same name. It is none that the state names until it is committed, too.
+// A compaction that is repeated, because no file records how far it got, writes a result of the
+// same size under the same name. That result, too, is not named by the state before it is
+// committed.
 func TestCrashInACompactionThatIsDoneAgainKeepsTheFirstOne(t *testing.T) {
 	t.Parallel()
 	modes := func(disk *vfs.MemFS) func(vfs.Event) []*vfs.MemFS {
@@ -151,8 +151,7 @@ func TestCrashInACompactionThatIsDoneAgainKeepsTheFirstOne(t *testing.T) {
 	}
 }
 
-// Checklist row D2: whatever the policy, a compaction and a crash lose no record that was
-// synced.
+// Checklist row D2: under every policy, a compaction and a crash lose no record that was synced.
 func TestCrashAtEveryStepOfACompaction(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncNever, SyncOnAck} {
@@ -180,8 +179,8 @@ func TestCrashAtEveryStepOfACompaction(t *testing.T) {
 	}
 }
 
-// A Kafka broker that takes the directory after a kill knows nothing of strata.state, and finds its
-// own protocol.
+// A Kafka broker that takes the directory after a kill does not read strata.state. It finds the
+// files of Kafka's own protocol.
 func TestKilledCompactionIsOneOfKafkas(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -198,7 +197,7 @@ func TestKilledCompactionIsOneOfKafkas(t *testing.T) {
 	}
 }
 
-// Checklist row D3: a crash while the leftovers are being dealt with must not make them worse.
+// Checklist row D3: a crash while the leftovers are being cleaned up must not make them worse.
 func TestCrashWhileFinishingACompaction(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -208,7 +207,7 @@ func TestCrashWhileFinishingACompaction(t *testing.T) {
 		if e.Op&(vfs.OpRename|vfs.OpRemove|vfs.OpSyncDir) == 0 {
 			return nil
 		}
-		// Killed: what was renamed last is not on the disk yet.
+		// Killed: the last rename is not on the disk yet.
 		return []*vfs.MemFS{disk.Kill(), disk.CrashWith(vfs.CrashOptions{Seed: uint64(e.N), Entries: vfs.CrashKept, Data: vfs.CrashKept, Sizes: vfs.CrashKept})}
 	}, func() { clean(t, l) })
 	after := logDump(t, l)
@@ -220,7 +219,7 @@ func TestCrashWhileFinishingACompaction(t *testing.T) {
 		}
 		want := ""
 		second := moments(cut.disk, modelledCrashes(cut.disk, 6), func() { want = reopened(t, cut.disk, compacting) })
-		for _, again := range second { // the state that was there may not have been durable
+		for _, again := range second { // the state file that was there may not have been durable
 			states++
 			require.Contains(t, []string{before, after}, reopened(t, again.disk, compacting))
 		}
@@ -230,20 +229,20 @@ func TestCrashWhileFinishingACompaction(t *testing.T) {
 	require.Greater(t, states, sampled(500, 50))
 }
 
-// What came after a compaction that was interrupted must not be replaced by its result.
+// The result of an interrupted compaction must not replace later records.
 func TestCompactionThatFailedIsForgottenByWhatComesAfter(t *testing.T) {
 	t.Parallel()
 	after := map[string]string{"a": "2", "b": "1", "c": "2", "d": "2"}
 	for n := 0; ; n++ {
 		disk := vfs.Mem()
 		l := compactedLog(t, disk)
-		// Every removal fails once, whatever the compaction does then.
+		// In run n, two consecutive operations fail after n of them succeeded.
 		remove := disk.Inject(vfs.Fault{Ops: vfs.OpRemove | vfs.OpRename | vfs.OpWrite | vfs.OpSync | vfs.OpSyncDir, After: n, Times: 2, Err: syscall.EIO})
 		hit, stop := failures(disk, syscall.EIO)
 		_, err := l.Clean(t.Context())
 		remove()
 		stop()
-		if err != nil && l.Err() == nil { // the log goes on
+		if err != nil && l.Err() == nil { // the log still works
 			require.NoError(t, l.TruncateTo(2))
 			appendKV(t, l, "new=1", "new=2")
 			require.NoError(t, l.Sync())
@@ -308,7 +307,7 @@ func TestLeftoversOfKafka(t *testing.T) {
 	}
 }
 
-// touch makes a file; the data of a segment is a batch from its base to base+9.
+// touch creates a file. For a segment, its data is a batch with offsets base to base+9.
 func touch(t *testing.T, fsys vfs.FS, name string) {
 	t.Helper()
 	p := []byte(nil)

@@ -13,13 +13,13 @@ import (
 	"github.com/stratalog/strata/log/internal/explore"
 )
 
-// Environment of tests that look at more than by default.
+// Environment of tests that check more states than by default.
 const (
 	exploreEnv = "STRATA_EXPLORE"      // set: everything
 	seedEnv    = "STRATA_EXPLORE_SEED" // first seed; default 1
 )
 
-// thorough reports whether tests look at all cases that they know.
+// thorough reports whether tests check all of their cases.
 func thorough() bool { return os.Getenv(exploreEnv) != "" || sample.Whole() }
 
 func envInt(t *testing.T, name string, otherwise int) int {
@@ -32,7 +32,7 @@ func envInt(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// everyday is what happens to most logs.
+// everyday has the operations of most logs.
 const everyday = `
 	append 0 n=3
 	burst 0 n=4
@@ -55,9 +55,9 @@ const everyday = `
 	append 0 n=3
 	burst 0 n=3`
 
-// TestCrashAtEveryCall stops a log at each of its calls of the file system, in all ways
-// a process or the power can fail, and at calls of the recovery once more. Who only
-// reads what is left sees what is recovered.
+// TestCrashAtEveryCall stops a log at each of its calls of the file system, in all ways a process
+// or the power can fail. It stops the recovery at its calls, too. A read-only open sees the same
+// records as the recovered log.
 func TestCrashAtEveryCall(t *testing.T) {
 	for _, policy := range []string{"ack", "interval", "never"} {
 		t.Run(policy, func(t *testing.T) {
@@ -75,12 +75,12 @@ func TestCrashAtEveryCall(t *testing.T) {
 	}
 }
 
-// TestExplorerFindsLoss is the twin of TestCrashAtEveryCall: on a
-// disk that lies, the same has to fail.
+// TestExplorerFindsLoss is the counterpart of TestCrashAtEveryCall: with a disk that drops syncs
+// or writes, the explorer has to report a violation.
 func TestExplorerFindsLoss(t *testing.T) {
 	for name, lie := range map[string]string{
 		"Sync does nothing": "ops=sync file=*.log times=-1",
-		// The first: how many there are in a burst is the scheduler's choice.
+		// The first one: the number of batches in a burst depends on the scheduler.
 		"one Sync does nothing": "ops=sync file=*.log times=1",
 		"SyncDir does nothing":  "ops=syncdir times=-1",
 		// Zeros ahead and a batch, or two batches.

@@ -12,7 +12,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// copyOf opens the copy of a cut as a log, and returns what a reader finds.
+// copyOf opens the copy of a cut as a log, and returns its records.
 func copyOf(t *testing.T, c *Cut, fsys vfs.FS, dir string, cfg Config) (l *Log, dump string) {
 	t.Helper()
 	require.NoError(t, c.Backup(t.Context(), fsys, dir))
@@ -24,8 +24,9 @@ func copyOf(t *testing.T, c *Cut, fsys vfs.FS, dir string, cfg Config) (l *Log, 
 	return l, logDump(t, l)
 }
 
-// Whatever becomes of a log after the moment of a cut, its copy has what was there then: records
-// that were overwritten by later ones of their keys, or deleted, and none that came later.
+// The copy of a cut has the records of the moment of the cut, regardless of later changes to the
+// log. It includes records that were replaced by later ones of their keys, or deleted, and none
+// that came later.
 func TestCutIsWhatTheLogHeldWhateverComesAfter(t *testing.T) {
 	t.Parallel()
 	after := map[string]func(t *testing.T, l *Log){
@@ -86,8 +87,8 @@ func TestCutIsWhatTheLogHeldWhateverComesAfter(t *testing.T) {
 	}
 }
 
-// Cuts are taken and copied while somebody appends, compacts and deletes: each has the records that
-// follow each other up to its end.
+// Cuts are taken and copied while a writer appends, compacts and deletes. Each copy has
+// consecutive records up to its end.
 func TestCutsBesideAWriterAreWhole(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -151,7 +152,7 @@ func TestCutOfALogThatIsTruncatedSaysSo(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// Segments that have left the log stay on the disk for a cut, and no longer.
+// Segments that were removed from the log stay on the disk until the cut is released.
 func TestReleaseOfACutGivesTheDiskBack(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -175,8 +176,8 @@ func TestReleaseOfACutGivesTheDiskBack(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// A segment that compaction has put in the place of another has its name, and index files of its
-// own, which are wrong for the other one.
+// A segment that compaction has put in the place of another has the same name and its own index
+// files, which are wrong for the replaced segment.
 func TestCopyHasNoIndexOfAnotherSegment(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

@@ -20,7 +20,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// fixture is a log of several segments on a file system in memory, and what it holds.
+// fixture is a log of several segments on a file system in memory, with its ids and bytes.
 type fixture struct {
 	fsys  *vfs.MemFS
 	cfg   log.Config
@@ -30,8 +30,7 @@ type fixture struct {
 
 const epochOfFixture = 3 // so that leader epochs are no zeros
 
-// newFixture appends n records one by one; closed says whether the log was closed properly or
-// killed.
+// newFixture appends n records one by one. closed is whether the log is closed properly or killed.
 func newFixture(t testing.TB, n int64, closed bool) *fixture {
 	x := &fixture{fsys: vfs.Mem(), cfg: exploreConfig(log.SyncOnAck)}
 	x.cfg.RetentionBytes = 0
@@ -87,8 +86,8 @@ func (x *fixture) open(fsys vfs.FS) (*log.Log, error) {
 	return log.Open(exploreDir, cfg)
 }
 
-// verdict opens and reads a damaged log: detected means a typed error, otherwise everything has to
-// be as it was.
+// verdict opens and reads a damaged log: detected means a typed error. Otherwise all records have
+// to be unchanged.
 func (x *fixture) verdict(fsys *vfs.MemFS) (detected bool, err error) {
 	l, err := x.open(fsys)
 	if err != nil {
@@ -150,8 +149,8 @@ func flip(bit int) func([]byte) []byte {
 	}
 }
 
-// TestEveryBitFlipIsDetected flips single bits of the batches of a log that had been closed, a
-// sample by default, every one of a larger log under STRATA_EXPLORE.
+// TestEveryBitFlipIsDetected flips single bits of the batches of a log that was closed: a sample
+// by default, every bit of a larger log under STRATA_EXPLORE.
 func TestEveryBitFlipIsDetected(t *testing.T) {
 	records := int64(30)
 	if os.Getenv(exploreEnv) != "" {
@@ -186,8 +185,8 @@ func TestEveryBitFlipIsDetected(t *testing.T) {
 	t.Logf("%d flips in %d bits of batches, all detected", flips, total)
 }
 
-// TestBitFlipsOutsideOfBatchesDoNoHarm flips bits of indexes, checkpoints and snapshots: the log is
-// as it was, or says what is wrong.
+// TestBitFlipsOutsideOfBatchesDoNoHarm flips bits of indexes, checkpoints and snapshots: the log
+// is unchanged, or reports the damage.
 func TestBitFlipsOutsideOfBatchesDoNoHarm(t *testing.T) {
 	x := newFixture(t, 30, true)
 	rnd := rand.New(rand.NewPCG(uint64(envInt(t, seedEnv, 1)), 9))
@@ -261,7 +260,7 @@ func TestBitFlipsUnderARunningLogAreDetected(t *testing.T) {
 	}
 }
 
-// tails are things that may stand behind the last batch of a log.
+// tails are bytes that may be behind the last batch of a log.
 func tails(x *fixture) map[string][]byte {
 	last := x.bytes[len(x.bytes)-lastBatchSize(x.bytes):]
 	stale := slices.Clone(x.bytes[:firstBatchSize(x.bytes)])
@@ -295,9 +294,9 @@ func lastBatchSize(b []byte) (size int) {
 	return size
 }
 
-// TestTailsAreCut puts something behind the last batch of a log that was not closed. After a power
-// cut it goes, whatever it is; after a kill only an incomplete batch and zeros can be there, and
-// anything else is damage.
+// TestTailsAreCut puts bytes behind the last batch of a log that was not closed. After a power cut
+// all of them are cut off. After a kill only an incomplete batch and zeros can be there, and other
+// bytes are damage.
 func TestTailsAreCut(t *testing.T) {
 	x := newFixture(t, 20, false)
 	names := files(t, x.fsys, ".log")
@@ -319,7 +318,8 @@ func TestTailsAreCut(t *testing.T) {
 					return
 				}
 				got, err := allBytes(l)
-				if name == "batch of an older epoch" && err != nil && !power { // taken for the last one, but never served
+				// taken for the last batch, but never served
+				if name == "batch of an older epoch" && err != nil && !power {
 					require.NoError(t, corrupt(err))
 					require.True(t, bytes.HasPrefix(x.bytes, got))
 					require.NoError(t, l.Close())
@@ -339,7 +339,7 @@ func TestTailsAreCut(t *testing.T) {
 	}
 }
 
-// trim drops what is behind the last batch: preallocated space.
+// trim cuts off the preallocated space behind the last batch.
 func trim(b []byte) []byte {
 	size := 0
 	for size < len(b) {
@@ -352,8 +352,8 @@ func trim(b []byte) []byte {
 	return b[:size:size]
 }
 
-// TestDamageInTheMiddleIsNeverCutSilently flips bits anywhere but in the last batch, where
-// everything had been confirmed.
+// TestDamageInTheMiddleIsNeverCutSilently flips bits outside of the last batch, where every record
+// had been acknowledged.
 func TestDamageInTheMiddleIsNeverCutSilently(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(uint64(envInt(t, seedEnv, 1)), 11))
 	for _, closed := range []bool{true, false} {
@@ -361,7 +361,7 @@ func TestDamageInTheMiddleIsNeverCutSilently(t *testing.T) {
 		names := files(t, x.fsys, ".log")
 		for _, power := range []bool{false, true} {
 			if power && !closed {
-				continue // what is above the recovery point is TestDamageAboveTheRecoveryPoint's
+				continue // TestDamageAboveTheRecoveryPoint covers records above the recovery point
 			}
 			for i := range 150 {
 				fsys := x.fsys.Kill()
@@ -389,7 +389,7 @@ func TestDamageInTheMiddleIsNeverCutSilently(t *testing.T) {
 	}
 }
 
-// TestStrangeDirectories opens logs whose files are not what they should be.
+// TestStrangeDirectories opens logs with missing, empty, swapped or otherwise wrong files.
 func TestStrangeDirectories(t *testing.T) {
 	x := newFixture(t, 40, true)
 	logs := files(t, x.fsys, ".log")

@@ -11,11 +11,11 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A power cut tears the first batch of a log that was never synced: recovery cuts its file to
-// nothing. That the log is empty then need not be on the disk, because the sync failed or the
-// process was killed before, and the next open does not ask. A directory that is closed in order
-// says nothing of such a log: what another power cut brings back is cut off again (row D2 of
-// the checklist).
+// A power cut tears the first batch of a log that was never synced, and recovery truncates its
+// file to 0 bytes. That truncation may not be on the disk: the sync failed, or the process was
+// killed before it. The next open does not check that. A Directory that was closed properly
+// records nothing about such a log. So bytes that a second power cut restores are cut off again
+// (row D2 of the checklist).
 func TestLogThatWasCutToNothingOpensAfterThePowerCutThatBringsItsBytesBack(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncNever, SyncOnAck} {
@@ -58,8 +58,8 @@ func TestLogThatWasCutToNothingOpensAfterThePowerCutThatBringsItsBytesBack(t *te
 	}
 }
 
-// tornFirstBatch returns what a power cut has left of a log that was never synced: all but the
-// beginning of its only batch, and nothing that says where the log ends.
+// tornFirstBatch returns the disk after a power cut of a log that was never synced. It has its
+// only batch without the first 40 bytes, and no record of where the log ends.
 func tornFirstBatch(t *testing.T) *vfs.MemFS {
 	t.Helper()
 	disk := vfs.Mem()

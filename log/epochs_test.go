@@ -80,9 +80,9 @@ func TestLogWithoutLeaderEpochsIsNotWalkedForThem(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// A power cut can give back what was cut off from the end, where the truncation had not reached the
-// disk or space was used again: a whole batch with the right offset and CRC. That a later leader
-// began there tells it from data.
+// A power cut can restore bytes that were truncated, where the truncation was not durable or space
+// was reused. They can be a complete batch with the right offset and CRC. Only the later leader
+// epoch that began at that offset shows that the batch is stale.
 func TestStaleBatchOfAnEarlierLeaderIsCut(t *testing.T) {
 	t.Parallel()
 	for _, rolled := range []bool{false, true} {
@@ -167,7 +167,7 @@ func TestEachWrongBitOfTheLeaderEpochsOfAClosedLogIsMended(t *testing.T) {
 	}
 }
 
-// A leader that was killed before its first append has left an epoch without a batch, and a Kafka
+// A leader that was killed before its first append leaves an epoch without a batch, and a Kafka
 // broker may have written the file since.
 func TestLeaderEpochsThatAgreeWithTheBatchesStay(t *testing.T) {
 	t.Parallel()
@@ -204,7 +204,7 @@ func TestLeaderEpochBehindRecordsWithoutOneStays(t *testing.T) {
 	}
 }
 
-// Records that were deleted have taken their epochs with them.
+// Deleted records have removed their leader epochs from the file.
 func TestLeaderEpochsOfAClosedLogAreMendedBehindItsStart(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

@@ -21,7 +21,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	for r, err := range l.Records(first) { // ends at the end; Follow waits for more
+	for r, err := range l.Records(first) { // stops at the end; Follow waits for more
 		fmt.Println(r.Offset, string(r.Key), string(r.Value), err)
 	}
 	// Output:

@@ -27,8 +27,9 @@ const (
 // defaultScripts are explored when no time is given.
 const defaultScripts = 2
 
-// TestExplore runs scripts of everything a log can do, and crashes at the calls they make: see
-// package explore. A script that fails is shrunk and printed; STRATA_EXPLORE_SCRIPT runs it again.
+// TestExplore runs random scripts of all operations of a log, with crashes at the calls they make:
+// see package explore. A failing script is shrunk and printed. STRATA_EXPLORE_SCRIPT runs it
+// again.
 func TestExplore(t *testing.T) {
 	if name := os.Getenv(exploreScriptEnv); name != "" {
 		exploreFile(t, name, explore.Options{Every: 1, Kinds: len(explore.Crashes), Again: 3, Fail: 3})
@@ -57,8 +58,8 @@ func TestExplore(t *testing.T) {
 	t.Logf("seeds %d to %d: %v, %v", first, seed-1, total, time.Since(began).Round(time.Millisecond))
 }
 
-// TestScriptsThatOnceFailed runs the scripts in testdata/explore, each of which has found
-// a defect, with crashes at every call of a short script, and at some of a long one.
+// TestScriptsThatOnceFailed runs the scripts in testdata/explore, each of which found a defect. A
+// short script is crashed at every call, a long one at some calls.
 func TestScriptsThatOnceFailed(t *testing.T) {
 	files, err := filepath.Glob("testdata/explore/*.txt")
 	require.NoError(t, err)
@@ -78,7 +79,7 @@ func TestScriptsThatOnceFailed(t *testing.T) {
 	}
 }
 
-// showInFewStates are long scripts whose defects only a few of the crashes show.
+// showInFewStates are long scripts whose defects show in only a few crashes.
 var showInFewStates = map[string]bool{"closed-behind-a-gap.txt": true, "compaction-done-again.txt": true}
 
 func exploreFile(t *testing.T, name string, o explore.Options) {
@@ -105,9 +106,9 @@ func asError(v *explore.Violation) error {
 	return v
 }
 
-// exploreScript runs a script in a bubble. One that hangs is a violation, too.
+// exploreScript runs a script in a synctest bubble. A hanging script is a violation, too.
 func exploreScript(t *testing.T, s *explore.Script, o explore.Options) (rep explore.Report, v *explore.Violation) {
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // little lives, much is thrown away
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // few objects live, most are garbage
 	defer func() {
 		if r := recover(); r != nil {
 			v = &explore.Violation{Err: fmt.Errorf("%v", r)}
@@ -117,7 +118,7 @@ func exploreScript(t *testing.T, s *explore.Script, o explore.Options) (rep expl
 	return rep, v
 }
 
-// shrunk returns the smallest part of a failing script that was found to fail, too, and with what.
+// shrunk returns the smallest part of a failing script that also fails, and its failure.
 func shrunk(t *testing.T, seed uint64, v *explore.Violation) string {
 	o := optionsOf(seed)
 	o.Every, o.Kind, o.Last, o.Tries = 1, v.Kind, true, 4
@@ -146,7 +147,7 @@ func shrunk(t *testing.T, seed uint64, v *explore.Violation) string {
 	return fmt.Sprintf("shrunk: %v\n%s", last, s)
 }
 
-// recoveriesThatFail leave recovery something of each kind to do.
+// recoveriesThatFail leave each kind of work to recovery.
 var recoveriesThatFail = map[string]string{
 	"one log": `
 		world logs=1 sync=ack cleanup=both segment=2000 delay=500
@@ -175,14 +176,16 @@ var recoveriesThatFail = map[string]string{
 		spread n=1`,
 }
 
-// TestRecoveryThatFailedLosesNothing has calls of the open after a crash fail, and opens again.
+// TestRecoveryThatFailedLosesNothing fails calls of the open after a crash, and opens the log
+// again.
 func TestRecoveryThatFailedLosesNothing(t *testing.T) {
 	for name, text := range recoveriesThatFail {
 		t.Run(name, func(t *testing.T) {
 			s, err := explore.Parse(text)
 			require.NoError(t, err)
 			o := explore.Options{Every: 2, Kinds: log.Sampled(2, 1), Fail: log.Sampled(5, 10), Step: 3, Share: log.AlwaysShare}
-			if name == "nothing synced" { // the shortest, and what a believed sync loses shows in few of its states
+			// the shortest one; the loss of a falsely reported sync shows in few of its states
+			if name == "nothing synced" {
 				o.Every, o.Fail, o.Step = 1, log.Sampled(1, 10), 2
 			}
 			rep, v := exploreScript(t, s, o)

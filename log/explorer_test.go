@@ -18,14 +18,14 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A workload on one log that goes on after errors, for TestFaultAtEveryCall. What has
-// to be found again comes from a ledger of what the log had confirmed. Package explore
-// does the same with scripts, for crashes.
+// A workload on one log that continues after errors, for TestFaultAtEveryCall. The expected
+// records come from a ledger of the log's acknowledgements. Package explore does the same with
+// scripts, for crashes.
 
 const exploreDir = "/data/t-0"
 
-// exploreConfig is a log that rolls, indexes and deletes every few appends. Removed files go at
-// once, after a while, or never, as policy says.
+// exploreConfig configures a log that rolls, indexes and deletes every few appends. The policy
+// decides whether removed files are deleted at once, after a delay, or never.
 func exploreConfig(policy log.SyncPolicy) log.Config {
 	cfg := log.Config{SegmentBytes: 3000, RetentionBytes: 12_000, RetentionAge: log.Unlimited, Sync: policy}
 	cfg.IndexIntervalBytes = 300
@@ -49,7 +49,7 @@ func (exploreOwner) Refused([]*log.Append, error) {}
 func (exploreOwner) Durable(int64)                {}
 func (exploreOwner) Snapshot(offset int64) []byte { return valueOf(offset) }
 
-// checkSnapshots checks that snapshots are whole and of the log's past.
+// checkSnapshots checks that snapshots are complete and not above the end offset.
 func checkSnapshots(l *log.Log) error {
 	offsets, err := l.SnapshotFiles()
 	if err != nil {
@@ -83,14 +83,14 @@ const (
 	restarted                  // and returned
 )
 
-// fact is one thing the workload knows.
+// fact is one event of the workload.
 type fact struct {
 	kind   factKind
 	id, n  int64
 	offset int64
 }
 
-// ledger is what the workload knows, in the order it came to know it.
+// ledger has the events of the workload, in the order it observed them.
 type ledger struct {
 	mu sync.Mutex // guards the field below
 
@@ -110,7 +110,7 @@ func (l *ledger) known() []fact {
 	return slices.Clip(l.facts)
 }
 
-// expectation is what a reopened log has to look like.
+// expectation is the required state of a reopened log.
 type expectation struct {
 	must      map[int64]int64 // offset -> id, if the log does not start above
 	ids       int64           // only ids below have ever been handed over
@@ -118,8 +118,9 @@ type expectation struct {
 	low, high int64           // bounds of the start offset
 }
 
-// expect derives it from what was known at a cut. After a kill everything written has to be there,
-// after a power cut what was durable: confirmed, or below the durable offset the log reported.
+// expect derives the expectation from the facts at a cut. After a kill every written record has to
+// be there. After a power cut every durable record has to be there: acknowledged, or below the
+// durable offset that the log reported.
 func (c *cut) expect(killed bool) expectation {
 	e := expectation{must: make(map[int64]int64), refused: make(map[int64]bool)}
 	maybe := make(map[int64]int64)
@@ -132,7 +133,7 @@ func (c *cut) expect(killed bool) expectation {
 			e.ids = max(e.ids, f.id+f.n)
 		case refused:
 			for i := range f.n {
-				// Killed or not: the cut was made durable before the refusal.
+				// Killed or not: the truncation was made durable before the refusal.
 				e.refused[f.id+i] = true
 			}
 		case written, acked:
@@ -193,20 +194,20 @@ func (c *cut) expect(killed bool) expectation {
 	return e
 }
 
-// found is what a log holds.
+// found is the content of a log.
 type found struct {
 	start, end int64
 	ids        []int64 // of the records from start on
 }
 
-// valueOf returns the value with an id: its number and filler that depends on it.
+// valueOf returns the value with an id: its number, and filler bytes that depend on it.
 func valueOf(id int64) []byte {
 	b := strconv.AppendInt(nil, id, 10)
 	h := uint64(id) * 0x9e3779b97f4a7c15
 	return append(append(b, ':'), bytes.Repeat([]byte{byte('a' + h%26)}, int(h>>32%400))...)
 }
 
-// idOf is its inverse.
+// idOf is the inverse of valueOf.
 func idOf(value []byte) (int64, error) {
 	number, _, _ := bytes.Cut(value, []byte(":"))
 	id, err := strconv.ParseInt(string(number), 10, 64)
@@ -226,7 +227,7 @@ func readLog(l *log.Log) (found, error) {
 			return f, fmt.Errorf("read at %d of [%d,%d): %w", next, f.start, f.end, err)
 		}
 		if len(buf) == 0 && next >= l.DurableOffset() && l.Err() != nil {
-			break // what a failed sync left in doubt is not read
+			break // records in doubt after a failed sync are not read
 		}
 		if len(buf) == 0 {
 			return f, fmt.Errorf("nothing at %d of [%d,%d)", next, f.start, f.end)
@@ -245,7 +246,7 @@ func readLog(l *log.Log) (found, error) {
 	return f, nil
 }
 
-// addBatch takes over the records from offset next on and returns the offset after the last.
+// addBatch adds the records from offset next on and returns the offset after the last.
 func (f *found) addBatch(b *record.Batch, next int64) (int64, error) {
 	for r, err := range b.All() {
 		if err != nil {
@@ -267,7 +268,7 @@ func (f *found) addBatch(b *record.Batch, next int64) (int64, error) {
 	return next, nil
 }
 
-// check compares what was found with what has to be there.
+// check compares the content of a log with the expectation.
 func (e *expectation) check(f found) error {
 	if f.start < e.low || f.start > max(e.high, 0) {
 		return fmt.Errorf("starts at %d, outside [%d,%d]", f.start, e.low, e.high)
@@ -297,7 +298,7 @@ func (e *expectation) check(f found) error {
 	return nil
 }
 
-// workload works on a log and keeps the ledger.
+// workload runs operations on a log and keeps the ledger.
 type workload struct {
 	ledger
 
@@ -308,7 +309,7 @@ type workload struct {
 	epoch  int32
 }
 
-// append hands over n records as one batch and waits for the confirmation.
+// append appends n records as one batch and waits for the acknowledgement.
 func (w *workload) append(n int) error {
 	id, records := w.take(n)
 	offset, err := w.log.Load().Append(context.Background(), records...)
@@ -339,7 +340,7 @@ func (w *workload) appended(id, n, offset int64, err error) error {
 	return nil
 }
 
-// burst hands over several batches before it waits for any of them.
+// burst submits several batches before it waits for any of them.
 func (w *workload) burst(batches int) error {
 	var wg sync.WaitGroup
 	errs := make([]error, batches)
@@ -364,7 +365,7 @@ func (w *workload) burst(batches int) error {
 	return errors.Join(errs...)
 }
 
-// step does one random thing.
+// step does one random operation.
 func (w *workload) step() error {
 	l := w.log.Load()
 	switch k := w.rnd.IntN(100); {
@@ -409,13 +410,13 @@ func (w *workload) step() error {
 	return nil
 }
 
-// batchOf returns the first offset of the batch that offset is inside of: batches are cut off as a
-// whole.
+// batchOf returns the first offset of the batch that offset is inside of: batches are truncated as
+// a whole.
 func (w *workload) batchOf(offset int64) int64 {
 	base := offset
 	for _, f := range w.known() {
 		if (f.kind == written || f.kind == acked) && f.offset < offset && offset < f.offset+f.n {
-			base = f.offset // the last one counts, the others have been cut off before
+			base = f.offset // the last one counts; earlier ones were truncated
 		}
 	}
 	return base
@@ -463,7 +464,7 @@ var variants = []variant{
 	{name: "ordered", CrashOptions: vfs.CrashOptions{Data: vfs.CrashOrdered, Sizes: vfs.CrashOrdered, Entries: vfs.CrashOrdered}},
 }
 
-// apply returns what the crash leaves of fsys.
+// apply returns the disk after the crash.
 func (v variant) apply(fsys *vfs.MemFS, seed uint64) *vfs.MemFS {
 	if v.killed {
 		return fsys.Kill()
@@ -473,19 +474,19 @@ func (v variant) apply(fsys *vfs.MemFS, seed uint64) *vfs.MemFS {
 	return fsys.CrashWith(o)
 }
 
-// reopening checks logs that come back after a crash.
+// reopening checks logs that are opened after a crash.
 type reopening struct {
 	cfg log.Config
 }
 
-// state checks what a variant of a crash leaves at a cut.
+// state checks the disk after a variant of a crash at a cut.
 func (r *reopening) state(c *cut, v variant, seed uint64) error {
 	fsys := v.apply(c.fs, seed)
 	return r.reopen(fsys, c, v.killed)
 }
 
-// reopen checks what is there, that it is there the second time, that the log goes on, and that
-// what it calls durable is.
+// reopen checks the records of the opened log, and that a second open finds the same ones. It
+// checks that appends succeed, and that records below the durable offset are durable.
 func (r *reopening) reopen(fsys *vfs.MemFS, c *cut, killed bool) error {
 	want := c.expect(killed)
 	first, durable, err := r.look(fsys, &want, nil)
@@ -516,8 +517,8 @@ func (r *reopening) reopen(fsys *vfs.MemFS, c *cut, killed bool) error {
 	return nil
 }
 
-// look opens the log, checks what it holds, and closes it. The durable offset is as of the end of
-// Open.
+// look opens the log, checks its content, and closes it. The durable offset is the one at the end
+// of Open.
 func (r *reopening) look(fsys *vfs.MemFS, want *expectation, use func(*log.Log) error) (f found, durable int64, err error) {
 	cfg := r.cfg
 	cfg.FS = fsys

@@ -1,8 +1,8 @@
 package log
 
-// sampled returns how many cases a test looks at that goes through many alike, one after the other:
-// fewer under the race detector, where each takes some ten times as long and another one finds no
-// other race. What the test proves is proven by the run without.
+// sampled returns the number of cases that a test checks of many similar cases, one after the
+// other. Under the race detector it is smaller: each case takes some ten times as long, and more
+// cases find no further race. The run without the race detector checks all of them.
 func sampled(all, race int) int {
 	if raceEnabled {
 		return race

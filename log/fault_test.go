@@ -21,7 +21,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// watch keeps an eye on what a log does with its files.
+// watch records open files and failed syncs of a log.
 type watch struct {
 	mu sync.Mutex // guards the fields below
 
@@ -68,17 +68,17 @@ func (w *watch) leaked() (names []string) {
 	return names
 }
 
-// faultRun is a workload that goes on after errors.
+// faultRun is a workload that continues after errors.
 type faultRun struct {
 	workload
 	fsys  *vfs.MemFS
 	watch *watch
 	steps int
-	write bool // the fault is one of writes: what is refused must not be there
+	write bool // the fault is one of writes: refused records must not be there
 }
 
-// run opens a log and works on it. Every error has to be the injected one; the log is checked after
-// each of them.
+// run opens a log and works on it. Every error has to be the injected one. The log is checked
+// after each error.
 func (r *faultRun) run() (durable int64, err error) {
 	cfg := exploreConfig(log.SyncOnAck)
 	cfg.FS = r.fsys
@@ -110,7 +110,7 @@ func (r *faultRun) run() (durable int64, err error) {
 	return 0, nil
 }
 
-// noteRefused notes that what was handed over since from, and not confirmed, has been refused.
+// noteRefused adds a fact refused for each append since from that was not acknowledged.
 func (r *faultRun) noteRefused(from int64) {
 	confirmed := make(map[int64]bool)
 	for _, f := range r.known() {
@@ -125,7 +125,8 @@ func (r *faultRun) noteRefused(from int64) {
 	}
 }
 
-// live checks what the log serves after an error. Reads may fail, too, as long as they say so.
+// live checks the records that the log returns after an error. A read may fail with the injected
+// error.
 func (r *faultRun) live(l *log.Log) error {
 	c := cut{facts: r.known()}
 	c.sure = len(c.facts)
@@ -165,8 +166,8 @@ var faults = []vfs.Fault{
 	{Ops: vfs.OpClose, Err: syscall.EIO},
 }
 
-// TestFaultAtEveryCall lets one call after the other fail, once or from then on, in a workload that
-// goes on.
+// TestFaultAtEveryCall fails one call after the other, once or from then on, in a workload that
+// continues.
 func TestFaultAtEveryCall(t *testing.T) {
 	stride := log.Sampled(4, 20)
 	if thorough() {
@@ -179,7 +180,8 @@ func TestFaultAtEveryCall(t *testing.T) {
 			name := fmt.Sprintf("%s keep %d times %d", fault.Ops, fault.Keep, times)
 			t.Run(name, func(t *testing.T) {
 				stride := stride
-				if fault.Ops == vfs.OpWrite { // what is cut off then, and must be durably
+				// the failed write is truncated, and the truncation must be durable
+				if fault.Ops == vfs.OpWrite {
 					stride = (stride + 1) / 2
 				}
 				look := sample.OneIn(t, stride)
@@ -201,8 +203,8 @@ func TestFaultAtEveryCall(t *testing.T) {
 	t.Logf("%d runs", total)
 }
 
-// faultAt runs the workload with one fault, then without it, and checks what is left in several
-// ways.
+// faultAt runs the workload with one fault, then opens the log without it, and checks its records
+// in several ways.
 func faultAt(t *testing.T, fault vfs.Fault) (hits int) {
 	fsys := vfs.Mem()
 	r := &faultRun{
@@ -271,7 +273,7 @@ func fullDiskHeals(t *testing.T, policy log.SyncPolicy, keep int) {
 	require.Equal(t, []int64{0, 1, 2, 3, 4, 5}, f.ids)
 }
 
-// reread opens the log anew and reads it.
+// reread opens the log again and reads it.
 func reread(t testing.TB, fsys vfs.FS) found {
 	cfg := exploreConfig(log.SyncOnAck)
 	cfg.FS = fsys

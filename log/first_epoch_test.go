@@ -8,8 +8,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// The first leader epoch of a new log is in its state, which must be written anyway: it is as
-// durable as a file of its own.
+// The first leader epoch of a new log is in its state file, which must be written anyway. It is as
+// durable as in a file of its own.
 func TestFirstLeaderEpochSurvivesWithoutAFileOfItsOwn(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -54,7 +54,8 @@ func TestFirstLeaderEpochSurvivesWithoutAFileOfItsOwn(t *testing.T) {
 
 	require.NoError(t, l.SetLeaderEpoch(5))
 	fill(t, l, 1)
-	for _, removed := range []bool{false, true} { // without the file both are found in the batches
+	// without the file both epochs are found in the batches
+	for _, removed := range []bool{false, true} {
 		after := disk.Crash(1)
 		if removed {
 			require.NoError(t, after.Remove("dir/log/"+epochFile))

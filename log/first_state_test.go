@@ -15,7 +15,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// meetingFS holds the syncs of a log's first state until all of them are under way.
+// meetingFS blocks the syncs of a log's first state until all of them have started.
 type meetingFS struct {
 	vfs.FS
 	meeting *sync.WaitGroup
@@ -53,9 +53,9 @@ func (f meetingFile) Sync() error {
 	return f.File.Sync()
 }
 
-// Checklist row L4: what a new log's first record needs on stable storage waits for the disk
-// together: the state's content, the entry of the segment and that of the directory. One after the
-// other they would wait for each other here.
+// Checklist row L4: the first record of a new log needs three syncs: the state's content, the
+// segment's entry, and the directory's entry. They run at the same time. Run in sequence, they
+// would block each other here.
 func TestSyncsOfANewLogWaitForTheDiskTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()
@@ -76,7 +76,7 @@ func TestSyncsOfANewLogWaitForTheDiskTogether(t *testing.T) {
 	})
 }
 
-// A snapshot of a log that holds nothing is as durable as any.
+// A snapshot of an empty log is as durable as any other.
 func TestASnapshotOfANewLogSurvivesAPowerCut(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -93,8 +93,8 @@ func TestASnapshotOfANewLogSurvivesAPowerCut(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
-// A log that was opened, never written to and closed has a segment that nothing made durable: it is
-// not made when the log is opened again, and is not younger than the first state for that.
+// A log that was opened and closed without a write has a segment that was not made durable. The
+// next open does not create it, so a power cut can still remove it when the first state names it.
 func TestFirstStateOfALogThatWasOpenedBeforeNamesNoSegmentThatCanBeLost(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {
@@ -117,8 +117,8 @@ func TestFirstStateOfALogThatWasOpenedBeforeNamesNoSegmentThatCanBeLost(t *testi
 	}
 }
 
-// What a broker that was killed has named is not durable because it can be listed: the state that
-// the directory gets names nothing that the next power cut can take.
+// A file of a killed broker is not durable because it is listed. The state that the directory gets
+// names no file that the next power cut can remove.
 func TestStateOfAKilledBrokersDirectoryNamesNothingThatCanBeLost(t *testing.T) {
 	t.Parallel()
 	kafka := vfs.Mem()
@@ -149,7 +149,7 @@ func TestStateOfAKilledBrokersDirectoryNamesNothingThatCanBeLost(t *testing.T) {
 	}
 }
 
-// writeUnlisted writes a file whose name a power cut can take.
+// writeUnlisted writes a file whose name a power cut can remove.
 func writeUnlisted(t *testing.T, disk *vfs.MemFS, name string, p []byte) {
 	t.Helper()
 	f, err := disk.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
@@ -159,8 +159,8 @@ func writeUnlisted(t *testing.T, disk *vfs.MemFS, name string, p []byte) {
 	require.NoError(t, errors.Join(f.Sync(), f.Close()))
 }
 
-// Checklist row L4: a new log knows from one look at its directory that nothing lies there: it
-// neither looks again nor tries to remove what is not there.
+// Checklist row L4: a new log lists its directory once and finds no files of a log. It neither
+// lists the directory again nor tries to remove files that do not exist.
 func TestNewLogListsItsDirectoryOnce(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -182,7 +182,7 @@ func TestNewLogListsItsDirectoryOnce(t *testing.T) {
 	require.NoError(t, errors.Join(l.Close(), d.Close()))
 }
 
-// What lies in the directory of a new log, of one that was there before, is no part of it.
+// Files that an earlier log left in the directory are not part of the new log.
 func TestNewLogGoesOnWithNothingThatItFinds(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string]string{
@@ -199,7 +199,8 @@ func TestNewLogGoesOnWithNothingThatItFinds(t *testing.T) {
 		snapshots, err := l.SnapshotFiles()
 		require.NoError(t, err, name)
 		require.Empty(t, snapshots, name)
-		if name == epochFile { // of a log that lost its records, which is no reason to begin an epoch again
+		// of a log that lost its records, which is no reason to begin an epoch again
+		if name == epochFile {
 			err := l.LeadInEpoch(3)
 			require.ErrorIs(t, err, ErrStaleEpoch)
 			require.ErrorIs(t, err, ErrCorrupt)

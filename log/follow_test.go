@@ -35,7 +35,7 @@ func TestFollowWaitsForRecordsInOrder(t *testing.T) {
 		}
 		var want []string
 		for i := range 20 {
-			// All followers are waiting: nothing polls, or this would take an hour of work.
+			// All followers are waiting: none of them polls, or this would take an hour of work.
 			time.Sleep(time.Hour)
 			v := fmt.Sprint(i)
 			_, err := l.Append(ctx, record.String("", "", v))
@@ -111,8 +111,8 @@ func openMem(t *testing.T, disk vfs.FS) *Log {
 	return l
 }
 
-// The twin of what SyncOnAck promises: under SyncNever a power cut can take acknowledged records.
-// If this fails the crash tests prove nothing.
+// The counterpart of the promise of SyncOnAck: under SyncNever a power cut can remove acknowledged
+// records. If this test fails the crash tests prove nothing.
 func TestSyncNeverLosesAcknowledgedRecordsInAPowerCut(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {
@@ -201,7 +201,7 @@ func TestFailedSyncIsStickyAndOtherLogsGoOn(t *testing.T) {
 	remove := disk.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*100.log", Err: eio})
 	_, first := bad.Append(t.Context(), v)
 	require.ErrorIs(t, first, eio)
-	remove() // the disk says all is well again: it is not asked
+	remove() // later syncs of the file would succeed: the log does not retry
 	syncs := disk.Count(vfs.OpSync)
 	_, again := bad.Append(t.Context(), v)
 	require.ErrorIs(t, again, eio)
@@ -265,8 +265,8 @@ func TestSecondOpenOfADirectoryIsLocked(t *testing.T) {
 	require.NoError(t, openMem(t, disk).Close())
 }
 
-// Offsets before the end can be without a record: a compaction took them, and a truncation what had
-// come behind. Who follows waits there for what comes next, and does not look again and again.
+// Offsets before the end can have no record: a compaction removed them, and a truncation removed
+// the records behind them. A follower waits there for the next record, without polling.
 func TestFollowWaitsBehindAGapAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := Open("log", Config{FS: vfs.Mem(), Cleanup: CleanupCompact, MinDirtyRatio: 0.01})
@@ -287,7 +287,7 @@ func TestFollowWaitsBehindAGapAtTheEnd(t *testing.T) {
 			}
 			close(next)
 		}()
-		synctest.Wait() // it waits: until it does, this hangs
+		synctest.Wait() // it waits: if it polled, this would hang
 		appendKV(t, l, "a=3")
 		r := <-next
 		require.Equal(t, []any{int64(1), "3"}, []any{r.Offset, string(r.Value)})

@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Retention removes old segments although no new segment, or no index, can be written: at least the
-// closed ones.
+// Retention removes old segments although no new segment, or no index, can be written. It removes
+// at least the closed ones.
 func TestRetentionRemovesSegmentsOfAFullDisk(t *testing.T) {
 	t.Parallel()
 	for name, pattern := range map[string]string{"no new segment": "*" + segment.LogSuffix, "no index": "*index"} {
@@ -57,7 +57,7 @@ func fillOld(t *testing.T, l *Log) {
 }
 
 // A log that was rolled and closed without room for its indexes finds the same offsets by time as
-// before, also after another open.
+// before, also after it is opened again.
 func TestIndexesThatAFullDiskHadNoRoomForAreMadeAnew(t *testing.T) {
 	t.Parallel()
 	m := vfs.Mem()
@@ -91,7 +91,8 @@ func TestIndexesThatAFullDiskHadNoRoomForAreMadeAnew(t *testing.T) {
 	}
 }
 
-// After a kill, a directory gets the marks of a clean shutdown only if each of its logs was opened.
+// After a kill, a directory gets the marks of a clean shutdown only if each of its logs was
+// opened.
 func TestDirectoryIsNotLeftAsInOrderWhileLogsWereNotOpened(t *testing.T) {
 	t.Parallel()
 	m := vfs.Mem()

@@ -10,8 +10,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Checklist row D8: that the last segment has no gaps is taken back before the first one is
-// written, by whomever and however often the log is opened in between.
+// Checklist row D8: the state records that the last segment has no gaps. That is revoked before
+// the first gap is written, regardless of how often the log was opened in between.
 func TestGapThatAFollowerLeavesIsNoDamage(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {
@@ -48,7 +48,7 @@ func TestGapThatAFollowerLeavesIsNoDamage(t *testing.T) {
 	}
 }
 
-// The end of a truncated log may be in a segment that compaction has left gaps in.
+// The end of a truncated log may be in a segment in which compaction left gaps.
 func TestTruncationIntoACompactedSegmentTakesItsGapsForNone(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -77,7 +77,8 @@ func TestTruncationIntoACompactedSegmentTakesItsGapsForNone(t *testing.T) {
 	require.NoError(t, again.Close())
 }
 
-// A batch that reaches into the next segment is none of the one that it is found in.
+// A batch whose offsets reach into the next segment does not belong to the segment in which it is
+// found.
 func TestBaseOffsetThatReachesIntoTheNextSegmentIsNotTaken(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// handOver makes a directory with a log of several segments that was closed in
-// order, so that a Kafka broker can have it.
+// handOver makes a directory with a log of several segments that was closed properly, so that a
+// Kafka broker can use it.
 func handOver(t *testing.T) (disk *vfs.MemFS, bases []int64, values []string) {
 	t.Helper()
 	disk = vfs.Mem()
@@ -42,8 +42,8 @@ func valuesOf(t *testing.T, l *Log) (values []string) {
 	return values
 }
 
-// brokerCompacts does what Kafka's cleaner does with the segments from base on, up to end: of each
-// of them the first batch stays (UnifiedLog.replaceSegments). step is called before each change.
+// brokerCompacts replaces the segments from bases, as Kafka's cleaner does: the first batch of
+// each segment stays (UnifiedLog.replaceSegments). step is called before each change.
 func brokerCompacts(t *testing.T, disk *vfs.MemFS, bases []int64, step func()) {
 	t.Helper()
 	var result []byte
@@ -89,7 +89,7 @@ func brokerCompacts(t *testing.T, disk *vfs.MemFS, bases []int64, step func()) {
 	require.NoError(t, disk.SyncDir("data/t-0"))
 }
 
-// brokerStarts does what Kafka 4.3 has done before it changes a log.
+// brokerStarts changes the directory as Kafka 4.3 does before it changes a log.
 func brokerStarts(t *testing.T, disk *vfs.MemFS) {
 	t.Helper()
 	require.NoError(t, disk.Remove("data/"+cleanShutdownFile))
@@ -104,8 +104,8 @@ func brokerStops(t *testing.T, disk *vfs.MemFS) {
 	require.NoError(t, vfs.WriteFile(disk, "data/"+cleanShutdownFile, []byte(`{"version":0,"brokerEpoch":7}`)))
 }
 
-// A Kafka broker that compacts what we closed in order is killed at any step of that: by its own
-// rules (LogLoader) either the sources count, or the result.
+// A Kafka broker compacts a log that this package closed properly, and is killed at any step. By
+// its own rules (LogLoader) either the sources count, or the result.
 func TestBrokerThatIsKilledInACompactionLeavesALogThatOpens(t *testing.T) {
 	t.Parallel()
 	disk, bases, before := handOver(t)
@@ -146,8 +146,9 @@ func TestBrokerThatIsKilledInACompactionLeavesALogThatOpens(t *testing.T) {
 	require.Greater(t, swapped, 10)
 }
 
-// What we knew of a log is old once a broker has had it, until that is taken in: also if nobody
-// lives long enough to do so, and for a log that nobody opens.
+// The state file of a log is outdated once a broker has used the log, until an open has taken in
+// the broker's changes. That also holds if each such open crashes, and for a log that is not
+// opened.
 func TestCrashWhileWhatABrokerLeftIsTakenInBelievesNoOldState(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{false, true} {
@@ -179,7 +180,7 @@ func TestCrashWhileWhatABrokerLeftIsTakenInBelievesNoOldState(t *testing.T) {
 	}
 }
 
-// A file that describes the logs is removed before the marks that show the work of a broker.
+// A file that describes the logs is removed before the marks that show a broker's changes.
 func TestFileThatABrokersWorkVoidsIsRemovedBeforeTheMarks(t *testing.T) {
 	t.Parallel()
 	const file = "notes"
@@ -207,7 +208,7 @@ func TestFileThatABrokersWorkVoidsIsRemovedBeforeTheMarks(t *testing.T) {
 	require.False(t, there)
 }
 
-// A crash while a directory is opened that we closed in order is no broker's doing.
+// A crash during the open of a properly closed directory is not taken for a broker's changes.
 func TestCrashWhileADirectoryIsOpenedLeavesItsStates(t *testing.T) {
 	t.Parallel()
 	disk, _, before := handOver(t)
@@ -225,8 +226,8 @@ func TestCrashWhileADirectoryIsOpenedLeavesItsStates(t *testing.T) {
 	}
 }
 
-// A marker that was removed or damaged is no broker's work: nothing that a broker changes has
-// changed.
+// A removed or damaged clean-shutdown marker is not taken for a broker's changes: no file that a
+// broker changes has changed.
 func TestMissingMarkerAloneIsNoWorkOfABroker(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -239,7 +240,8 @@ func TestMissingMarkerAloneIsNoWorkOfABroker(t *testing.T) {
 	before := valuesOf(t, l)
 	require.NoError(t, l.Close())
 	d.LeaveNote("a note")
-	require.NoError(t, vfs.WriteFile(disk, "data/"+cleanerFile, []byte("0\n0\n"))) // of a broker, earlier
+	// of a broker, earlier
+	require.NoError(t, vfs.WriteFile(disk, "data/"+cleanerFile, []byte("0\n0\n")))
 	require.NoError(t, d.Close())
 	for name, ruin := range map[string]func(*vfs.MemFS) error{
 		"removed": func(fsys *vfs.MemFS) error { return fsys.Remove("data/" + cleanShutdownFile) },

@@ -8,7 +8,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Wherever the files of a log are, they are not opened as those of another one.
+// The files of a log are not opened as another log, regardless of the directory they are in.
 func TestIdentityStaysWithTheFilesOfALog(t *testing.T) {
 	t.Parallel()
 	change := func(cfg Config, dir string, do func(l *Log) error) {

@@ -9,7 +9,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// journalWorld is a disk whose logs have acknowledged records in the journal only.
+// journalWorld returns a disk whose logs have acknowledged records only in the journal: after a
+// power cut, and after a kill.
 func journalWorld(t *testing.T, fsys *vfs.MemFS, value string) (cut, killed *vfs.MemFS) {
 	t.Helper()
 	s := openSharing(t, fsys, 3)
@@ -28,7 +29,8 @@ func requireMissingJournal(t *testing.T, err error) {
 	require.ErrorContains(t, err, "restore it, or remove "+markFile+" beside it to give them up")
 }
 
-// openAllWays opens the directory, and a log of it alone and read-only, and returns the errors.
+// openAllWays opens the directory, one of its logs alone, and that log read-only. It returns the
+// three errors.
 func openAllWays(fsys vfs.FS) (errs []error) {
 	d, err := OpenDirectory(sharedDir, DirectoryConfig{FS: fsys})
 	if err == nil {
@@ -45,7 +47,7 @@ func openAllWays(fsys vfs.FS) (errs []error) {
 	return errs
 }
 
-// The journal is missing after a power cut. Its records are not lost in silence: no open succeeds
+// The journal is missing after a power cut. Its records are not lost silently: no open succeeds
 // until it is restored, or until it is given up.
 func TestMissingJournalIsRefusedAfterAPowerCut(t *testing.T) {
 	t.Parallel()
@@ -84,7 +86,7 @@ func TestDamagedJournalNamesAWayOutThatWorks(t *testing.T) {
 	require.Empty(t, valuesAfter(t, cut, 1))
 }
 
-// The journal of an earlier power cut is no replacement of a later one.
+// The journal of an earlier power cut does not replace the journal of a later one.
 func TestEarlierJournalIsNotTakenForTheLastOne(t *testing.T) {
 	t.Parallel()
 	earlier, _ := journalWorld(t, vfs.Mem(), "first")
@@ -99,7 +101,7 @@ func TestEarlierJournalIsNotTakenForTheLastOne(t *testing.T) {
 	require.Equal(t, []string{"first", "second"}, valuesAfter(t, whole, 1))
 }
 
-// The mark of a journal is damaged: the journal counts, and a missing one is refused.
+// The mark of a journal is damaged: the journal still counts, and a missing journal is an error.
 func TestDamagedMarkOfAJournalVoidsNothing(t *testing.T) {
 	t.Parallel()
 	for _, damage := range []func(p []byte) []byte{
@@ -123,8 +125,8 @@ func TestDamagedMarkOfAJournalVoidsNothing(t *testing.T) {
 	}
 }
 
-// A journal that Kafka's work has made void is not missed, and logs that were closed in order need
-// none.
+// A journal that Kafka's changes made void may be missing, and logs that were closed properly need
+// no journal.
 func TestVoidJournalIsNotMissed(t *testing.T) {
 	t.Parallel()
 	cut, _ := journalWorld(t, vfs.Mem(), "value")

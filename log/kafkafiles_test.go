@@ -33,7 +33,7 @@ func TestClosedDirectoryIsLeftAsKafkaLeavesIt(t *testing.T) {
 		require.Equal(t, want, string(p))
 	}
 
-	// Without what is ours it is a directory that Kafka left.
+	// Without strata.state the directory looks like one of Kafka.
 	for _, dir := range []string{"data/a-b-0", "data/a-b-1"} {
 		require.NoError(t, disk.Remove(dir+"/"+stateFile))
 	}
@@ -76,7 +76,8 @@ func TestDamagedCheckpointOfADirectoryIsRefused(t *testing.T) {
 	}
 }
 
-// What an owner leaves is found by the next one, once, and only if everything was closed in order.
+// The next owner finds the note of the previous one, once, and only if the directory was closed
+// properly.
 func TestNoteIsFoundByTheNextOwnerOnce(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

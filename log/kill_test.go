@@ -29,9 +29,9 @@ const (
 )
 
 // TestKilledAgainAndAgain runs this test binary again as a process that writes, with several
-// appends under way all the time, and kills it with SIGKILL. Each time the log must open, hold
-// every record that was acknowledged where it was acknowledged, every writer's records once and in
-// order, and no offset more or less.
+// appends in flight all the time, and kills it with SIGKILL. Each time the log must open and have
+// every acknowledged record at its offset. It must have the records of each writer once and in
+// order, and no gap between offsets.
 func TestKilledAgainAndAgain(t *testing.T) {
 	if env := os.Getenv(killEnv); env != "" {
 		policy, dir, _ := strings.Cut(env, " ")
@@ -71,8 +71,8 @@ func killConfig(policy string) log.Config {
 	return cfg
 }
 
-// writeUntilKilled appends records of several writers, each of which goes on where its last record
-// is, and prints what is acknowledged.
+// writeUntilKilled appends records of several writers and prints the acknowledged ones. Each
+// writer continues after its last record in the log.
 func writeUntilKilled(cfg log.Config, dir string) {
 	l, err := log.Open(dir, cfg)
 	if err != nil {
@@ -106,12 +106,12 @@ func writeUntilKilled(cfg log.Config, dir string) {
 			}
 		})
 	}
-	_, _ = io.Copy(io.Discard, os.Stdin) // until killed, or the parent has died
+	_, _ = io.Copy(io.Discard, os.Stdin) // until killed, or until the parent exits
 	os.Exit(1)
 }
 
 // ackedBeforeKill runs the process until it has acknowledged n records, kills it, and returns all
-// it has acknowledged.
+// acknowledged records.
 func ackedBeforeKill(t *testing.T, env string, n int) map[int64]string {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledAgainAndAgain$")
@@ -126,7 +126,7 @@ func ackedBeforeKill(t *testing.T, env string, n int) map[int64]string {
 	for {
 		line, err := in.ReadString('\n')
 		if err != nil {
-			break // killed; half a line was never read as an acknowledgement
+			break // killed; a partial line is not read as an acknowledgement
 		}
 		var offset int64
 		var value string

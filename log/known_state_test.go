@@ -10,8 +10,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// No crash makes a directory that its owner's bounds contradict: neither a kill nor a power cut
-// takes a state that was on stable storage, and after a kill each record has a state.
+// No crash leaves a directory that contradicts its owner's bounds. Neither a kill nor a power cut
+// removes a state that was on stable storage. After a kill each log with records has a state.
 func TestStateThatIsKnownSurvivesEveryCrash(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {
@@ -69,8 +69,9 @@ func TestStateThatIsKnownSurvivesEveryCrash(t *testing.T) {
 	}
 }
 
-// Without its state a log would be read by Kafka's rules: holes would be no damage, and deleted
-// records would be there again. So it is refused, unless a power cut can have taken the first state.
+// Without its state a log would be read by Kafka's rules: gaps would be no damage, and deleted
+// records would be there again. So Open rejects it, unless a power cut can have removed the first
+// state.
 func TestLogWithoutItsStateIsRefused(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

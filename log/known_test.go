@@ -14,7 +14,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A log whose directory has less than its owner knows of is not opened, and nothing is changed.
+// A log whose directory has less than its owner expects is not opened, and no file is changed.
 func TestLogWithLessThanIsKnownIsRefused(t *testing.T) {
 	const dir = "data/t-0"
 	fsys := vfs.Mem()

@@ -17,9 +17,9 @@ import (
 const fewFilesEnv = "STRATA_TEST_FEW_FILES"
 
 // TestManyLogsWithFewDescriptors has a process with 256 descriptors open 260 logs (1,000 with
-// STRATA_EXPLORE) and write to them. Under SyncOnAck all of it succeeds. Under SyncNever logs that
-// were written to keep their descriptor until they are synced, so some appends fail, with the
-// system's error; what was acknowledged is there, and the directory goes on.
+// STRATA_EXPLORE) and append to them. Under SyncOnAck every append succeeds. Under SyncNever a log
+// keeps its descriptor from a write until its sync, so some appends fail with the system's error.
+// All acknowledged records are there, and the directory still works.
 func TestManyLogsWithFewDescriptors(t *testing.T) {
 	if root := os.Getenv(fewFilesEnv); root != "" {
 		limit := unix.Rlimit{Cur: 256, Max: 256}
@@ -38,7 +38,7 @@ func TestManyLogsWithFewDescriptors(t *testing.T) {
 	require.Contains(t, string(out), "--- PASS")
 }
 
-// manyLogs returns how many appends were refused.
+// manyLogs returns the number of refused appends.
 func manyLogs(t *testing.T, root string, policy log.SyncPolicy) (refused int) {
 	count := 260
 	if os.Getenv(exploreEnv) != "" {

@@ -36,7 +36,8 @@ func TestSecondOpenInTheProcessIsRefused(t *testing.T) {
 
 const lockEnv = "STRATA_TEST_LOCKED_LOG"
 
-// TestSecondProcessIsRefusedUntilTheFirstIsKilled runs this test binary again as the other process.
+// TestSecondProcessIsRefusedUntilTheFirstIsKilled runs this test binary again as the other
+// process.
 func TestSecondProcessIsRefusedUntilTheFirstIsKilled(t *testing.T) {
 	if dir := os.Getenv(lockEnv); dir != "" {
 		l, err := log.Open(dir, log.Config{})
@@ -44,7 +45,7 @@ func TestSecondProcessIsRefusedUntilTheFirstIsKilled(t *testing.T) {
 			_, err = appendID(l, 0)
 		}
 		fmt.Println("opened", err)
-		_, _ = io.Copy(io.Discard, os.Stdin) // until killed, or the parent has died
+		_, _ = io.Copy(io.Discard, os.Stdin) // until killed, or until the parent exits
 		return
 	}
 	dir := filepath.Join(t.TempDir(), "t-0")
@@ -58,7 +59,8 @@ func TestSecondProcessIsRefusedUntilTheFirstIsKilled(t *testing.T) {
 	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "opened <nil>\n", line)
-	synctest.Test(t, func(t *testing.T) { // time that passes here is time that Open chooses to wait
+	// time that passes here is time that Open waits by its own choice
+	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		_, err := log.Open(dir, log.Config{})
 		require.ErrorIs(t, err, log.ErrLocked)
@@ -74,7 +76,7 @@ func TestSecondProcessIsRefusedUntilTheFirstIsKilled(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestClockJumps appends records whose times jump back and forth, as a clock that is set does.
+// TestClockJumps appends records whose times jump back and forth, as after changes of the clock.
 func TestClockJumps(t *testing.T) {
 	synctest.TestFor(t, 21*365*24*time.Hour, func(t *testing.T) {
 		cfg := exploreConfig(log.SyncOnAck)
@@ -115,7 +117,8 @@ func TestClockJumps(t *testing.T) {
 	})
 }
 
-// firstAt finds by brute force the first record at or after a time; the end if there is none.
+// firstAt returns the offset of the first record at or after a time, found by a scan, or the end
+// offset if there is none.
 func firstAt(t *testing.T, l *log.Log, at time.Time) int64 {
 	for r, err := range l.Records(l.StartOffset()) {
 		require.NoError(t, err)
@@ -154,8 +157,8 @@ func TestSlowDiskIsSharedByManyAppends(t *testing.T) {
 	})
 }
 
-// TestOneSlowSyncDelaysOneLogOnly: a sync of 5 s of one log of a directory does not hold up the
-// others.
+// TestOneSlowSyncDelaysOneLogOnly: a sync of one log that takes 5 s does not delay the other logs
+// of the directory.
 func TestOneSlowSyncDelaysOneLogOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := vfs.Mem()
@@ -198,8 +201,8 @@ func TestOneSlowSyncDelaysOneLogOnly(t *testing.T) {
 	})
 }
 
-// TestCloseUnblocksEverything closes a log in the middle of appends, waits and reads: all of them
-// end, nothing stays open.
+// TestCloseUnblocksEverything closes a log during appends, waits and reads: all of them return,
+// and no file stays open.
 func TestCloseUnblocksEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := vfs.Mem()
@@ -211,7 +214,7 @@ func TestCloseUnblocksEverything(t *testing.T) {
 		fsys.Inject(vfs.Fault{Ops: vfs.OpSync, Delay: 20 * time.Millisecond, Times: vfs.Always})
 		var wg sync.WaitGroup
 		acked := make([][]int64, 8)
-		ends := make(chan error, len(acked)+1) // how each of them ended
+		ends := make(chan error, len(acked)+1) // result of each goroutine
 		for g := range acked {
 			wg.Go(func() {
 				for id := int64(g) * 1000; ; id++ {
@@ -266,8 +269,8 @@ func TestCloseUnblocksEverything(t *testing.T) {
 	})
 }
 
-// TestCancelledWaitsReturnAtOnce: behind an append that cannot be cancelled, which syncs by itself.
-// See also submit_test.go.
+// TestCancelledWaitsReturnAtOnce cancels appends that are queued behind an append that cannot be
+// cancelled. See also submit_test.go.
 func TestCancelledWaitsReturnAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, fsys := openMem(t, exploreConfig(log.SyncOnAck))
@@ -285,7 +288,7 @@ func TestCancelledWaitsReturnAtOnce(t *testing.T) {
 		_, err := l.Append(ctx, record.Record{Value: value})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, time.Second, time.Since(start))
-		clear(value) // the record's bytes are the caller's again, and so are those of a batch
+		clear(value) // the caller owns the bytes of the record again, and the bytes of a batch
 		var b record.Builder
 		b.Append(&record.Record{Value: valueOf(2)})
 		batch, err := b.Build(record.None)
@@ -306,14 +309,14 @@ func TestCancelledWaitsReturnAtOnce(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, time.Second, time.Since(start))
 		require.NoError(t, <-first)
-		_, err = appendID(l, 3) // comes behind the others
+		_, err = appendID(l, 3) // is queued behind the others
 		require.NoError(t, err)
 		require.NoError(t, l.Close())
 		require.Equal(t, []int64{0, 1, 2, 3}, reread(t, fsys).ids, "an accepted append takes place, with the bytes it was given")
 	})
 }
 
-// TestBytesAreNotShared changes what was handed in and what was handed out.
+// TestBytesAreNotShared changes the bytes that were passed in and the bytes that were returned.
 func TestBytesAreNotShared(t *testing.T) {
 	l, fsys := openMem(t, exploreConfig(log.SyncOnAck))
 	var b record.Builder

@@ -28,8 +28,8 @@ func replicate(l *Log, offset int64) error {
 	return <-done
 }
 
-// TestOffsetsOutOfRangeChangeNothing asks for what no log can have. Each time it has to be as it
-// was, and to open again.
+// TestOffsetsOutOfRangeChangeNothing passes offsets that no log can have. After each call the log
+// is unchanged, and it opens again.
 func TestOffsetsOutOfRangeChangeNothing(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(l *Log) error{
@@ -63,7 +63,7 @@ func TestOffsetsOutOfRangeChangeNothing(t *testing.T) {
 	}
 }
 
-// TestLargestOffsets goes as far as a log does.
+// TestLargestOffsets uses the largest offsets of a log.
 func TestLargestOffsets(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -102,7 +102,7 @@ func TestRollBehindAGapThatFailsIsNoEnd(t *testing.T) {
 			l, err := Open("log", Config{FS: disk, Sync: policy})
 			require.NoError(t, err)
 			require.NoError(t, l.SetLeaderEpoch(0))
-			if pattern == "strata.state*" { // so that it is the roll that meets the full disk
+			if pattern == "strata.state*" { // so that the roll finds the full disk
 				require.NoError(t, l.TruncateFully(0))
 			}
 			full := disk.Inject(vfs.Fault{Ops: vfs.OpCreate, Pattern: pattern, Times: vfs.Always, Err: syscall.ENOSPC})
@@ -124,9 +124,9 @@ func TestRollBehindAGapThatFailsIsNoEnd(t *testing.T) {
 	}
 }
 
-// TestFailedRollLeavesNoSegmentBehind has a roll that fails after it made the file of the next
-// segment, and never comes back to that offset: the file goes with the next state, and leaves
-// nothing to recovery.
+// TestFailedRollLeavesNoSegmentBehind has a roll that fails after it created the file of the next
+// segment. The log never reaches that offset again. The file is removed with the next state, and
+// recovery has nothing to remove.
 func TestFailedRollLeavesNoSegmentBehind(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -153,8 +153,8 @@ func TestFailedRollLeavesNoSegmentBehind(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestFailedSyncOfTheDirectoryIsSticky: whether the directory has the new segment is not known, and
-// the next sync of it may succeed all the same.
+// TestFailedSyncOfTheDirectoryIsSticky: the directory may or may not have the new segment, and its
+// next sync may succeed anyway.
 func TestFailedSyncOfTheDirectoryIsSticky(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(l *Log) error{
@@ -177,8 +177,8 @@ func TestFailedSyncOfTheDirectoryIsSticky(t *testing.T) {
 	}
 }
 
-// TestAppendThatFitsIsTakenAlthoughNoSpaceCanBeReserved has a disk with room for the append and not
-// for the step that is reserved ahead.
+// TestAppendThatFitsIsTakenAlthoughNoSpaceCanBeReserved has a disk with room for the append, but
+// not for the space that is reserved ahead.
 func TestAppendThatFitsIsTakenAlthoughNoSpaceCanBeReserved(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -265,7 +265,7 @@ func TestClosedLogAnswersNothing(t *testing.T) {
 func second[A any](_ A, err error) error        { return err }
 func third[A, B any](_ A, _ B, err error) error { return err }
 
-// TestCrashAtEveryStepOfACutInsideAGap truncates to an offset before which there is nothing in the
+// TestCrashAtEveryStepOfACutInsideAGap truncates to an offset without a record before it in the
 // segment.
 func TestCrashAtEveryStepOfACutInsideAGap(t *testing.T) {
 	t.Parallel()
@@ -282,7 +282,7 @@ func TestCrashAtEveryStepOfACutInsideAGap(t *testing.T) {
 		}
 	}
 	cuts := moments(disk, crash, func() { require.NoError(t, l.TruncateTo(50)) })
-	for _, left := range crash(vfs.Event{}) { // when it is through
+	for _, left := range crash(vfs.Event{}) { // after the truncation
 		cuts = append(cuts, moment{disk: left})
 	}
 	require.EqualValues(t, 50, l.EndOffset())
@@ -297,15 +297,16 @@ func TestCrashAtEveryStepOfACutInsideAGap(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestAppendThatWaitedWhileTheLogBrokeIsRefused has an append in the queue while a roll finds out
-// that the directory cannot be synced.
+// TestAppendThatWaitedWhileTheLogBrokeIsRefused has an append in the queue while a roll fails to
+// sync the directory.
 func TestAppendThatWaitedWhileTheLogBrokeIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()
 		l, err := Open("log", Config{FS: disk, Sync: SyncNever})
 		require.NoError(t, err)
 		fill(t, l, 1)
-		require.NoError(t, l.Sync()) // its names are durable: the roll's own sync of the directory fails
+		// its names are durable: the roll's own sync of the directory fails
+		require.NoError(t, l.Sync())
 		disk.Inject(vfs.Fault{Ops: vfs.OpSyncDir, Pattern: "log", Err: syscall.EIO})
 		disk.Inject(vfs.Fault{Ops: vfs.OpCreate, Pattern: "*.log", Delay: time.Second})
 		rolled := make(chan error, 1)

@@ -14,7 +14,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// An op is one step of a sequence; what it does depends on nothing but itself and the steps before.
+// An op is one step of a sequence. Its effect depends only on itself and the steps before.
 type op struct {
 	kind    string
 	records []record.Record // append
@@ -23,7 +23,7 @@ type op struct {
 	ts      int64           // time
 }
 
-// A variant is how a log is kept. What is read from it must not depend on that.
+// A variant is a configuration of a log. The records that a reader gets must not depend on it.
 type variant struct {
 	segmentBytes    int64
 	interval, index int
@@ -45,10 +45,10 @@ func randomVariant(rnd *rand.Rand) variant {
 	}
 }
 
-// randomOps makes a sequence, for which it needs to know where batches begin.
+// randomOps returns a sequence of steps. It tracks where batches begin.
 func randomOps(rnd *rand.Rand, steps int) (ops []op) {
 	var start, end, ts int64
-	var begins []int64 // of batches that are there
+	var begins []int64 // of batches that are still there
 	for range steps {
 		switch p := rnd.IntN(100); {
 		case p < 50:
@@ -93,7 +93,7 @@ func randomOps(rnd *rand.Rand, steps int) (ops []op) {
 	return append(ops, op{kind: "read", offset: start, n: 1 << 30}, op{kind: "compact"}, op{kind: "read", offset: start, n: 1 << 30})
 }
 
-// keptLog is a log of some variant.
+// keptLog is a log of one variant.
 type keptLog struct {
 	t    *testing.T
 	v    variant
@@ -120,7 +120,7 @@ func (k *keptLog) close() {
 	require.NoError(k.t, k.d.Close())
 }
 
-// do makes a step and returns what can be seen of it.
+// do runs a step and returns its visible result.
 func (k *keptLog) do(o op) string {
 	t, l := k.t, k.l
 	switch o.kind {
@@ -148,7 +148,7 @@ func (k *keptLog) do(o op) string {
 		k.close()
 		k.disk = disk
 		k.open()
-	case "compact": // all there is: closed and durable
+	case "compact": // all records: closed and durable
 		cfg := *l.cfg.Load()
 		cfg.Cleanup = CleanupCompact
 		require.NoError(t, l.Reconfigure(cfg))
@@ -180,8 +180,8 @@ func (k *keptLog) read(from int64, n int) string {
 	return b.String()
 }
 
-// The same steps on logs that differ in everything that readers should not notice give the same
-// results. STRATA_EXPLORE: 1,000 sequences.
+// The same steps give the same results on logs that differ only in settings that readers must not
+// notice. STRATA_EXPLORE: 1,000 sequences.
 func TestWhatIsReadDoesNotDependOnHowItIsKept(t *testing.T) {
 	t.Parallel()
 	sequences := sampled(50, 10)

@@ -13,7 +13,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// modelLog is the stupid log: all values by offset, and where batches begin.
+// modelLog is a trivial log: all values by offset, and where batches begin.
 type modelLog struct {
 	start, end int64
 	values     map[int64]string
@@ -30,7 +30,7 @@ type modelRun struct {
 	trace []string
 }
 
-// TestLogAgreesWithASliceOfRecords compares a log with a stupid one after every step. STRATA_SEED
+// TestLogAgreesWithASliceOfRecords compares a log with a trivial one after every step. STRATA_SEED
 // repeats a run.
 func TestLogAgreesWithASliceOfRecords(t *testing.T) {
 	t.Parallel()
@@ -142,7 +142,7 @@ func (r *modelRun) append() {
 	require.Equal(r.t, first, got, r.trace)
 }
 
-// truncate goes to a batch's beginning: inside a batch the log keeps no record of it
+// truncate truncates to the beginning of a batch: inside a batch the log keeps no record of it
 // (TestTruncateInsideABatch).
 func (r *modelRun) truncate() {
 	if r.m.end == r.m.start {

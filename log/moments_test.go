@@ -8,17 +8,17 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A moment is a disk as a crash before one call leaves it.
+// A moment is the disk after a crash before one call.
 type moment struct {
 	disk   *vfs.MemFS
 	before vfs.Event
 }
 
-// moments runs work and returns what crash leaves of disk before each call that changes something.
-// Segments that were rolled are synced in the background, so calls overlap, and one may begin as
-// work ends.
+// moments runs work. It returns the disks that crash makes of disk before each call that changes
+// it. Rolled segments are synced in the background, so calls overlap, and one may begin as work
+// ends.
 func moments(disk *vfs.MemFS, crash func(before vfs.Event) []*vfs.MemFS, work func()) []moment {
-	var mu sync.Mutex // guards all, and has one crash at a time
+	var mu sync.Mutex // guards all, and allows one crash at a time
 	var all []moment
 	stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
 		if e.Op&vfs.OpChange == 0 {

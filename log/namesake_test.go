@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// closedDirectory returns a disk with a directory that was closed in order: dir/t-0 had
-// offsets 3 to 6, and the checkpoints have it.
+// closedDirectory returns a disk with a directory that was closed properly. The log dir/t-0 had
+// offsets 3 to 6, and the checkpoints have its entries.
 func closedDirectory(t *testing.T) *vfs.MemFS {
 	t.Helper()
 	disk := vfs.Mem()
@@ -41,8 +41,9 @@ func openBeside(t *testing.T, disk *vfs.MemFS, d *Directory) *Log {
 	return l
 }
 
-// A log that is begun under the name of a removed one is judged by nothing that the checkpoints
-// have of that one, whoever removed it, and whichever crash it meets before its first state.
+// A new log under the name of a removed one is not checked against the removed log's entries in
+// the checkpoints. That holds for every way of removal, and for every crash before its first
+// state.
 func TestLogIsNotJudgedByTheCheckpointsOfARemovedOne(t *testing.T) {
 	t.Parallel()
 	remove := func(t *testing.T, disk *vfs.MemFS, d *Directory) { require.NoError(t, openBeside(t, disk, d).Remove()) }
@@ -101,8 +102,8 @@ func TestLogIsNotJudgedByTheCheckpointsOfARemovedOne(t *testing.T) {
 	}
 }
 
-// requireNew looks at dir/t-0 without changing it: there is no log, or the new one, with n records;
-// -1: any number.
+// requireNew checks dir/t-0 without changing it. There is no log, or the new one, with n records;
+// n is -1 for any number.
 func requireNew(t *testing.T, disk *vfs.MemFS, n int) {
 	t.Helper()
 	_, planErr := PlanRecovery("dir/t-0", Config{FS: disk})
@@ -115,7 +116,7 @@ func requireNew(t *testing.T, disk *vfs.MemFS, n int) {
 	requireOnlyNew(t, l, n)
 }
 
-// openNew is requireNew of a log that is opened to be written.
+// openNew is requireNew for a log that is opened for writing.
 func openNew(t *testing.T, disk *vfs.MemFS, n int) {
 	t.Helper()
 	d, err := OpenDirectory("dir", DirectoryConfig{FS: disk})
@@ -136,8 +137,8 @@ func requireOnlyNew(t *testing.T, l *Log, n int) {
 	require.NoError(t, l.Close())
 }
 
-// A power cut in or after the open that follows a kill takes nothing of such a log: neither its
-// name nor its state is left to a killed process to sync.
+// A power cut during or after the open that follows a kill removes no part of such a log: the open
+// syncs the names and the state that the killed process left.
 func TestLogBegunAgainIsDurableAfterAKill(t *testing.T) {
 	t.Parallel()
 	disk := closedDirectory(t)
@@ -163,7 +164,7 @@ func TestLogBegunAgainIsDurableAfterAKill(t *testing.T) {
 	}
 }
 
-// An open that fails leaves what the next one makes such a log of.
+// A failed open leaves no log, or files that the next open takes for the new log.
 func TestFaultWhileALogIsBegunAgainLeavesNoneOrTheNewOne(t *testing.T) {
 	t.Parallel()
 	for n := 0; ; n++ {
@@ -201,8 +202,8 @@ func TestFaultWhileALogIsBegunAgainLeavesNoneOrTheNewOne(t *testing.T) {
 	}
 }
 
-// A log that lies elsewhere has only the last part of its path in common with the one that the
-// checkpoints of its Directory name: neither is taken for the other.
+// A log elsewhere has only the last element of its path in common with the log that the
+// checkpoints of its Directory name. Neither is taken for the other.
 func TestLogElsewhereIsNotTakenForItsDirectorysOwn(t *testing.T) {
 	t.Parallel()
 	disk := closedDirectory(t)
@@ -222,7 +223,7 @@ func TestLogElsewhereIsNotTakenForItsDirectorysOwn(t *testing.T) {
 	require.Equal(t, string(want), string(got))
 }
 
-// Logs whose names the checkpoints do not have cost what they did.
+// Logs without an entry in the checkpoints cause no additional sync.
 func TestOnlyALogThatTheCheckpointsNameGetsAStateAtOnce(t *testing.T) {
 	t.Parallel()
 	disk := closedDirectory(t)

@@ -159,7 +159,7 @@ func TestRecoveryFollowsTheSyncPolicyThatTheLogWasWrittenUnder(t *testing.T) {
 		}
 		after := disk.Crash(seed)
 		require.NoError(t, l.Close())
-		// Stricter now; holes of then are no damage.
+		// The second open has the stricter policy; gaps from before are no damage.
 		again, err := Open("log", Config{FS: after, Sync: SyncOnAck})
 		require.NoError(t, err, "seed %d", seed)
 		require.Equal(t, again.EndOffset(), again.DurableOffset())
@@ -221,7 +221,7 @@ func TestReturnedAndGivenBytesAreNotShared(t *testing.T) {
 	for i := range 3 {
 		_, err := l.Append(t.Context(), record.Record{Value: value})
 		require.NoError(t, err)
-		copy(value, fmt.Sprintf("chan%d", i)) // ours again
+		copy(value, fmt.Sprintf("chan%d", i)) // the caller owns the bytes again
 		p, err := l.Read(nil, int64(i), 1)
 		require.NoError(t, err)
 		clear(p)
@@ -231,7 +231,7 @@ func TestReturnedAndGivenBytesAreNotShared(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// What cannot be meant is refused before anything is made.
+// Invalid values are rejected before any file is created.
 func TestOpenRefusesWhatCannotBeMeant(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range []Config{

@@ -26,7 +26,7 @@ func TestSyncPutsTheRecoveryPointOnTheDisk(t *testing.T) {
 		require.NoError(t, l.Sync())
 		require.EqualValues(t, 10, point())
 
-		// Under load it is not written with each.
+		// Under load the state is not written with each sync.
 		before := disk.Count(vfs.OpRename)
 		for range 100 {
 			fill(t, l, 1)
@@ -51,7 +51,7 @@ func TestSyncPutsTheRecoveryPointOnTheDisk(t *testing.T) {
 }
 
 // TestDamageToWhatWasSyncedIsNoTornWrite: without the recovery point the damaged batch would pass
-// for what a power cut has left of a write, and go, with everything behind it.
+// for a write that a power cut tore. It would be truncated, with everything behind it.
 func TestDamageToWhatWasSyncedIsNoTornWrite(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

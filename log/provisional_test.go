@@ -14,8 +14,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A weak log is one in data/t-0 whose records need not survive a power cut. Its owner keeps a file
-// in the log's directory.
+// A weak log is a log in data/t-0 whose records need not survive a power cut. Its owner keeps a
+// file in the log's directory.
 type weak struct {
 	inDirectory
 	disk *vfs.MemFS
@@ -51,7 +51,7 @@ func isThere(t *testing.T, fsys vfs.FS, name string) bool {
 	return err == nil
 }
 
-// requireNoOpen looks for the error that opening the log fails with.
+// requireNoOpen checks that opening the log fails with want.
 func requireNoOpen(t *testing.T, fsys vfs.FS, policy SyncPolicy, want error) {
 	t.Helper()
 	d, err := OpenDirectory("data", DirectoryConfig{FS: fsys})
@@ -61,9 +61,9 @@ func requireNoOpen(t *testing.T, fsys vfs.FS, policy SyncPolicy, want error) {
 	require.NoError(t, d.Close())
 }
 
-// The first appends to a new log under SyncNever or SyncInterval cause no sync (row L4 of
-// the checklist). A process that is killed behind them loses none of their records, and the
-// next open checks all batches, as for any log that was not closed.
+// The first appends to a new log under SyncNever or SyncInterval cause no sync (row L4 of the
+// checklist). A process that is killed after them loses none of their records, and the next open
+// checks all batches, as for any log that was not closed.
 func TestFirstRecordThatIsNotSyncedWaitsForNoDisk(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncNever, SyncInterval(time.Hour)} {
@@ -83,15 +83,15 @@ func TestFirstRecordThatIsNotSyncedWaitsForNoDisk(t *testing.T) {
 		require.True(t, again.log.Recovery().SameBoot)
 		again.close(t)
 
-		// No kill leaves a damaged batch before a whole one.
+		// No kill leaves a damaged batch before a complete one.
 		damage(t, killed, "data/t-0/00000000000000000000.log", 16) // magic
 		requireNoOpen(t, killed, policy, ErrCorrupt)
 		o.close(t)
 	}
 }
 
-// What Sync, or the timer, has called durable survives a power cut in which everything else is
-// lost, with the names that lead there.
+// Records below the durable offset after Sync, or after the timer's sync, survive a power cut that
+// loses everything else. Their files' names survive, too.
 func TestSyncOfANewLogMakesItsNamesDurable(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -117,8 +117,8 @@ func TestSyncOfANewLogMakesItsNamesDurable(t *testing.T) {
 	o.close(t)
 }
 
-// Checklist row L4: SyncRecords of a new log waits for the disk once: for its records, all names
-// that lead there and what its owner keeps there. Sync waits for its state besides.
+// Checklist row L4: SyncRecords of a new log waits for the disk once: for its records, the names
+// of their files, and the owner's files there. Sync waits for the state, too.
 func TestRecordsOfANewLogAreSyncedInOneTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := vfs.Mem()
@@ -149,7 +149,8 @@ func TestRecordsOfANewLogAreSyncedInOneTurn(t *testing.T) {
 	})
 }
 
-// A power cut can leave the provisional state without what it speaks of. It says nothing then.
+// A power cut can keep the provisional state without the files that it describes. It does not
+// count then.
 func TestProvisionalStateOfAnotherRunOfTheMachineDoesNotCount(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -164,14 +165,14 @@ func TestProvisionalStateOfAnotherRunOfTheMachineDoesNotCount(t *testing.T) {
 	require.Equal(t, []string{"0"}, values(t, again.log))
 	again.close(t)
 
-	gone := disk.Kill() // but a process that only died has lost no file
+	gone := disk.Kill() // but a process that was killed has lost no file
 	require.NoError(t, gone.Remove("data/t-0/00000000000000000000.log"))
 	requireNoOpen(t, gone, SyncNever, ErrMissingSegment)
 	o.close(t)
 }
 
-// Whatever happens to a new log but appends, and what the next open does, is on stable storage as
-// it is in any other log.
+// For every change to a new log except appends, and for the next open, the state is as durable as
+// in any other log.
 func TestProvisionalStateIsReplacedBeforeAnythingButAppends(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(l *Log) error{
@@ -215,8 +216,8 @@ func TestProvisionalStateIsReplacedBeforeAnythingButAppends(t *testing.T) {
 	}
 }
 
-// Who only reads sees a new log as its writer's process has it, and goes on when its first state
-// comes.
+// A read-only open of a new log sees the records that the writer's process has. It continues when
+// the first state is written.
 func TestReadOnlyLogThatWasOpenedOnAProvisionalStateGoesOn(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -239,7 +240,7 @@ func TestReadOnlyLogThatWasOpenedOnAProvisionalStateGoesOn(t *testing.T) {
 	o.close(t)
 }
 
-// A directory whose names could not be synced is not called durable by the next sync.
+// A directory whose names could not be synced does not count as durable after the next sync.
 func TestNewLogIsBrokenByASyncOfItsNamesThatFails(t *testing.T) {
 	t.Parallel()
 	for _, pattern := range []string{"t-0", "data", "owner"} {
@@ -258,7 +259,8 @@ func TestNewLogIsBrokenByASyncOfItsNamesThatFails(t *testing.T) {
 	}
 }
 
-// An open that finds a provisional state writes one that names only what no power cut can take.
+// An open that finds a provisional state writes one that names only files that no power cut can
+// remove.
 func TestOpenAfterAKillOfANewLogSurvivesAnyCrash(t *testing.T) {
 	t.Parallel()
 	first := vfs.Mem()
@@ -276,7 +278,8 @@ func TestOpenAfterAKillOfANewLogSurvivesAnyCrash(t *testing.T) {
 	o.close(t)
 }
 
-// A Kafka broker that has had the directory since, and closed it, knows better than any state.
+// A Kafka broker has since used the directory and closed it. Its files count, not the provisional
+// state.
 func TestProvisionalStateIsVoidAfterABroker(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -291,15 +294,15 @@ func TestProvisionalStateIsVoidAfterABroker(t *testing.T) {
 	o.close(t)
 }
 
-// syncOnAck makes a log sync what it acknowledges from now on.
+// syncOnAck sets the policy of a log to SyncOnAck.
 func syncOnAck(l *Log) error {
 	cfg := *l.cfg.Load()
 	cfg.Sync = SyncOnAck
 	return l.Reconfigure(cfg)
 }
 
-// A new log whose policy becomes SyncOnAck gets all that it has onto stable storage in two waits
-// for the disk, and no moment finds a state there without the records that it calls durable.
+// A new log whose policy becomes SyncOnAck gets everything onto stable storage in two waits for
+// the disk. At no moment is a state there without the records that it reports as durable.
 func TestNewLogThatIsToBeSyncedIsSettledInTwoTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -341,7 +344,7 @@ func TestNewLogThatIsToBeSyncedIsSettledInTwoTurns(t *testing.T) {
 			}
 			require.NoError(t, again.Close())
 		}
-		// The recovery point is behind the records: damage to them is no write that was torn.
+		// The recovery point is behind the records: damage to them is not taken for a torn write.
 		left := disk.CrashWith(lostAll())
 		require.True(t, isThere(t, left, "data/t-0/"+stateFile))
 		damage(t, left, "data/t-0/00000000000000000000.log", 90)
@@ -351,8 +354,8 @@ func TestNewLogThatIsToBeSyncedIsSettledInTwoTurns(t *testing.T) {
 	}
 }
 
-// Records whose sync fails while a new log is settled are not called durable: it has no state that
-// says so, and is broken.
+// The records' sync fails while a new log switches to SyncOnAck. They do not count as durable: the
+// log has no state, and is broken.
 func TestNewLogThatCannotBeSettledIsBroken(t *testing.T) {
 	t.Parallel()
 	for _, pattern := range []string{"*.log", "t-0", "data", "owner"} {

@@ -12,10 +12,10 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// purging is compacting without a time for which tombstones are kept.
+// purging is compacting without a retention time of tombstones.
 var purging = Config{Cleanup: CleanupCompact, MinDirtyRatio: 0.001, DeleteRetention: time.Nanosecond}
 
-// aboutToPurge is a log whose next compaction purges a tombstone at offset 1.
+// aboutToPurge returns a log whose next compaction purges a tombstone at offset 1.
 func aboutToPurge(t testing.TB, fsys vfs.FS) *Log {
 	l := openClean(t, fsys, purging)
 	appendKV(t, l, "a=1", "b", "c=1")
@@ -30,8 +30,8 @@ func aboutToPurge(t testing.TB, fsys vfs.FS) *Log {
 	return l
 }
 
-// Whenever a tombstone is gone the log says that it was purged, also when it is opened after a
-// crash before any call of the compaction, and again, and in a copy.
+// Once a tombstone is removed, the log reports that it was purged. That holds after a crash before
+// any call of the compaction, after a second open, and in a copy.
 func TestCrashAtEveryStepOfACompactionThatPurges(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -68,8 +68,8 @@ func TestCrashAtEveryStepOfACompactionThatPurges(t *testing.T) {
 	require.Less(t, gone, len(cuts))
 }
 
-// Each time something is purged the log is another one, to who copies it; that which is purged of a
-// log that has purged more before is of the whole.
+// Each purge gives the log a new id, by which followers notice it. After several purges, Below
+// covers all of them.
 func TestPurgedGrowsAndHasAnotherIDEachTime(t *testing.T) {
 	t.Parallel()
 	l := aboutToPurge(t, vfs.Mem())
@@ -88,8 +88,8 @@ func TestPurgedGrowsAndHasAnotherIDEachTime(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// A log that is begun anew as a copy says what its original has purged, or is what it was: whatever
-// call a crash comes before.
+// A log that begins again as a copy has the Purged of its original, or is unchanged, after a crash
+// before any call.
 func TestCrashAtEveryStepOfBeginningACopy(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -129,8 +129,8 @@ func TestCrashAtEveryStepOfBeginningACopy(t *testing.T) {
 	require.NoError(t, plain.Close())
 }
 
-// Nobody knows what an earlier version, or a Kafka broker, has purged: perhaps all but the last
-// segment of a compacted log, and nothing of any other.
+// A log of an earlier version, or of a Kafka broker, has no record of its purges. If it is
+// compacted, all but the last segment may be purged; any other log has purged nothing.
 func TestWhatAnEarlierVersionHasPurgedIsTakenForAll(t *testing.T) {
 	t.Parallel()
 	l := aboutToPurge(t, vfs.Mem())

@@ -13,7 +13,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Records share chunks of memory: what was kept of one must not change when later ones are read.
+// Records share chunks of memory: kept parts of a record must not change when later records are
+// read.
 func TestKeptRecordsDoNotChangeWhenMoreIsRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, err := Open("/log", Config{FS: vfs.Mem(), SegmentBytes: 2 << 20})
@@ -78,7 +79,7 @@ func TestMemoryForRecordsGrowsWithWhatIsRead(t *testing.T) {
 		dst, _ = m.next()
 		m.took(append(dst, make([]byte, 2*m.batch)...))
 	}
-	for cap(m.free) >= m.size { // what is left of the last chunk
+	for cap(m.free) >= m.size { // the rest of the last chunk
 		dst, _ = m.next()
 		m.took(append(dst, make([]byte, 2*m.batch)...))
 	}

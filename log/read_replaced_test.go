@@ -13,12 +13,12 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A reader that goes from one segment to the next finds that next one replaced by compaction: it
-// goes on in what took its place, and not behind.
+// A reader that goes from one segment to the next finds the next one replaced by compaction. It
+// continues in the replacement, not behind it.
 func TestReadGoesOnInWhatHasReplacedTheNextSegment(t *testing.T) {
 	t.Parallel()
 	cfg := compacting
-	cfg.FS, cfg.SegmentBytes = vfs.Mem(), 300 // each is compacted by itself
+	cfg.FS, cfg.SegmentBytes = vfs.Mem(), 300 // each segment is compacted by itself
 	l, err := Open("log", cfg)
 	require.NoError(t, err)
 	for i, keys := range []string{"abc", "ade", "afg", "h"} {
@@ -26,7 +26,8 @@ func TestReadGoesOnInWhatHasReplacedTheNextSegment(t *testing.T) {
 			var b record.Builder
 			b.AppendKV(1, []byte(string(key)), []byte(strings.Repeat("x", 10)), nil)
 			p := b.Bytes()
-			record.SetBaseOffset(p, int64(i)<<32+int64(j)) // so large a gap is between segments, not in one
+			// so large a gap is between segments, not inside one
+			record.SetBaseOffset(p, int64(i)<<32+int64(j))
 			record.SetLeaderEpoch(p, 0)
 			done := make(chan error, 1)
 			l.Submit(&Append{Batch: p, KeepOffsets: true, Done: func(a *Append) { done <- a.Err }})
@@ -56,8 +57,8 @@ func TestReadGoesOnInWhatHasReplacedTheNextSegment(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// logFilesOf counts the .log files of the log in bedDir, and those that are removed but not
-// deleted.
+// logFilesOf counts the .log files of the log in bedDir, and the removed files that are not
+// deleted yet.
 func logFilesOf(t *testing.T, disk *vfs.MemFS) (live, deleted int) {
 	entries, err := disk.ReadDir(bedDir)
 	require.NoError(t, err)
@@ -72,8 +73,8 @@ func logFilesOf(t *testing.T, disk *vfs.MemFS) (live, deleted int) {
 	return live, deleted
 }
 
-// A directory sync takes an hour while segments are replaced. Readers that meet those, first of all
-// the ones that nobody has read before, take no time, and none on the processor either, or time
+// A directory sync takes an hour while segments are replaced. Readers reach the replaced segments,
+// at first ones that no reader has read before. They take no time, and do not spin either, or time
 // would stand still.
 func TestReadersWaitForNoDiskWhileSegmentsAreReplaced(t *testing.T) {
 	for name, replace := range map[string]func(l *Log) error{

@@ -19,8 +19,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// viewsEnv is how many read-only opens the tests beside a busy writer make, for each kind of writer
-// and each disk.
+// viewsEnv is the number of read-only opens of the tests beside a busy writer, for each kind of
+// writer and each disk.
 const viewsEnv = "STRATA_VIEWS"
 
 func viewCount(t *testing.T, otherwise int) int {
@@ -33,7 +33,7 @@ func viewCount(t *testing.T, otherwise int) int {
 	return n
 }
 
-// A busyWriter changes a log as fast as it can, and knows what a reader may see.
+// A busyWriter changes a log as fast as it can, and records which values a reader may see.
 type busyWriter struct {
 	cfg Config
 	dir string
@@ -43,14 +43,14 @@ type busyWriter struct {
 	mu      sync.Mutex
 	values  map[int64]map[string]*life // every value ever appended, by offset
 	latest  map[string][]int64         // offsets of each key, ascending; not with truncation
-	acked   int64                      // end
+	acked   int64                      // end offset
 	cuts    int                        // truncations begun
 	cutting bool
 	steps   int
 }
 
-// A life is when a record was in the log, in steps of the writer: from before it was appended to
-// after it was taken.
+// A life is the time in which a record was in the log, in steps of the writer: from before its
+// append to after its removal.
 type life struct{ from, to int }
 
 var busyKeys = []string{"a", "b", "c", "d", "e", "f", "g", "h"}
@@ -114,7 +114,7 @@ func (w *busyWriter) truncate(l *Log) error {
 	w.acked = l.EndOffset()
 	for offset, values := range w.values {
 		for _, v := range values {
-			if offset >= w.acked || l.StartOffset() == w.acked { // begun anew: nothing is left
+			if offset >= w.acked || l.StartOffset() == w.acked { // restarted: no record is left
 				v.to = min(v.to, w.steps)
 			}
 		}
@@ -123,7 +123,7 @@ func (w *busyWriter) truncate(l *Log) error {
 	return err
 }
 
-// run works until stop is closed, and reopens the log now and then.
+// run changes the log until stop is closed, and reopens it after 400 steps.
 func (w *busyWriter) run(stop <-chan struct{}) error {
 	for {
 		l, err := Open(w.dir, w.cfg)
@@ -151,7 +151,7 @@ func (w *busyWriter) run(stop <-chan struct{}) error {
 	}
 }
 
-// look opens the log read-only and checks everything that is seen.
+// look opens the log read-only and checks every record that it reads.
 func (w *busyWriter) look(t *testing.T, fsys vfs.FS) (changed bool) {
 	w.mu.Lock()
 	acked, cuts := w.acked, w.cuts
@@ -175,7 +175,7 @@ func (w *busyWriter) look(t *testing.T, fsys vfs.FS) (changed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.checkOneMoment(t, seen)
-	if w.cuts != cuts || w.cutting { // it may be of before a truncation or of after it
+	if w.cuts != cuts || w.cutting { // it may be the log before a truncation or after it
 		return changed
 	}
 	require.False(t, changed, "nobody truncated the log")
@@ -203,9 +203,9 @@ func (w *busyWriter) look(t *testing.T, fsys vfs.FS) (changed bool) {
 	return false
 }
 
-// checkOneMoment checks that there was a time when the log had all of the records.
+// checkOneMoment checks that there was a moment at which the log had all of the records.
 func (w *busyWriter) checkOneMoment(t *testing.T, seen []record.Record) {
-	var last, first record.Record // to come and to go
+	var last, first record.Record // the last one appended and the first one removed
 	begin, end := 0, math.MaxInt
 	for _, r := range seen {
 		v := w.values[r.Offset][string(r.Value)]
@@ -220,7 +220,8 @@ func (w *busyWriter) checkOneMoment(t *testing.T, seen []record.Record) {
 	require.LessOrEqual(t, begin, end, "the record at %d was appended after that at %d had been taken", last.Offset, first.Offset)
 }
 
-// busyWriters are kinds of writers. Sizes are so small that files come and go all the time.
+// busyWriters are kinds of writers. Sizes are so small that files are created and deleted all the
+// time.
 var busyWriters = []struct {
 	name string
 	cfg  Config
@@ -240,7 +241,7 @@ var busyWriters = []struct {
 		[]func(*busyWriter, *Log) error{(*busyWriter).roll, (*busyWriter).truncate, (*busyWriter).clean, (*busyWriter).deleteRecords}},
 }
 
-// quickDir is a directory where syncs cost little, so that a writer does much in the time of a
+// quickDir is a directory with cheap syncs, so that a writer makes many changes in the time of a
 // read.
 func quickDir(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "strata-test")
@@ -252,8 +253,8 @@ func quickDir(t *testing.T) string {
 }
 
 // TestReadOnlyOpensBesideABusyWriter opens a log over and over while it is written to, and reads
-// all of it. No open fails, no read finds damage, nothing acknowledged is missing and nothing is
-// seen that was never appended.
+// all of it. No open fails, and no read finds damage. No acknowledged record is missing, and each
+// record that is read was appended.
 func TestReadOnlyOpensBesideABusyWriter(t *testing.T) {
 	t.Parallel()
 	for _, disk := range []string{"memory", "files"} {

@@ -16,7 +16,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// appendWords appends n records, each of them a batch, all of one size.
+// appendWords appends n records, each as its own batch, all of one size.
 func appendWords(t *testing.T, l *Log, word string, n int) {
 	t.Helper()
 	for range n {
@@ -25,7 +25,8 @@ func appendWords(t *testing.T, l *Log, word string, n int) {
 	}
 }
 
-// A change takes records from a log that a reader has open, and has others of the same size follow.
+// A viewChange removes records from a log that a reader has open, and appends others of the same
+// size.
 type viewChange struct {
 	name string
 	do   func(t *testing.T, disk *vfs.MemFS, l *Log, cfg Config) *Log
@@ -68,8 +69,9 @@ var viewChanges = []viewChange{
 	}},
 }
 
-// Whatever a reader is told of a log at any time, it is of when it opened it: the writer has cut it
-// and written batches of the same sizes, with the same offsets and epochs, in the same places.
+// A reader gets only records from the time of its open. The writer has truncated the log since,
+// and has written batches of the same sizes, with the same offsets and epochs, at the same
+// positions.
 func TestReadOnlyLogNeverShowsWhatTookThePlaceOfItsRecords(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {
@@ -88,7 +90,7 @@ func TestReadOnlyLogNeverShowsWhatTookThePlaceOfItsRecords(t *testing.T) {
 				var looks atomic.Int64
 				var wrong atomic.Pointer[error] // segments are synced by other goroutines, too
 				stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
-					if e.Op&vfs.OpChange != 0 { // reading changes nothing, so this does not recur
+					if e.Op&vfs.OpChange != 0 { // a read changes nothing, so this does not recur
 						looks.Add(1)
 						if err := oldOrChanged(ro); err != nil {
 							err = fmt.Errorf("before %s: %w", e, err)
@@ -116,7 +118,8 @@ func TestReadOnlyLogNeverShowsWhatTookThePlaceOfItsRecords(t *testing.T) {
 	}
 }
 
-// oldOrChanged reads the whole log and says what is neither of when it was opened nor ErrChanged.
+// oldOrChanged reads the whole log. It returns an error for any result except the records at the
+// open and ErrChanged.
 func oldOrChanged(ro *Log) error {
 	n := 0
 	for r, err := range ro.Records(0) {
@@ -136,7 +139,7 @@ func oldOrChanged(ro *Log) error {
 	return nil
 }
 
-// everyReadSaysChanged makes every call that looks at files.
+// everyReadSaysChanged makes every call that reads files, and requires ErrChanged.
 func everyReadSaysChanged(t *testing.T, ro *Log) {
 	_, err := ro.Read(nil, 0, 1<<20)
 	require.ErrorIs(t, err, ErrChanged, "Read")
@@ -172,14 +175,14 @@ func everyReadSaysChanged(t *testing.T, ro *Log) {
 	}
 }
 
-// A write that fails is taken back. Who looked in between has seen batches that never were
-// acknowledged, and whose offsets and bytes are given again: by this writer, or by the next one if
-// it could not be cut back.
+// A failed write is truncated. A reader in between has seen batches that were never acknowledged.
+// Their offsets and bytes are used again: by this writer, or by the next one if the truncation
+// failed.
 func TestReadOnlyLogNeverShowsWhatTookThePlaceOfAFailedWrite(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {
 		for _, cutBack := range []bool{true, false} {
-			for _, tries := range []int{1, 2} { // of the next open, the first of which is killed before it is through
+			for _, tries := range []int{1, 2} { // number of opens; all but the last one fail
 				disk := vfs.Mem()
 				cfg := Config{FS: disk, Sync: policy}
 				l, err := Open("log", cfg)
@@ -216,15 +219,15 @@ func TestReadOnlyLogNeverShowsWhatTookThePlaceOfAFailedWrite(t *testing.T) {
 	}
 }
 
-// reopenTrying opens a log that had failed. All but the last of the tries fail when they remove the
-// note of it.
+// reopenTrying opens a log that had failed. All but the last of the tries fail when they remove
+// the suspect file.
 func reopenTrying(t *testing.T, disk *vfs.MemFS, cfg Config, tries int) *Log {
 	for range tries - 1 {
 		disk.Inject(vfs.Fault{Ops: vfs.OpRemove, Pattern: suspectFile, Err: syscall.EIO})
 		_, err := Open("log", cfg)
 		require.ErrorIs(t, err, syscall.EIO)
 	}
-	if tries > 1 { // and one that gets through is closed, and cannot say so
+	if tries > 1 { // and an open that succeeds, whose Close cannot write the state
 		l, err := Open("log", cfg)
 		require.NoError(t, err)
 		heal := disk.Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: stateFile + ".tmp", Times: vfs.Always, Err: syscall.EIO})
@@ -236,8 +239,8 @@ func reopenTrying(t *testing.T, disk *vfs.MemFS, cfg Config, tries int) *Log {
 	return l
 }
 
-// meetAtAnyCall opens a log read-only over and over, each time with a change made by its writer
-// before another call of the file system. make returns the log; nothing changes once the open has
+// meetAtAnyCall opens a log read-only over and over, each time with a change by its writer before
+// another call of the file system. make returns the log. Nothing changes after the open has
 // returned.
 func meetAtAnyCall(t *testing.T, make func(t *testing.T, disk *vfs.MemFS) *Log, change func(l *Log)) {
 	for n := 1; ; n++ {
@@ -294,7 +297,8 @@ func TestReadOnlyOpenMeetsACompactionAtAnyCall(t *testing.T) {
 	pad := strings.Repeat("x", 120)
 	meetAtAnyCall(t, func(t *testing.T, disk *vfs.MemFS) *Log {
 		cfg := compacting
-		cfg.FS, cfg.Sync, cfg.SegmentBytes = disk, SyncNever, 700 // each is compacted by itself and keeps its name
+		// each segment is compacted by itself and keeps its name
+		cfg.FS, cfg.Sync, cfg.SegmentBytes = disk, SyncNever, 700
 		l, err := Open("log", cfg)
 		require.NoError(t, err)
 		for i := range 3 {
@@ -314,8 +318,8 @@ func TestReadOnlyOpenMeetsACompactionAtAnyCall(t *testing.T) {
 	})
 }
 
-// The only segment that the state names is closed, and compacted under its name: the state that the
-// reader found does not mean that file any more.
+// The only segment that the state names is closed, and compacted under its name. The state that
+// the reader found does not describe that file any more.
 func TestReadOnlyOpenMeetsTheCompactionOfWhatWasActiveAtAnyCall(t *testing.T) {
 	t.Parallel()
 	pad := strings.Repeat("x", 120)
@@ -337,7 +341,7 @@ func TestReadOnlyOpenMeetsTheCompactionOfWhatWasActiveAtAnyCall(t *testing.T) {
 	})
 }
 
-// A segment that compaction makes larger: what is kept of its tombstones says when they go.
+// Compaction makes a segment larger: tombstones that it keeps get the time of their removal.
 func TestReadOnlyOpenMeetsASegmentThatGrowsAtAnyCall(t *testing.T) {
 	t.Parallel()
 	pad := strings.Repeat("x", 120)

@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// foreignSegment writes a segment file with one record in each offset from base to last, as a
-// broker does that has no state of ours. The values tell which writer they are of.
+// foreignSegment writes a segment file with one record at each offset from base to last, as a
+// broker does that writes no strata.state. The values name their writer.
 func foreignSegment(t *testing.T, disk *vfs.MemFS, base, last int64, epoch int32, writer string) {
 	var file []byte
 	for offset := base; offset <= last; offset++ {
@@ -28,8 +28,8 @@ func foreignSegment(t *testing.T, disk *vfs.MemFS, base, last int64, epoch int32
 	require.NoError(t, writeUnsynced(disk, filePath("t-0", base, segment.LogSuffix), file))
 }
 
-// A broker truncates its log, and begins another segment, while it is opened read-only: what is
-// shown was there at one moment.
+// A broker truncates its log, and begins another segment, while it is opened read-only. The
+// records that the reader gets were all there at one moment.
 func TestReadOnlyOpenMeetsABrokersTruncationAtAnyCall(t *testing.T) {
 	t.Parallel()
 	before, after := []string{"a0", "a1", "a2", "a3", "a4", "a5"}, []string{"a0", "a1", "a2", "b3", "b4", "b5"}
@@ -52,7 +52,8 @@ func TestReadOnlyOpenMeetsABrokersTruncationAtAnyCall(t *testing.T) {
 		require.NoError(t, err, "call %d", n)
 		var values []string
 		for r, err := range l.Records(0) {
-			if errors.Is(err, ErrChanged) || errors.Is(err, ErrCorrupt) { // of what was cut off since
+			// of records that were truncated since
+			if errors.Is(err, ErrChanged) || errors.Is(err, ErrCorrupt) {
 				values = nil
 				break
 			}
@@ -72,8 +73,8 @@ func TestReadOnlyOpenMeetsABrokersTruncationAtAnyCall(t *testing.T) {
 	}
 }
 
-// A broker at work writes its leader-epoch-checkpoint after the batches of a new epoch: these are
-// whole.
+// A running broker writes its leader-epoch-checkpoint after the batches of a new epoch: these
+// batches are complete.
 func TestReadOnlyReadsAnEpochThatABrokerHasNotWrittenDown(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -87,8 +88,8 @@ func TestReadOnlyReadsAnEpochThatABrokerHasNotWrittenDown(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// An abortingOwner takes what is written at an offset for the marker of a transaction that began
-// one before it and was aborted.
+// An abortingOwner takes the record at one offset for the marker of an aborted transaction that
+// began one offset before it.
 type abortingOwner struct {
 	log *Log
 	at  int64
@@ -105,8 +106,9 @@ func (o *abortingOwner) Written(as []*Append) {
 	}
 }
 
-// The first transaction of a log is aborted while it is opened read-only: who is shown its end is
-// told that it was aborted, though the transaction index was made after the segment was opened.
+// The first transaction of a log is aborted while the log is opened read-only. A reader that gets
+// the end of the transaction also finds that it was aborted, although the transaction index was
+// created after the segment was opened.
 func TestReadOnlyOpenMeetsTheFirstAbortedTransactionAtAnyCall(t *testing.T) {
 	t.Parallel()
 	for n, seen := 1, 0; ; n++ {

@@ -23,7 +23,8 @@ import (
 // log's directory.
 const busyProcessEnv = "STRATA_TEST_BUSY_WRITER"
 
-// livesFile is where the process leaves what was in the log and when, beside the log's directory.
+// livesFile is the file beside the log's directory in which the process writes the life of each
+// value.
 const livesFile = "lives.json"
 
 // A writtenLife is a life in livesFile.
@@ -60,8 +61,8 @@ func busyProcess(kind int, dir string) error {
 }
 
 // TestReadOnlyOpensBesideAnotherProcess opens a log that another process writes to, rolls,
-// compacts, cuts, removes from and reopens. Each log that is seen is, as a whole, one that was
-// there at some time, or says ErrChanged; no open fails.
+// compacts, truncates, deletes from and reopens. Each log that is read was there, as a whole, at
+// some moment, or a read returns ErrChanged. No open fails.
 func TestReadOnlyOpensBesideAnotherProcess(t *testing.T) {
 	if env := os.Getenv(busyProcessEnv); env != "" {
 		var kind int
@@ -88,10 +89,11 @@ func TestReadOnlyOpensBesideAnotherProcess(t *testing.T) {
 
 			var views [][]record.Record
 			changed, wanted := 0, viewCount(t, sampled(200, 50))
-			met := map[string]bool{} // values: until the process has had the time to do something
+			// values: until the process has had the time to change something
+			met := map[string]bool{}
 			for len(views) < wanted || len(met) < 50 {
 				l, err := OpenReadOnly(dir, Config{})
-				if len(views) == 0 && errors.Is(err, fs.ErrNotExist) { // it has not begun
+				if len(views) == 0 && errors.Is(err, fs.ErrNotExist) { // the process has not begun
 					continue
 				}
 				require.NoError(t, err)
@@ -119,7 +121,7 @@ func TestReadOnlyOpensBesideAnotherProcess(t *testing.T) {
 	}
 }
 
-// seenRecords reads all of a log; all is false if it changed meanwhile.
+// seenRecords reads all of a log. all is false if it changed during the read.
 func seenRecords(t *testing.T, l *Log) (seen []record.Record, all bool) {
 	next := l.StartOffset()
 	for r, err := range l.Records(next) {
@@ -150,7 +152,7 @@ func livesOf(t *testing.T, name string) *busyWriter {
 	return w
 }
 
-// What else lies in the directory, and what the segments are reached by, is nothing to a reader.
+// Other files in the directory, and symbolic links to segments, make no difference to a reader.
 func TestReadOnlyOpenAmongForeignFilesAndLinks(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -185,8 +187,8 @@ func TestReadOnlyOpenAmongForeignFilesAndLinks(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// Who may not read a file is told so, with its name, whichever it is; nothing is made up in its
-// place.
+// A reader without permission to read a file gets an error with the file's name, for any file. No
+// file is replaced by a guess.
 func TestReadOnlyOpenWithoutPermissionSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -209,7 +211,7 @@ func TestReadOnlyOpenWithoutPermissionSaysWhatIsMissing(t *testing.T) {
 	_, err = OpenReadOnly("/root/t-0", Config{FS: reader})
 	require.ErrorIs(t, err, fs.ErrPermission)
 
-	// What lies beside the log belongs to others.
+	// A reader of the log does not need the files beside it.
 	reader = vfs.Faulty(disk)
 	for _, name := range []string{cleanShutdownFile, recoveryPointFile, logStartFile, lockFile, journalFile} {
 		reader.Inject(vfs.Fault{Ops: vfs.OpOpen | vfs.OpStat, Pattern: name, Times: vfs.Always, Err: fs.ErrPermission})
@@ -217,8 +219,8 @@ func TestReadOnlyOpenWithoutPermissionSaysWhatIsMissing(t *testing.T) {
 	ro, err := OpenReadOnly("/root/t-0", Config{FS: reader})
 	require.NoError(t, err)
 	require.Len(t, values(t, ro), 41)
-	// Permission is taken away while it is open: a read cannot tell
-	// any more whether the log was cut.
+	// Permission is withdrawn while the log is open: a read cannot check any more whether the log
+	// was truncated.
 	reader.Inject(vfs.Fault{Ops: vfs.OpOpen, Pattern: stateFile, Err: fs.ErrPermission})
 	_, err = ro.Read(nil, 0, 100)
 	require.ErrorIs(t, err, fs.ErrPermission)

@@ -16,8 +16,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// What a reader of a live log saw is old when it closes: none of it may get into the writer's
-// files.
+// The state that a reader of a live log saw is outdated when it closes: it must not write any of
+// it to the writer's files.
 func TestReadOnlyLogTakesNothingBackFromItsWriter(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -52,8 +52,8 @@ func TestReadOnlyLogTakesNothingBackFromItsWriter(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// readingMethods are those methods of a Log that are allowed on a read-only one; all others must
-// refuse.
+// readingMethods are the methods of a Log that are allowed on a read-only log; all others must
+// return an error.
 var readingMethods = strings.Fields(`AbortedTxns Batches BoundPurged Busy CheckAborted Close DurableOffset EndOffset Epochs Err Follow Held HeldFrom MaxTimestampOffset
 	OffsetAt OffsetForTimestamp Path Purged Read ReadSnapshot ReadUpTo Records Recovery Segments SetHighWatermark Size SnapshotFiles StartOffset Stated Stats`)
 
@@ -68,7 +68,7 @@ func TestReadOnlyLogRefusesEveryChangeAndMakesNone(t *testing.T) {
 	fill(t, l, 10)
 	require.NoError(t, l.WriteSnapshot(20, []byte("x")))
 
-	// Live, killed, without power.
+	// A live log, after a kill, after a power cut.
 	for _, state := range []*vfs.MemFS{disk, disk.Kill(), disk.Crash(1)} {
 		watched := vfs.Faulty(state)
 		ro, err := OpenReadOnly("log", Config{FS: watched, Owner: &snapshotOwner{}})
@@ -80,7 +80,7 @@ func TestReadOnlyLogRefusesEveryChangeAndMakesNone(t *testing.T) {
 				continue
 			}
 			results := v.Method(i).Call(anyArguments(t, name, v.Method(i).Type()))
-			if strings.HasPrefix(name, "Submit") { // answers through Done
+			if strings.HasPrefix(name, "Submit") { // reports its error through Done
 				continue
 			}
 			err := results[len(results)-1].Interface()
@@ -102,7 +102,7 @@ func TestReadOnlyLogRefusesEveryChangeAndMakesNone(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// anyArguments makes up arguments that a log that is not read-only would take.
+// anyArguments returns arguments that a writable log would accept.
 func anyArguments(t *testing.T, name string, method reflect.Type) (args []reflect.Value) {
 	t.Helper()
 	var b record.Builder
@@ -132,7 +132,7 @@ func anyArguments(t *testing.T, name string, method reflect.Type) (args []reflec
 	return args
 }
 
-// snapshotOwner has something to write at every chance.
+// snapshotOwner returns a snapshot at every call.
 type snapshotOwner struct{}
 
 func (*snapshotOwner) Admit(*Append) error      { return nil }
@@ -141,8 +141,8 @@ func (*snapshotOwner) Refused([]*Append, error) {}
 func (*snapshotOwner) Durable(int64)            {}
 func (*snapshotOwner) Snapshot(int64) []byte    { return []byte("snapshot") }
 
-// A broker's directory has no state of ours; a compacted one has gaps in its offsets, and what a
-// broker was doing shows in its names.
+// A broker's directory has no strata.state. A compacted one has gaps in its offsets, and the names
+// of its files show a change that the broker had not finished.
 func TestReadOnlyReadsADirectoryOfKafkas(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -152,7 +152,7 @@ func TestReadOnlyReadsADirectoryOfKafkas(t *testing.T) {
 	require.NoError(t, err)
 	for i := range 25 {
 		appendKV(t, l, "a="+strings.Repeat("x", 150), "b="+strings.Repeat("y", i), "c=1", "once"+string(rune('a'+i))+"=1")
-		appendKV(t, l, "c=2") // of those before, nothing is left: gaps
+		appendKV(t, l, "c=2") // no earlier value of c is left: gaps
 		require.NoError(t, l.Roll())
 		if i == 12 {
 			clean(t, l)
@@ -177,8 +177,8 @@ func TestReadOnlyReadsADirectoryOfKafkas(t *testing.T) {
 	require.Equal(t, before, dump, "a gap is no damage")
 	require.Len(t, ro.Segments(), segments)
 
-	// In the middle of replacing three segments: the sources are going, the result is complete.
-	// Then: it is not.
+	// Three segments are being replaced: the sources are being removed, the result is complete.
+	// Then: it is incomplete.
 	swapping := disk.Kill()
 	ro, err = OpenReadOnly("/kafka/t-0", Config{FS: swapping})
 	require.NoError(t, err)
@@ -203,7 +203,7 @@ func TestReadOnlyReadsADirectoryOfKafkas(t *testing.T) {
 	require.Equal(t, before, dump)
 	require.Len(t, ro.Segments(), segments)
 
-	// Records that were deleted are not shown.
+	// Deleted records are not returned.
 	require.NoError(t, writeUnsynced(disk, "/kafka/"+logStartFile, []byte("0\n1\nt 0 7\n")))
 	ro, _ = look(disk)
 	require.EqualValues(t, 7, ro.StartOffset())
@@ -224,7 +224,7 @@ func TestReadOnlyOpenOfNoLogSaysSo(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-// A log that its writer has emptied is empty, at the offset at which it goes on.
+// A log that its writer has emptied is empty, at the offset of its next record.
 func TestReadOnlyOpenOfAnEmptiedLog(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

@@ -49,7 +49,7 @@ func TestIndexSizesChangeWithTheNextSegment(t *testing.T) {
 func TestShorterSyncIntervalCountsFromTheNextAppend(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		opened int // how often the log was opened before
+		opened int // number of earlier opens of the log
 	}{{"new log, whose files nothing has synced yet", 0}, {"log of before", 1}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -110,8 +110,8 @@ func TestChangeOfPolicyIsOnTheDiskWhenItReturns(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestReconfigurationsAreTakenOneAfterTheOther lets two goroutines append, and switch the policy to
-// and fro: whatever is appended is as durable as the policy says that holds then.
+// TestReconfigurationsAreTakenOneAfterTheOther lets two goroutines append, and switch the policy
+// back and forth. Each record is as durable as the policy at its append promises.
 func TestReconfigurationsAreTakenOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	l, err := Open("log", Config{FS: vfs.Mem(), Sync: SyncNever})

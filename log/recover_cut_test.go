@@ -11,8 +11,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Segments that a killed Kafka broker has left are found by looking at each of them, and nobody has
-// synced any: what Open calls durable, and what Sync does, is on the disk, the closed ones too.
+// Segments that a killed Kafka broker left are found in the directory, and none of them has been
+// synced. The records that Open and Sync report as durable are on the disk, in closed segments,
+// too.
 func TestSegmentsFoundByLookingAreOnTheDiskBeforeTheyAreCalledDurable(t *testing.T) {
 	t.Parallel()
 	from := vfs.Mem()
@@ -56,7 +57,7 @@ func TestSegmentsFoundByLookingAreOnTheDiskBeforeTheyAreCalledDurable(t *testing
 	}
 }
 
-// copyUnsynced copies a file that nobody syncs.
+// copyUnsynced copies a file without a sync.
 func copyUnsynced(t *testing.T, from, to vfs.FS, name string) {
 	p, err := vfs.ReadFile(from, name)
 	require.NoError(t, err)

@@ -16,8 +16,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// crashTwice kills work at each of its calls that change something, and cuts the power at each such
-// call of the recovery that follows. opens gets every state that is left.
+// crashTwice kills work at each of its calls that change something. It then cuts the power at each
+// such call of the recovery that follows. opens gets every resulting disk.
 func crashTwice(t *testing.T, disk *vfs.MemFS, work func(), opens func(t *testing.T, fsys *vfs.MemFS)) {
 	t.Helper()
 	n, i, look := 0, 0, sample.OneIn(t, sampled(1, 5))
@@ -33,8 +33,8 @@ func crashTwice(t *testing.T, disk *vfs.MemFS, work func(), opens func(t *testin
 	require.Greater(t, n, sampled(50, 10))
 }
 
-// Checklist row D3: what was renamed by a process that was killed is not on the disk yet
-// when recovery goes on from there.
+// Checklist row D3: the renames of a killed process are not on the disk yet when recovery
+// continues its work.
 func TestPowerCutWhileRecoveryFinishesARemoval(t *testing.T) {
 	t.Parallel()
 	cfg := Config{SegmentBytes: 300, Sync: SyncOnAck, RetentionBytes: 400}
@@ -50,7 +50,7 @@ func TestPowerCutWhileRecoveryFinishesARemoval(t *testing.T) {
 			l := openClean(t, disk, cfg)
 			fill(t, l, 20)
 			before := l.EndOffset()
-			// Killed in a truncation, the log may end with the segment that it ends in.
+			// Killed in a truncation, the log may end with the segment in which it ends.
 			list := l.list()
 			kept := list[floor(list, 9)+1].Base()
 			crashTwice(t, disk, func() { require.NoError(t, work(l)) }, func(t *testing.T, fsys *vfs.MemFS) {
@@ -69,7 +69,7 @@ func TestPowerCutWhileRecoveryFinishesARemoval(t *testing.T) {
 }
 
 // gapsOfKafka makes a directory as a Kafka broker leaves it: closed segments with gaps from
-// compaction, no state of ours.
+// compaction, no strata.state.
 func gapsOfKafka(t *testing.T, disk *vfs.MemFS, killed bool) (segments int, dump string) {
 	t.Helper()
 	d, err := OpenDirectory("data", DirectoryConfig{FS: disk})
@@ -80,7 +80,7 @@ func gapsOfKafka(t *testing.T, disk *vfs.MemFS, killed bool) (segments int, dump
 	require.NoError(t, err)
 	for i := range 25 {
 		for _, kv := range []string{fmt.Sprintf("k%d=%d", i, i), "last=1", fmt.Sprintf("k%d=%d", i+1, i)} {
-			// A batch of its own: a batch that loses its last record still ends where it did.
+			// A batch of its own: a batch that loses its last record still has the same end.
 			appendKV(t, l, kv)
 		}
 		require.NoError(t, l.Roll())
@@ -139,8 +139,8 @@ func TestDirectoryOfKafkaWithGapsKeepsAllSegments(t *testing.T) {
 	}
 }
 
-// Checklist row D19: the end of a segment is lost, so nothing behind can be joined to it. It is set
-// aside, and named.
+// Checklist row D19: the end of a segment is lost, so no later segment can be joined to it. The
+// later segments are set aside, and named in the report.
 func TestSegmentsBehindALostEndAreSetAside(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -160,7 +160,7 @@ func TestSegmentsBehindALostEndAreSetAside(t *testing.T) {
 	require.NoError(t, err)
 	_, first, err := record.Parse(p)
 	require.NoError(t, err)
-	// Its end is gone, at the end of a batch.
+	// Its end is lost, after its first batch.
 	require.NoError(t, vfs.WriteFile(disk, list[1].Path(), p[:first]))
 	kept := map[string][]byte{}
 	var want []string
@@ -188,7 +188,7 @@ func TestSegmentsBehindALostEndAreSetAside(t *testing.T) {
 		}
 	}
 	require.Equal(t, want, aside)
-	fill(t, again, 30) // takes the same names again
+	fill(t, again, 30) // uses the same names again
 	require.NoError(t, again.Close())
 	again = openClean(t, disk, cfg)
 	require.Equal(t, list[1].Base()+31, again.EndOffset())
@@ -204,8 +204,8 @@ func TestSegmentsBehindALostEndAreSetAside(t *testing.T) {
 	require.Equal(t, len(before), len(after), "planning changes nothing")
 }
 
-// A Kafka broker takes the directory over, compacts, rolls and deletes, and gives it back: what we
-// knew of its segments is old.
+// A Kafka broker takes the directory over, compacts, rolls and deletes, and returns it: the
+// segments in the state file are outdated.
 func TestStateFromBeforeKafkaHadTheDirectoryIsOld(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -218,7 +218,7 @@ func TestStateFromBeforeKafkaHadTheDirectoryIsOld(t *testing.T) {
 	require.NoError(t, old.log.Roll())
 	want := logDump(t, old.log)
 	old.close(t)
-	// From when there was one segment less.
+	// The state from before the last roll.
 	require.NoError(t, vfs.WriteFile(disk, "data/t-0/"+stateFile, before))
 	compacted := 0
 	for _, s := range old.log.list()[1:] {
@@ -247,7 +247,7 @@ func TestStateFromBeforeKafkaHadTheDirectoryIsOld(t *testing.T) {
 	again.close(t)
 }
 
-// inDirectory is a log and the directory that it is opened in.
+// inDirectory is a log and the directory in which it is opened.
 type inDirectory struct {
 	log *Log
 	dir *Directory
@@ -268,8 +268,8 @@ func (o inDirectory) close(t *testing.T) {
 	require.NoError(t, o.dir.Close())
 }
 
-// A state that cannot be read is not taken for a missing one: the log would lose its start, and
-// obsolete segments would come back.
+// An unreadable state is not taken for a missing one: the log would lose its start, and obsolete
+// segments would be read again.
 func TestStateThatCannotBeReadIsAnErrorOfOpen(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -291,7 +291,7 @@ func TestStateThatCannotBeReadIsAnErrorOfOpen(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// How often a compaction opens files grows with the number of segments, not with its
+// The number of files that a compaction opens grows with the number of segments, not with its
 // square.
 func TestCompactionOpensFilesInProportionToSegments(t *testing.T) {
 	if RaceEnabled {
@@ -310,8 +310,9 @@ func TestCompactionOpensFilesInProportionToSegments(t *testing.T) {
 		}
 		before := disk.Count(vfs.OpOpen)
 		defer disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
-			if e.N%20 == 0 && disk.Count(vfs.OpOpen)-before < int64(segments*20) { // else they are too many already
-				runtime.GC() // what is only remembered as long as there is room is read again
+			// otherwise they are too many already
+			if e.N%20 == 0 && disk.Count(vfs.OpOpen)-before < int64(segments*20) {
+				runtime.GC() // caches that the collector may empty are read again
 			}
 		}})()
 		require.Equal(t, segments, clean(t, l).Compaction.SegmentsBefore)
@@ -324,7 +325,7 @@ func TestCompactionOpensFilesInProportionToSegments(t *testing.T) {
 	require.Less(t, many, int64(200*20))
 }
 
-// What a failed Close has left of one compaction says nothing of another one.
+// The leftover of a compaction after a failed Close does not affect another compaction.
 func TestLeftoverOfOneCompactionDoesNotVoidAnother(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

@@ -16,8 +16,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A log that was closed is somebody else's: Remove of the old handle must not take it away, nor say
-// that it did.
+// A closed log may have another owner: Remove of the old handle must not remove it, and must not
+// report success.
 func TestRemoveOfAClosedLogSaysSoAndRemovesNothing(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -54,7 +54,7 @@ func TestRemoveAndCloseAtOnceAgree(t *testing.T) {
 		both.Go(func() { <-begin; closed = l.Close() })
 		both.Go(func() { <-begin; removed = l.Remove() })
 		close(begin)
-		if i%2 == 1 { // whoever began first may win; half of the time a third one takes part
+		if i%2 == 1 { // either call may win; half of the time a third call takes part
 			require.NoError(t, l.Close())
 		}
 		both.Wait()
@@ -74,7 +74,7 @@ func TestRemoveAndCloseAtOnceAgree(t *testing.T) {
 	t.Logf("removed %d times, closed %d times", outcomes[true], outcomes[false])
 }
 
-// Removing a directory is many calls: what a crash leaves of them must not look like a log, least
+// Removing a directory takes many calls: the files after a crash must not look like a log, least
 // of all like a shorter one.
 func TestCrashDuringRemoveLeavesAWholeLogOrNone(t *testing.T) {
 	t.Parallel()
@@ -85,7 +85,7 @@ func TestCrashDuringRemoveLeavesAWholeLogOrNone(t *testing.T) {
 	fill(t, l, 40)
 	require.NoError(t, l.DeleteRecords(7))
 	want := values(t, l)
-	var mu sync.Mutex // guards what follows: segments are synced in the background
+	var mu sync.Mutex // guards the counters below: segments are synced in the background
 	states, whole := 0, 0
 	check := func(at *vfs.MemFS, what string) {
 		states++
@@ -124,7 +124,7 @@ func TestCrashDuringRemoveLeavesAWholeLogOrNone(t *testing.T) {
 	}
 }
 
-// A fault leaves the log under its name, whole, or it is gone for good.
+// A fault leaves the complete log under its name, or the log is removed for good.
 func TestFaultDuringRemoveLeavesAWholeLogOrNone(t *testing.T) {
 	t.Parallel()
 	for n := 1; ; n++ {

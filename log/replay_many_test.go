@@ -9,8 +9,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Checklist row L4: a start after a kill syncs each log once, in the replay, and leaves the
-// reserved space to the appends to come. What it then says to be durable is so.
+// Checklist row L4: a start after a kill syncs each log once, in the replay. It leaves the
+// reserved space for later appends. The offsets that it reports as durable are durable.
 func TestAStartAfterAKillSyncsEachLogOnce(t *testing.T) {
 	t.Parallel()
 	const logs = 4 * replayShare
@@ -35,7 +35,7 @@ func TestAStartAfterAKillSyncsEachLogOnce(t *testing.T) {
 		require.Equal(t, []string{"first", "more"}, valuesAfter(t, killed.CrashWith(lostAll()), i))
 	}
 
-	// The space is given back, and what is appended before that goes into it.
+	// Reserved space is released on Close; appends before that use it.
 	require.NoError(t, (&sharing{fs: killed, dir: d, logs: opened[:1]}).append("again"))
 	for i, l := range opened {
 		require.NoError(t, l.Close())
@@ -48,8 +48,8 @@ func TestAStartAfterAKillSyncsEachLogOnce(t *testing.T) {
 	s.close(t)
 }
 
-// What a replay has synced is one state of one log: another that
-// has its place since is not taken for it.
+// The sync of a replay holds for one state of one log. Another log that has taken its place since
+// does not count as synced.
 func TestAReplayVouchesForTheLogItWasMadeForAlone(t *testing.T) {
 	t.Parallel()
 	s := openSharing(t, vfs.Mem(), 2)
@@ -77,8 +77,8 @@ func TestAReplayVouchesForTheLogItWasMadeForAlone(t *testing.T) {
 	s.close(t)
 }
 
-// Under another policy reserved space is cut, and that is on stable storage before the log is used:
-// a segment that is closed without a sync must not get it back.
+// Under another policy reserved space is truncated, and that is on stable storage before the log
+// is used. A segment that is closed without a sync must not get it back.
 func TestReservedSpaceThatAStartGivesBackStaysAway(t *testing.T) {
 	t.Parallel()
 	s := openSharing(t, vfs.Mem(), 2)

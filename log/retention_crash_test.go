@@ -10,8 +10,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// RELIABILITY D2: a kill or a power cut at any call of a retention leaves a log that opens, with a
-// suffix of what was there that has at least what is to be kept.
+// RELIABILITY D2: a kill or a power cut at any call of a retention leaves a log that opens. It has
+// a suffix of its records, with at least the records that retention keeps.
 func TestPowerCutAtEveryStepOfRetention(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {

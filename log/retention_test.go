@@ -12,8 +12,8 @@ import (
 // noLimit keeps everything; times in the tests are ms.
 var noLimit = retention{now: 1000, highWatermark: math.MaxInt64, maxBytes: -1, maxAge: -1}
 
-// equalSegments are n segments of ten records and 100 bytes each, one second apart; the last is
-// active.
+// equalSegments are n segments of ten records and 100 bytes each, one second apart; the last one
+// is active.
 func equalSegments(n int64) (segs []segmentFacts) {
 	for i := range n {
 		segs = append(segs, segmentFacts{base: 10 * i, next: 10*i + 10, size: 100, largestTimestamp: 1000 * i})

@@ -10,9 +10,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A follower of a compacted leader begins a segment for a batch behind a gap, and cannot write it.
-// Another leader still has the records of the gap: they find room, also after a crash, and no
-// offset of the gap counts as given.
+// A follower of a compacted leader begins a segment for a batch behind a gap, and fails to write
+// it. Another leader still has the records of the gap. They can be appended, also after a crash:
+// no offset of the gap counts as used.
 func TestGapBeforeASegmentThatCouldNotBeWrittenIsStillFree(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {

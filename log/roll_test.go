@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A state that names a segment is of no use on a disk that does not have it: whatever a power cut
-// during a roll keeps of the directory's entries, the log opens with what was acknowledged.
+// A state that names a segment is useless on a disk without that segment. After a power cut during
+// a roll that keeps any of the directory's entries, the log opens with all acknowledged records.
 func TestPowerCutDuringARollLeavesALogThatOpens(t *testing.T) {
 	for _, policy := range []log.SyncPolicy{log.SyncOnAck, log.SyncNever} {
 		l, fsys := openMem(t, exploreConfig(policy))
@@ -25,7 +25,7 @@ func TestPowerCutDuringARollLeavesALogThatOpens(t *testing.T) {
 			fs    *vfs.MemFS
 			event string
 		}
-		var mu sync.Mutex // guards images: what was rolled is synced in the background
+		var mu sync.Mutex // guards images: rolled segments are synced in the background
 		var images []image
 		stop := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
 			mu.Lock()

@@ -20,8 +20,8 @@ import (
 
 const sharedDir = "/dir"
 
-// alwaysShare has every round of d's logs that is led by a worker go through the journal, which is
-// made at once.
+// alwaysShare sends every round of d's logs that a worker leads through the journal, which it
+// creates at once.
 func (d *Directory) alwaysShare() error {
 	j := &d.syncer.journal
 	j.busyLogs = 1
@@ -35,13 +35,13 @@ func (d *Directory) alwaysShare() error {
 	return nil
 }
 
-// sharedModel is what a log may hold, and what it must.
+// sharedModel has the records that a log may have, and those it must have.
 type sharedModel struct {
 	removing  bool              // it need not open
 	low, high int64             // bounds of the start offset
 	end       int64             // next offset if nothing is pending
 	must      map[int64]int64   // acknowledged: offset -> id
-	may       map[int64][]int64 // all that can be there
+	may       map[int64][]int64 // all records that can be there
 }
 
 func newSharedModel() *sharedModel {
@@ -88,7 +88,8 @@ func (m *sharedModel) check(l *Log) error {
 	return nil
 }
 
-// sharedWork works on logs that share a journal, one thing after the other, and keeps the model.
+// sharedWork runs operations on logs that share a journal, one after the other, and keeps the
+// model.
 type sharedWork struct {
 	fs   *vfs.MemFS
 	rnd  *rand.Rand
@@ -147,7 +148,7 @@ func (w *sharedWork) snapshot() (ms []*sharedModel) {
 	return ms
 }
 
-// append hands a batch to each of some logs, and waits for all.
+// append submits a batch to each of some logs, and waits for all.
 func (w *sharedWork) append() error {
 	var done sync.WaitGroup
 	var mu sync.Mutex
@@ -192,7 +193,7 @@ func (w *sharedWork) append() error {
 	return failed
 }
 
-// step does one random thing.
+// step does one random operation.
 func (w *sharedWork) step() error {
 	i := w.rnd.IntN(len(w.logs))
 	l, m := w.logs[i], w.models[i]
@@ -239,7 +240,7 @@ func (w *sharedWork) step() error {
 	return nil
 }
 
-// drainJournal empties the journal, as when it is idle.
+// drainJournal empties the journal, as an idle journal is emptied.
 func (d *Directory) drainJournal() error {
 	j := &d.syncer.journal
 	for !j.settling.CompareAndSwap(false, true) {
@@ -249,7 +250,7 @@ func (d *Directory) drainJournal() error {
 	return j.current.Drain()
 }
 
-// truncate cuts a log; batches go as a whole.
+// truncate truncates a log; batches are removed as a whole.
 func (w *sharedWork) truncate(i int, to int64) error {
 	w.change(i, func(m *sharedModel) { maps.DeleteFunc(m.must, func(o, _ int64) bool { return o >= to-2 }) })
 	if err := w.logs[i].TruncateTo(to); err != nil {
@@ -269,7 +270,7 @@ func (w *sharedWork) truncate(i int, to int64) error {
 	return nil
 }
 
-// remake deletes a log and makes it again under the same name.
+// remake removes a log and creates it again under the same name.
 func (w *sharedWork) remake(i int) error {
 	w.change(i, func(m *sharedModel) { m.removing = true })
 	if err := w.logs[i].Remove(); err != nil {
@@ -281,7 +282,7 @@ func (w *sharedWork) remake(i int) error {
 	return err
 }
 
-// reopenShared opens what a crash left and compares it with the models.
+// reopenShared opens the logs after a crash and compares them with the models.
 func reopenShared(fsys *vfs.MemFS, ms []*sharedModel) (err error) {
 	d, err := OpenDirectory(sharedDir, DirectoryConfig{FS: fsys})
 	if err != nil {
@@ -327,8 +328,8 @@ var sharedCrashes = []vfs.CrashOptions{
 	{Data: vfs.CrashOrdered, Sizes: vfs.CrashOrdered, Entries: vfs.CrashOrdered},
 }
 
-// A crash at any call of what logs with a journal do leaves everything that was acknowledged, and
-// nothing that was cut, deleted or of another log.
+// A crash at any call of logs with a journal leaves every acknowledged record. It leaves no record
+// that was truncated, deleted or of another log.
 func TestSharedSyncsSurviveACrashAtEveryCall(t *testing.T) {
 	t.Parallel()
 	states, again := 0, 0
@@ -337,7 +338,8 @@ func TestSharedSyncsSurviveACrashAtEveryCall(t *testing.T) {
 		w, err := openSharedWork(fsys, seed, 3)
 		require.NoError(t, err)
 		var fail error
-		var one sync.Mutex // the leader of shared rounds and the journal's upkeep are two
+		// the leader of shared rounds and the journal's upkeep are two goroutines
+		var one sync.Mutex
 		stop := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
 			one.Lock()
 			defer one.Unlock()

@@ -31,13 +31,13 @@ func TestSharedSyncServesNobodyWithASyncThatBeganBefore(t *testing.T) {
 			}
 		}
 		call(1)
-		call(9) // while the first sync is under way: they need another, and share it
+		call(9) // while the first sync runs: they need another one, and share it
 		require.EqualValues(t, 1, runs.Load())
 		release <- struct{}{}
 		require.NoError(t, <-results)
 		synctest.Wait()
 		require.EqualValues(t, 2, runs.Load())
-		call(10) // while the second is: not served by it
+		call(10) // while the second sync runs: not served by it
 		release <- struct{}{}
 		for range 9 {
 			require.EqualError(t, <-results, "second")

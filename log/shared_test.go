@@ -48,7 +48,7 @@ func (s *sharing) open(t *testing.T, i int) *Log {
 	return l
 }
 
-// append appends a record to each log, in one shared round if they get there together, and returns
+// append appends a record to each log, in one shared round if they arrive together, and returns
 // the errors.
 func (s *sharing) append(value string) error {
 	errs := make([]error, len(s.logs))
@@ -81,7 +81,7 @@ func lostAll() vfs.CrashOptions {
 	return vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost}
 }
 
-// sharedValues returns what a log holds.
+// sharedValues returns the values of a log.
 func sharedValues(t *testing.T, l *Log) (vs []string) {
 	t.Helper()
 	for r, err := range l.Records(l.StartOffset()) {
@@ -93,7 +93,7 @@ func sharedValues(t *testing.T, l *Log) (vs []string) {
 	return vs
 }
 
-// valuesAfter opens the directory, returns what a log of it holds, and closes both.
+// valuesAfter opens the directory, returns the values of one of its logs, and closes both.
 func valuesAfter(t *testing.T, fsys vfs.FS, i int) []string {
 	t.Helper()
 	d, err := OpenDirectory(sharedDir, DirectoryConfig{FS: fsys})
@@ -109,12 +109,12 @@ func valuesAfter(t *testing.T, fsys vfs.FS, i int) []string {
 	return vs
 }
 
-// Checklist row D21: what was acknowledged with a sync of the journal only is there after a power
-// cut that the segments' bytes do not survive.
+// Checklist row D21: records that were acknowledged with a sync of only the journal survive a
+// power cut that loses the bytes of their segments.
 func TestAppendsToManyLogsShareASyncAndSurviveAPowerCut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		disk := vfs.Mem() // whose syncs take as long as it takes all others to arrive
+		disk := vfs.Mem() // each sync takes long enough for all other appends to arrive
 		disk.Inject(vfs.Fault{Ops: vfs.OpSync, Times: vfs.Always, Delay: time.Millisecond})
 		s := openSharing(t, disk, 6)
 		require.NoError(t, s.append("first"))
@@ -144,7 +144,7 @@ func TestAppendsToManyLogsShareASyncAndSurviveAPowerCut(t *testing.T) {
 	})
 }
 
-// Two busy logs, or one, do as they did: no journal.
+// One or two busy logs sync their own files: no journal.
 func TestFewBusyLogsSyncForThemselves(t *testing.T) {
 	t.Parallel()
 	fsys := vfs.Mem()
@@ -162,7 +162,7 @@ func TestFewBusyLogsSyncForThemselves(t *testing.T) {
 	s.close(t)
 }
 
-// Many busy logs get a journal without being asked.
+// Many busy logs get a journal automatically.
 func TestManyBusyLogsGetAJournal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestManyBusyLogsGetAJournal(t *testing.T) {
 	})
 }
 
-// A journal that nobody uses any more is emptied: what is in it is in the logs' own files.
+// An idle journal is emptied: its records are in the logs' own files.
 func TestAnIdleJournalIsEmptied(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestAnIdleJournalIsEmptied(t *testing.T) {
 	})
 }
 
-// A journal that cannot be written leaves every log as safe as without.
+// When the journal cannot be written, every log is as safe as without it.
 func TestAFailedJournalFallsBackToTheLogsOwnSyncs(t *testing.T) {
 	t.Parallel()
 	for _, op := range []vfs.Op{vfs.OpWrite, vfs.OpSync} {
@@ -234,7 +234,7 @@ func TestAFailedJournalFallsBackToTheLogsOwnSyncs(t *testing.T) {
 	}
 }
 
-// A log whose file fails breaks; what it acknowledged is in the journal, and stays there.
+// A log whose file fails breaks. Its acknowledged records are in the journal, and stay there.
 func TestALogThatCannotSyncItsFileKeepsWhatTheJournalHas(t *testing.T) {
 	t.Parallel()
 	s := openSharing(t, vfs.Mem(), 3)
@@ -272,8 +272,8 @@ func TestALogThatCannotSyncItsFileKeepsWhatTheJournalHas(t *testing.T) {
 	require.False(t, exists(t, s.fs, journalFile))
 }
 
-// A journal that is emptied at the very moment between a sync of it and the acknowledgements takes
-// along what was synced.
+// A journal that is emptied between its sync and the acknowledgements keeps the synced records:
+// they are in the logs' files.
 func TestAJournalEmptiedBeforeTheAcknowledgementLosesNothing(t *testing.T) {
 	t.Parallel()
 	s := openSharing(t, vfs.Mem(), 3)
@@ -294,7 +294,7 @@ func TestAJournalEmptiedBeforeTheAcknowledgementLosesNothing(t *testing.T) {
 	s.close(t)
 }
 
-// Rounds that are large are written once.
+// Large rounds are written only once, to the logs' own files.
 func TestLargeRoundsAreSyncedByThemselves(t *testing.T) {
 	t.Parallel()
 	s := openSharing(t, vfs.Mem(), 3)
@@ -304,8 +304,8 @@ func TestLargeRoundsAreSyncedByThemselves(t *testing.T) {
 	s.close(t)
 }
 
-// A broker that worked in the directory since has recovered the logs its way: the journal is kept,
-// and not replayed.
+// A broker that has since worked in the directory has recovered the logs in its way: the journal
+// is kept, and not replayed.
 func TestAJournalIsNotReplayedIntoWhatKafkaHasRecovered(t *testing.T) {
 	t.Parallel()
 	segmentFile := filepath.Join(logPath(0), "00000000000000000000.log")
@@ -314,7 +314,7 @@ func TestAJournalIsNotReplayedIntoWhatKafkaHasRecovered(t *testing.T) {
 		require.NoError(t, s.append("first"))
 		for _, l := range s.logs {
 			require.NoError(t, l.syncNow())
-			// The state is written: what the journal had is void.
+			// The state is written: the journal's earlier entries are void.
 			require.NoError(t, l.DeleteRecords(1))
 		}
 		require.NoError(t, s.append("ours"))
@@ -380,8 +380,8 @@ func appended(t *testing.T, fsys *vfs.MemFS, name, value string) *vfs.MemFS {
 	return fsys
 }
 
-// A log by itself is not opened while the journal beside it may have what its files lack;
-// read-only, if they do lack it.
+// A log is not opened alone while the journal beside it may have records that its files lack. A
+// read-only open fails if the files do lack them.
 func TestALogAloneIsRefusedUntilItsDirectorysJournalIsReplayed(t *testing.T) {
 	t.Parallel()
 	s := openSharing(t, vfs.Mem(), 2)
@@ -429,13 +429,13 @@ func TestADamagedOrNewerJournalIsRefused(t *testing.T) {
 	s.close(t)
 }
 
-// A log that leaves SyncOnAck has its files synced: it may roll without a sync from then on.
+// A log that leaves SyncOnAck has its files synced: from then on it may roll without a sync.
 func TestLeavingSyncOnAckTakesTheJournalsPartIntoTheFiles(t *testing.T) {
 	t.Parallel()
 	s := openSharing(t, vfs.Mem(), 2)
 	require.NoError(t, s.append("value"))
 	require.NoError(t, s.logs[0].Reconfigure(Config{Sync: SyncNever}))
-	// The closed segment is synced in the background: before that it must be whole already.
+	// The closed segment is synced in the background: it must be complete before that.
 	hold := make(chan struct{})
 	stop := s.fs.Observe(vfs.Observer{Before: func(e vfs.Event) {
 		if e.Op == vfs.OpSync && strings.HasSuffix(e.Name, segment.LogSuffix) {
@@ -450,7 +450,7 @@ func TestLeavingSyncOnAckTakesTheJournalsPartIntoTheFiles(t *testing.T) {
 	s.close(t)
 }
 
-// A copy of a log owes nothing to the journal of the original.
+// A copy of a log does not need the journal of the original.
 func TestABackupIsWholeWithoutTheJournal(t *testing.T) {
 	t.Parallel()
 	s := openSharing(t, vfs.Mem(), 2)
@@ -464,7 +464,7 @@ func TestABackupIsWholeWithoutTheJournal(t *testing.T) {
 	s.close(t)
 }
 
-// Each call of a directory with a journal fails once: nothing acknowledged is lost.
+// Each call of a directory with a journal fails once: no acknowledged record is lost.
 func TestSharedSyncsSurviveAFaultAtEveryCall(t *testing.T) {
 	t.Parallel()
 	for after := 0; ; after++ {

@@ -14,8 +14,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// turns appends to n logs of a new directory, a few at a time, and reports whether they came to
-// have a journal. All appends of a turn are in their sync when the first of these ends.
+// turns appends to n logs of a new directory, a few at a time, and reports whether they got a
+// journal. All appends of a turn are in their sync when the first of these syncs ends.
 func turns(t *testing.T, n, atATime int) (journal bool) {
 	t.Helper()
 	disk := vfs.Mem()
@@ -57,8 +57,8 @@ func turns(t *testing.T, n, atATime int) (journal bool) {
 	return journal
 }
 
-// Checklist row D21: where two processors let only two logs at a time be seen in their syncs, more
-// that take turns at that share a sync all the same.
+// Checklist row D21: two processors let only two logs be in their syncs at a time. More logs that
+// take turns still share a sync.
 func TestLogsThatTakeTurnsAtBeingBusyShareASync(t *testing.T) {
 	for _, c := range []struct {
 		logs, atATime int
@@ -68,7 +68,7 @@ func TestLogsThatTakeTurnsAtBeingBusyShareASync(t *testing.T) {
 		{logs: 3, atATime: 2, journal: true},
 		{logs: 3, atATime: 3, journal: true},
 		{logs: 2, atATime: 2}, // the two syncs run at once
-		{logs: 6, atATime: 1}, // one appender that goes round has nobody to share with
+		{logs: 6, atATime: 1}, // one appender that goes round the logs shares with no other
 	} {
 		t.Run(fmt.Sprintf("%d logs, %d at a time", c.logs, c.atATime), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { require.Equal(t, c.journal, turns(t, c.logs, c.atATime)) })

@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Positions in a segment are int32. A sparse file of 1 TiB in its place is damage, after a kill as
-// after a close in order: looking for its last batch would take hours.
+// Positions in a segment are int32. A sparse file of 1 TiB in place of a segment is damage, after
+// a kill and after a proper close: the search for its last batch would take hours.
 func TestSparseSegmentIsDamageAndIsNotReadToItsEnd(t *testing.T) {
 	for _, closed := range []bool{true, false} {
 		dir := t.TempDir()

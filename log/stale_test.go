@@ -14,9 +14,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// The server of a network file system is restarted: descriptors that were open are stale for ever.
-// Reads continue at once. An append is not acknowledged, since bytes that were not synced may be
-// lost, and when the log is opened again no acknowledged record is missing.
+// The server of a network file system is restarted: open descriptors stay stale. Reads continue at
+// once. An append is not acknowledged, since bytes that were not synced may be lost. When the log
+// is opened again no acknowledged record is missing.
 func TestReadsContinueWhenAFileServerIsRestarted(t *testing.T) {
 	server := &fileServer{FS: vfs.OS()}
 	dir := t.TempDir()
@@ -75,11 +75,11 @@ func (s *fileServer) OpenFile(name string, flag int, perm os.FileMode) (vfs.File
 	return &servedFile{f, s, s.restarts.Load()}, nil
 }
 
-// servedFile is stale once its server was restarted.
+// servedFile is stale after a restart of its server.
 type servedFile struct {
 	vfs.File
 	server *fileServer
-	opened int64 // number of restarts before
+	opened int64 // number of restarts before the open
 }
 
 func (f *servedFile) stale() error {

@@ -18,7 +18,7 @@ func incarnationOf(t *testing.T, fsys vfs.FS, dir string) uint64 {
 	return st.Incarnation
 }
 
-// Whoever keeps something for a log elsewhere can tell whether it is still the same log.
+// The incarnation shows an owner of data about a log elsewhere whether it is still the same log.
 func TestIncarnationChangesOnlyWhenTheLogBeginsAnew(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

@@ -45,12 +45,12 @@ func openLogs(t *testing.T, n int, cfg log.Config) ([]*log.Log, *vfs.MemFS) {
 	return logs, fsys
 }
 
-// TestSubmitDoesNotWaitForASync submits to six idle logs from one goroutine on a disk whose every
-// sync, of whatever file, takes a minute: no Submit waits, and the syncs run side by side.
+// TestSubmitDoesNotWaitForASync submits to six idle logs from one goroutine on a disk where every
+// sync of every file takes a minute. No Submit waits, and the syncs run in parallel.
 func TestSubmitDoesNotWaitForASync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logs, fsys := openLogs(t, 6, log.Config{RetentionAge: log.Unlimited})
-		for round := range int64(2) { // the first one also makes files
+		for round := range int64(2) { // the first one also creates files
 			remove := fsys.Inject(vfs.Fault{Ops: vfs.OpSync | vfs.OpSyncDir, Delay: time.Minute, Times: vfs.Always})
 			done := make(chan *log.Append, len(logs))
 			start := time.Now()
@@ -73,8 +73,8 @@ func TestSubmitDoesNotWaitForASync(t *testing.T) {
 	})
 }
 
-// TestCancelledWaitOfALoneAppendReturnsAtOnce: also the wait of an append that has the log to
-// itself, and of one that needs a new segment.
+// TestCancelledWaitOfALoneAppendReturnsAtOnce: cancelling also ends the wait of the log's only
+// append, and of an append that needs a new segment.
 func TestCancelledWaitOfALoneAppendReturnsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, fsys := openMem(t, log.Config{RetentionAge: log.Unlimited, SegmentBytes: 1024, IndexIntervalBytes: 300, IndexBytes: 120})
@@ -97,7 +97,7 @@ func TestCancelledWaitOfALoneAppendReturnsAtOnce(t *testing.T) {
 			_, err = l.AppendBatch(ctx, batch)
 			require.ErrorIs(t, err, context.Canceled)
 			require.Zero(t, time.Since(start))
-			clear(batch) // it is the caller's again
+			clear(batch) // the caller owns it again
 			time.Sleep(time.Hour)
 		}
 		slow()
@@ -112,7 +112,7 @@ func TestCancelledWaitOfALoneAppendReturnsAtOnce(t *testing.T) {
 	})
 }
 
-// TestRecoveredLogClosedWithoutAnAppendIsClean: whoever opens it next has nothing to look for.
+// TestRecoveredLogClosedWithoutAnAppendIsClean: the next open has nothing to recover.
 func TestRecoveredLogClosedWithoutAnAppendIsClean(t *testing.T) {
 	for _, policy := range []log.SyncPolicy{log.SyncOnAck, log.SyncNever} {
 		l, fsys := openMem(t, exploreConfig(policy))

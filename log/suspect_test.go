@@ -10,18 +10,18 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// unknownBoot is a file system that cannot tell one run of the machine from another.
+// unknownBoot is a file system without a boot id: runs of the machine look the same.
 type unknownBoot struct{ vfs.FS }
 
 func (unknownBoot) BootID() string { return "" }
 
-// After a failed fsync Linux marks the pages clean, and a later fsync succeeds without them. The
-// next open writes those bytes again before it syncs.
+// After a failed fsync Linux marks the pages clean, and a later fsync succeeds without writing
+// them. The next open writes those bytes again before it syncs.
 func TestReopeningAfterAFailedSyncMakesTheDataDurableForReal(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{true, false} {
 		disk := vfs.Mem()
-		// Nothing is preallocated: no cut writes the page again by chance.
+		// No space is preallocated: no truncation writes the page again by chance.
 		l, err := Open("log", Config{FS: disk, Sync: SyncNever})
 		require.NoError(t, err)
 		_, err = l.Append(t.Context(), record.String("", "", "first"))
@@ -37,7 +37,7 @@ func TestReopeningAfterAFailedSyncMakesTheDataDurableForReal(t *testing.T) {
 			before = disk.Kill()
 		}
 		_ = l.Close()
-		// Same boot: the lost page is still in memory, and the disk says that it is clean.
+		// Same boot: the lost page is still in memory, and is marked clean.
 		again := openMem(t, before)
 		end := again.EndOffset()
 		require.EqualValues(t, 2, end)
@@ -51,7 +51,7 @@ func TestReopeningAfterAFailedSyncMakesTheDataDurableForReal(t *testing.T) {
 	}
 }
 
-// Where the runs of the machine cannot be told apart, a failed sync may always be of this one.
+// Without a boot id, a failed sync may always be of this run of the machine.
 func TestFailedSyncIsMadeUpForWhereRunsOfTheMachineAreNotTold(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

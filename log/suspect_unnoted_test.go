@@ -16,7 +16,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// refuse has disk sync no log, take no note of that, and rename no directory, from now on.
+// From now on the disk of refuse fails syncs of logs, suspect files, and renames of the log's
+// directory.
 func refuse(disk *vfs.MemFS) (heal func()) {
 	var all []func()
 	for _, f := range []vfs.Fault{{Ops: vfs.OpSync, Pattern: "*.log"}, {Ops: vfs.OpCreate, Pattern: suspectFile + "*"}, {Ops: vfs.OpRename, Pattern: "log"}} {
@@ -30,11 +31,11 @@ func refuse(disk *vfs.MemFS) (heal func()) {
 	}
 }
 
-// lostValue has pages of its own in the file: what is appended behind it does not write them again.
+// lostValue has its own pages in the file: later appends do not write them again.
 var lostValue = bytes.Repeat([]byte("lost"), 4000)
 
-// leaveUnnoted returns a disk on which a log has ended with a sync that failed, and of which the
-// disk took no note.
+// leaveUnnoted returns a disk on which the last sync of a log failed. The suspect file that
+// records it could not be written.
 func leaveUnnoted(t *testing.T, policy SyncPolicy, end string) *vfs.MemFS {
 	t.Helper()
 	disk := vfs.Mem()
@@ -48,7 +49,7 @@ func leaveUnnoted(t *testing.T, policy SyncPolicy, end string) *vfs.MemFS {
 		require.ErrorIs(t, l.Close(), syscall.ENOSPC)
 	case "remove":
 		require.ErrorIs(t, l.Remove(), syscall.ENOSPC)
-	case "open": // and what recovery syncs
+	case "open": // and the sync of recovery
 		killed := disk.Kill()
 		require.Error(t, l.Close())
 		disk, heal = killed, refuse(killed)
@@ -60,8 +61,8 @@ func leaveUnnoted(t *testing.T, policy SyncPolicy, end string) *vfs.MemFS {
 	return disk
 }
 
-// TestFailedSyncThatCouldNotBeNotedIsNotForgotten has a disk refuse everything, the note of a
-// failed sync included, and take it again when the same process opens the log the next time.
+// TestFailedSyncThatCouldNotBeNotedIsNotForgotten has a disk that fails everything, including the
+// suspect file of a failed sync. It works again when the same process opens the log the next time.
 func TestFailedSyncThatCouldNotBeNotedIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {
@@ -87,7 +88,7 @@ func TestFailedSyncThatCouldNotBeNotedIsNotForgotten(t *testing.T) {
 	}
 }
 
-// TestRemovedLogLeavesNoDoubtAboutTheNext: the log that is made in its place is another.
+// TestRemovedLogLeavesNoDoubtAboutTheNext: the log that is created in its place is another one.
 func TestRemovedLogLeavesNoDoubtAboutTheNext(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -104,8 +105,8 @@ func TestRemovedLogLeavesNoDoubtAboutTheNext(t *testing.T) {
 	require.Error(t, err)
 }
 
-// leaveTorn has the log in disk end with a write that failed half-way, and could neither be cut
-// back nor noted. keep is how much of it is there.
+// leaveTorn ends the log on disk with a write that failed half-way, and could neither be truncated
+// nor noted. keep is the number of its bytes in the file.
 func leaveTorn(t *testing.T, disk *vfs.MemFS, keep int) {
 	t.Helper()
 	l, err := Open("log", Config{FS: disk, Sync: SyncNever})
@@ -119,7 +120,8 @@ func leaveTorn(t *testing.T, disk *vfs.MemFS, keep int) {
 	heal()
 }
 
-// TestTornWriteThatCouldNotBeNotedIsCutByTheNextOpen: the process remembers where the log ended.
+// TestTornWriteThatCouldNotBeNotedIsCutByTheNextOpen: the process keeps the end of the log in
+// memory.
 func TestTornWriteThatCouldNotBeNotedIsCutByTheNextOpen(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []int{1, 61, 70, 200, -1, 1 << 20} {
@@ -134,8 +136,8 @@ func TestTornWriteThatCouldNotBeNotedIsCutByTheNextOpen(t *testing.T) {
 	}
 }
 
-// TestTornWriteIsNotCutIfSomebodyElseHasHadTheLog: another process opens the log meanwhile. It does
-// not know of the torn write, takes what is whole of it, and appends.
+// TestTornWriteIsNotCutIfSomebodyElseHasHadTheLog: another process opens the log in between. It
+// has no note of the torn write, takes the complete batches of it, and appends.
 func TestTornWriteIsNotCutIfSomebodyElseHasHadTheLog(t *testing.T) {
 	t.Parallel()
 	const path = "/log/" + suspectFile
@@ -153,8 +155,9 @@ func TestTornWriteIsNotCutIfSomebodyElseHasHadTheLog(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// journalAndUnsyncedWrite returns what a killed process left of logs whose journal has entries, and
-// the end of the first: its last write, a large one, has not been synced by anybody.
+// journalAndUnsyncedWrite returns the disk of a killed process with logs whose journal has
+// entries, and the end of the first log. The last write of that log, a large one, was never
+// synced.
 func journalAndUnsyncedWrite(t *testing.T) (killed *vfs.MemFS, end int64) {
 	t.Helper()
 	disk := vfs.Mem()
@@ -199,8 +202,8 @@ func TestFailedSyncOfAReplayIsNotBelievedTheNextTime(t *testing.T) {
 	require.Len(t, valuesAfter(t, after, 0), int(end), "what was called durable is gone")
 }
 
-// TestFailedSyncOfAReplayLeavesAnOlderMarkAlone: it says where a write ended that could not be cut
-// back, and this disk cannot even tell that it is there.
+// TestFailedSyncOfAReplayLeavesAnOlderMarkAlone: the mark has the end of a write that could not be
+// truncated. This disk cannot even report that the mark exists.
 func TestFailedSyncOfAReplayLeavesAnOlderMarkAlone(t *testing.T) {
 	t.Parallel()
 	killed, end := journalAndUnsyncedWrite(t)
@@ -220,7 +223,7 @@ func TestFailedSyncOfAReplayLeavesAnOlderMarkAlone(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, older.AppendTo(nil), p)
 
-	// The same process knows of both.
+	// The same process has both failures in memory.
 	d, err := OpenDirectory(sharedDir, DirectoryConfig{FS: killed})
 	require.NoError(t, err)
 	l, err := Open(logPath(0), Config{FS: killed, Dir: d})
@@ -231,8 +234,8 @@ func TestFailedSyncOfAReplayLeavesAnOlderMarkAlone(t *testing.T) {
 	require.Len(t, valuesAfter(t, after, 0), int(end), "what was called durable is gone")
 }
 
-// TestNoteOfAFailedSyncIsTriedAgainBeforeTheLogIsGivenUp: the disk takes it then, and another
-// process is to know.
+// TestNoteOfAFailedSyncIsTriedAgainBeforeTheLogIsGivenUp: the suspect file can be written then,
+// and another process has to find it.
 func TestNoteOfAFailedSyncIsTriedAgainBeforeTheLogIsGivenUp(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"close", "remove", "open"} {
@@ -262,8 +265,8 @@ func TestNoteOfAFailedSyncIsTriedAgainBeforeTheLogIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestTornWriteInALogThatWasBrokenMeanwhileIsNotedToo: a sync fails while the write is under way,
-// and its note knows of no torn write.
+// TestTornWriteInALogThatWasBrokenMeanwhileIsNotedToo: a sync fails during the write, and its note
+// does not have the torn write.
 func TestTornWriteInALogThatWasBrokenMeanwhileIsNotedToo(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -288,8 +291,8 @@ func TestTornWriteInALogThatWasBrokenMeanwhileIsNotedToo(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestLogWhoseLastSyncFailedWasNotClosedInOrder has the sync of Close fail that is for what was cut
-// off.
+// TestLogWhoseLastSyncFailedWasNotClosedInOrder fails the sync of Close, which is for the
+// truncation of preallocated space.
 func TestLogWhoseLastSyncFailedWasNotClosedInOrder(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

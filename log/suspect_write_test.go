@@ -11,9 +11,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// TestTornWriteThatCannotBeCutBackIsCutByTheNextOpen has a write that fails half-way, and what it
-// left cannot be taken away. The process is killed then, or closes the log, or the power fails: the
-// log opens with everything that was acknowledged.
+// TestTornWriteThatCannotBeCutBackIsCutByTheNextOpen has a write that fails half-way, and its
+// bytes cannot be truncated. Then the process is killed, or closes the log, or the power fails.
+// The log opens with all acknowledged records.
 func TestTornWriteThatCannotBeCutBackIsCutByTheNextOpen(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {
@@ -43,7 +43,7 @@ func TestTornWriteThatCannotBeCutBackIsCutByTheNextOpen(t *testing.T) {
 					next = disk.CrashWith(vfs.CrashOptions{Data: vfs.CrashKept, Sizes: vfs.CrashKept, Entries: vfs.CrashKept})
 				}
 				_ = l.Close()
-				for range 2 { // what recovery did holds
+				for range 2 { // the result of recovery is durable
 					l2, err := Open("log", Config{FS: next, Sync: policy})
 					require.NoError(t, err, name)
 					require.Len(t, values(t, l2), 3, name)
@@ -54,8 +54,8 @@ func TestTornWriteThatCannotBeCutBackIsCutByTheNextOpen(t *testing.T) {
 	}
 }
 
-// TestFailedSyncOfRecoveryIsNotBelievedTheNextTime: the system counts what it could not sync as
-// clean, so that the sync of the next open succeeds.
+// TestFailedSyncOfRecoveryIsNotBelievedTheNextTime: the system marks pages clean that it could not
+// sync, so that the sync of the next open succeeds.
 func TestFailedSyncOfRecoveryIsNotBelievedTheNextTime(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

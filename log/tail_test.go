@@ -22,7 +22,7 @@ func TestTailIsReadWithoutTheFile(t *testing.T) {
 	l, err := Open("log", Config{FS: disk, Sync: SyncNever})
 	require.NoError(t, err)
 	for range 20 {
-		_, err = l.Read(nil, l.EndOffset(), 1<<20) // somebody reads at the end
+		_, err = l.Read(nil, l.EndOffset(), 1<<20) // a reader reads at the end
 		require.NoError(t, err)
 		fill(t, l, 100)
 	}
@@ -37,7 +37,7 @@ func TestTailIsReadWithoutTheFile(t *testing.T) {
 		p, err = l.ReadUpTo(nil, from, 1<<20, from+1)
 		require.NoError(t, err)
 		require.Len(t, p, n)
-		_, err = l.Read(nil, from, 1<<20) // whoever stays at the end keeps the tail
+		_, err = l.Read(nil, from, 1<<20) // a reader that stays at the end keeps the tail
 		require.NoError(t, err)
 	}
 	require.Equal(t, reads, disk.Count(vfs.OpRead))
@@ -57,8 +57,8 @@ func TestTailEndsWithATruncation(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// Tails of several logs take chunks from each other while they are read: what is read is right or
-// not there.
+// Tails of several logs take chunks from each other during reads: a read returns the right bytes
+// or none.
 func TestTailsThatTakeChunksFromEachOtherAreReadRight(t *testing.T) {
 	t.Parallel()
 	pool := newTailPool(4 * chunkBytes)
@@ -122,8 +122,8 @@ func TestTailsThatTakeChunksFromEachOtherAreReadRight(t *testing.T) {
 	require.LessOrEqual(t, pool.made, 4)
 }
 
-// Readers at the end cost the writer nothing: it writes as often as without them, and they find
-// what they read in memory. BenchmarkTailingReaders has the times.
+// Readers at the end cost the writer nothing: it writes as often as without them, and they read
+// from memory. BenchmarkTailingReaders measures the times.
 func TestReadersAtTheEndReadFromMemory(t *testing.T) {
 	const rounds = 300
 	counts := func(readers int) (writes, reads int64) {

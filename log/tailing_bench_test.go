@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkTailingReaders has one writer append ten records of 100 B a millisecond, with nobody and
-// with a hundred who follow at the end. It reports the writer's rate, and how long after its append
-// began a record was handed to a reader.
+// BenchmarkTailingReaders has one writer append ten records of 100 B per millisecond, with no
+// reader and with a hundred followers at the end. It reports the writer's rate, and the time from
+// the start of a record's append until a reader gets it.
 func BenchmarkTailingReaders(b *testing.B) {
 	for _, policy := range []SyncPolicy{SyncNever, SyncOnAck} {
 		for _, readers := range []int{0, 100} {

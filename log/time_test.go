@@ -30,8 +30,8 @@ func appendAt(t testing.TB, l *Log, ms ...int64) {
 	require.NoError(t, err)
 }
 
-// A compaction that finds nothing to remove replaces every segment, on a disk where each step takes
-// a second. Time lookups that run all the while have one right answer each.
+// A compaction without a record to remove replaces every segment, on a disk where each directory
+// sync takes a second. Time lookups run during that time, and each has one right answer.
 func TestTimeLookupsAreExactWhileSegmentsAreReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()
@@ -57,7 +57,7 @@ func TestTimeLookupsAreExactWhileSegmentsAreReplaced(t *testing.T) {
 			default:
 			}
 			if _, deleted := logFilesOf(t, disk); deleted > 0 {
-				spanned++ // it meets a segment that is being replaced
+				spanned++ // it reads a segment that is being replaced
 			}
 			i, start := rnd.Int64N(40), time.Now()
 			offset, ts, err := l.OffsetForTimestamp(time.UnixMilli(1000 + 5*i - rnd.Int64N(5)))
@@ -78,9 +78,9 @@ func TestTimeLookupsAreExactWhileSegmentsAreReplaced(t *testing.T) {
 	})
 }
 
-// A time lookup waits for the disk at the first segment, whose largest timestamp is that of a
-// record that was deleted. When it goes on, all the other segments that it knows have been
-// replaced, and nobody has them any more.
+// A time lookup waits for the disk at the first segment, whose largest timestamp is of a deleted
+// record. When it continues, all other segments in its list have been replaced, and no other
+// goroutine holds them.
 func TestTimeLookupGoesOnInWhatReplacedItsSegments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()
@@ -110,7 +110,8 @@ func TestTimeLookupGoesOnInWhatReplacedItsSegments(t *testing.T) {
 	})
 }
 
-// DeleteRecords takes the record with the largest timestamp: the largest of what is left counts.
+// DeleteRecords removes the record with the largest timestamp: the largest remaining timestamp
+// counts.
 func TestLargestTimestampIsThatOfWhatCanBeRead(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(5, 5))
@@ -145,8 +146,7 @@ func TestLargestTimestampIsThatOfWhatCanBeRead(t *testing.T) {
 	}
 }
 
-// What the log accepted is found in it and read from it, however large it is when it is
-// decompressed.
+// A batch that the log accepted is found and read, regardless of its decompressed size.
 func TestLookupsTakeBatchesThatInflateBeyondTheUsualBound(t *testing.T) {
 	t.Parallel()
 	l := openClean(t, vfs.Mem(), Config{})
@@ -177,8 +177,8 @@ func TestLookupsTakeBatchesThatInflateBeyondTheUsualBound(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// Retention must not take the largest timestamp of the part of a segment that could be read for
-// that of all of it.
+// Retention must not take the largest timestamp of the readable part of a segment for the largest
+// timestamp of the segment.
 func TestRetentionKeepsWhatItCannotTellTheAgeOf(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -252,8 +252,8 @@ func TestReadsOfAClosedLogAreRefused(t *testing.T) {
 	}
 }
 
-// A disk takes a while to open and read files. Whatever reads meanwhile when the log is closed, or
-// removed, has either read all that was there or is told that.
+// A disk takes a while to open and read files. A read during which the log is closed or removed
+// either has read everything or returns that error.
 func TestReadsUnderWayWhenTheLogIsClosedAreRefused(t *testing.T) {
 	for name, call := range map[string]func(l *Log) error{
 		"Read":               func(l *Log) error { _, err := l.Read(nil, 0, 100); return err },
@@ -303,7 +303,7 @@ func TestReadsUnderWayWhenTheLogIsClosedAreRefused(t *testing.T) {
 	}
 }
 
-// firstError walks to the first error, which must be the last thing that is yielded.
+// firstError walks to the first error, which must be the last yielded value.
 func firstError[T any](seq func(func(T, error) bool)) (err error) {
 	seq(func(_ T, e error) bool {
 		if err != nil {
@@ -315,7 +315,7 @@ func firstError[T any](seq func(func(T, error) bool)) (err error) {
 	return err
 }
 
-// A power cut has taken all batches of the last segment, and left the index entries of some.
+// A power cut removed all batches of the last segment, and left some of its index entries.
 func TestEntriesOfBatchesThatWereLostDoNotComeBackInAnEmptySegment(t *testing.T) {
 	t.Parallel()
 	lost := vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost}

@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// tornLog returns a disk on which the log's last append failed, with the given number of its bytes
-// in the file, which could not be cut back; the log is still open.
+// tornLog returns a disk on which the log's last append failed. The given number of its bytes is
+// in the file, and could not be truncated. The log is still open.
 func tornLog(t *testing.T, policy SyncPolicy, keep int) (*vfs.MemFS, *Log) {
 	t.Helper()
 	disk := vfs.Mem()
@@ -28,9 +28,10 @@ func tornLog(t *testing.T, policy SyncPolicy, keep int) (*vfs.MemFS, *Log) {
 	return disk, l
 }
 
-// Checklist row D17: of an append that was refused nothing is shown, however much of it is in the
-// file: beside the log that could not take it back, after a kill and after a power cut. It is what
-// Open finds, and what PlanRecovery says of it is what Recovery reports then.
+// Checklist row D17: a read-only log shows no record of a refused append, regardless of how many
+// of its bytes are in the file. That holds beside the log that could not truncate it, after a kill
+// and after a power cut. Open finds the same records, and PlanRecovery reports the same as
+// Recovery does then.
 func TestReadOnlyLogShowsNothingOfATornWrite(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {
@@ -69,15 +70,16 @@ func TestReadOnlyLogShowsNothingOfATornWrite(t *testing.T) {
 	}
 }
 
-// A mark that comes while the log is being opened is heeded, too.
+// A mark that is written while the log is being opened counts, too.
 func TestReadOnlyOpenMeetsTheMarkOfATornWriteAtAnyCall(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} { // the latter has a provisional state
+	// SyncNever has a provisional state
+	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {
 		meetTheMark(t, policy)
 	}
 }
 
-// meetTheMark puts the mark of a log under the given policy there before each call of an open.
+// meetTheMark writes the mark of a log under the given policy before each call of an open.
 func meetTheMark(t *testing.T, policy SyncPolicy) {
 	disk, l := tornLog(t, policy, -1)
 	require.Error(t, l.Close())
@@ -102,7 +104,7 @@ func meetTheMark(t *testing.T, policy SyncPolicy) {
 	}
 }
 
-// A reader that was there before the torn write was cut off says that the log has changed.
+// A reader that was open before the torn write was truncated reports that the log has changed.
 func TestReaderOfATornLogNoticesThatItIsCutAndGoesOn(t *testing.T) {
 	t.Parallel()
 	disk, l := tornLog(t, SyncNever, 300)
@@ -131,8 +133,8 @@ func markOn(t *testing.T, disk *vfs.MemFS) manifest.State {
 	return mark
 }
 
-// A torn write that nobody can tell of but this process, and one that the file tells of: whichever
-// open is given up, the next one, of another process, knows of both.
+// One torn write is recorded only in the memory of this process, another one in the suspect file.
+// After a failed open, the next open, of another process, finds both.
 func TestWhatIsNotedAndWhatIsRememberedAreOneMark(t *testing.T) {
 	t.Parallel()
 	disk, l := tornLog(t, SyncNever, -1)

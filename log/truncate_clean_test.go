@@ -10,11 +10,12 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// RELIABILITY R10: a truncation may come at any call of a compaction. What comes first counts: a
-// value that the compaction has not removed when the log is cut must stay, since the later value,
-// for which it was to go, is no more.
+// RELIABILITY R10: a truncation may come at any call of a compaction. The first of the two counts.
+// A value that the compaction has not removed at the truncation must stay, since the later value
+// of its key is no longer in the log.
 func TestTruncationAtEveryStepOfACompaction(t *testing.T) {
-	for _, segmentBytes := range []int64{1 << 20, 200} { // neighbours are merged; each stays alone
+	// neighbours are merged; each segment stays alone
+	for _, segmentBytes := range []int64{1 << 20, 200} {
 		before, steps := 0, 0
 		for more := true; more; steps++ {
 			synctest.Test(t, func(t *testing.T) {
@@ -30,8 +31,8 @@ func TestTruncationAtEveryStepOfACompaction(t *testing.T) {
 	}
 }
 
-// truncateAtStep cuts a log at the n-th file operation of a Clean. more is false if there are
-// fewer; first says that the log was cut before the first segment was replaced.
+// truncateAtStep truncates a log at the n-th file operation of a Clean. more is false if there are
+// fewer operations. first is whether the truncation came before the first segment was replaced.
 func truncateAtStep(t *testing.T, segmentBytes int64, n int) (more, first bool) {
 	disk := vfs.Mem()
 	cfg := compacting
@@ -42,9 +43,10 @@ func truncateAtStep(t *testing.T, segmentBytes int64, n int) (more, first bool) 
 		require.NoError(t, l.Roll())
 	}
 	size := l.Segments()[0].Size
-	synctest.Wait() // what was rolled is synced: all calls that follow are of the two
+	// rolled segments are synced: all later calls are of the compaction and the truncation
+	synctest.Wait()
 	truncated := make(chan error, 1)
-	var step atomic.Int64 // operations so far, also those of the truncation
+	var step atomic.Int64 // operations so far, also of the truncation
 	stop := disk.Observe(vfs.Observer{Before: func(vfs.Event) {
 		if step.Add(1) != int64(n)+1 {
 			return

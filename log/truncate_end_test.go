@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A truncation to the end takes away a leader epoch that began there. What is appended next must
-// not carry it: opened again, the log would call its own batches damaged.
+// A truncation to the end removes a leader epoch that began there. The next append must not have
+// that epoch: when the log is opened again, its own batches would be damage.
 func TestEpochThatATruncationTookIsNotStampedAnyMore(t *testing.T) {
 	disk := vfs.Mem()
 	l, err := Open("log", Config{FS: disk})
@@ -39,7 +39,7 @@ func TestEpochThatATruncationTookIsNotStampedAnyMore(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// A truncation that failed half-way is not done: asked for once more, it is not confirmed.
+// A truncation that failed half-way is not done: a second call does not report success.
 func TestTruncationOfABrokenLogIsNotConfirmed(t *testing.T) {
 	disk := vfs.Mem()
 	l, err := Open("log", Config{FS: disk})
@@ -54,9 +54,9 @@ func TestTruncationOfABrokenLogIsNotConfirmed(t *testing.T) {
 	_ = l.Close()
 }
 
-// A truncation fails while its state is written, which may be on the disk all the same. A log that
-// goes on with all its records keeps them, whatever comes next: closed, killed, or without power.
-// One that could not take that state back is broken, and may be cut when it is opened again.
+// A truncation fails while its state is written, which may be on the disk anyway. A log that
+// continues with all its records keeps them: after a close, a kill, or a power cut. A log that
+// could not restore its old state is broken, and may be truncated when it is opened again.
 func TestTruncationThatFailedCutsNothingOfALogThatGoesOn(t *testing.T) {
 	t.Parallel()
 	goOn := map[vfs.Op]int{}
@@ -80,8 +80,8 @@ func TestTruncationThatFailedCutsNothingOfALogThatGoesOn(t *testing.T) {
 	require.Positive(t, broke[vfs.OpSyncDir])
 }
 
-// failTruncation truncates a log of three segments in the first of them, with a fault, and opens
-// what is left. whole says that the log went on with all its records.
+// failTruncation truncates a log of three segments in its first one, with a fault, and opens the
+// log again. whole is whether the log continued with all its records.
 func failTruncation(t *testing.T, policy SyncPolicy, fault vfs.Fault) (whole, hit bool) {
 	disk := vfs.Mem()
 	cfg := Config{FS: disk, Sync: policy}
@@ -100,7 +100,7 @@ func failTruncation(t *testing.T, policy SyncPolicy, fault vfs.Fault) (whole, hi
 	heal := disk.Inject(fault)
 	err = l.TruncateTo(1)
 	heal()
-	if err == nil { // the fault came too late, or hit what does not matter
+	if err == nil { // the fault came too late, or did not matter
 		require.EqualValues(t, 1, l.EndOffset())
 		require.NoError(t, l.Close())
 		return false, false
@@ -125,9 +125,9 @@ func failTruncation(t *testing.T, policy SyncPolicy, fault vfs.Fault) (whole, hi
 	return whole, true
 }
 
-// Compaction has taken the records before the place of a cut. Their offsets were given, and are not
-// given again, wherever the cut is interrupted and however often the log is opened before anything
-// is appended.
+// Compaction has removed the records before the offset of a truncation. Their offsets were used,
+// and are not used again. That holds wherever the truncation is interrupted, and however often the
+// log is opened before the next append.
 func TestCrashInACutInsideAGapGivesNoOffsetAgain(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -153,7 +153,7 @@ func TestCrashInACutInsideAGapGivesNoOffsetAgain(t *testing.T) {
 		m, err := Open("log", cfg)
 		require.NoError(t, err)
 		old := m.EndOffset()
-		var mu sync.Mutex // guards what follows while m is open
+		var mu sync.Mutex // guards states and calls while m is open
 		var states []*vfs.MemFS
 		var calls []string
 		stop := before.Observe(vfs.Observer{Before: func(e vfs.Event) {
@@ -172,7 +172,7 @@ func TestCrashInACutInsideAGapGivesNoOffsetAgain(t *testing.T) {
 		for i, at := range states {
 			again := cfg
 			again.FS = at
-			for range 3 { // opened, written to by nobody but the log itself, and killed
+			for range 3 { // opened, without appends by a caller, and killed
 				o, err := Open("log", again)
 				require.NoError(t, err, calls[i])
 				require.GreaterOrEqual(t, o.EndOffset(), now, "cut at %d, %s", cut, calls[i])
@@ -189,9 +189,10 @@ func TestCrashInACutInsideAGapGivesNoOffsetAgain(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// A log ends in a gap: the power fails before the segment is begun whose name would tell so. The
-// next process is killed when it has reserved space for a batch, and the one after it closes the
-// log in order. It opens again where it ended, also after a power cut that brings that space back.
+// A log ends in a gap: the power fails before the segment is begun whose name would record that.
+// The next process is killed after it reserved space for a batch, and the one after it closes the
+// log properly. The log opens again with the same end, also after a power cut that restores that
+// space.
 func TestLogThatWasClosedBehindAGapOpensAfterAPowerCut(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -230,9 +231,9 @@ func TestLogThatWasClosedBehindAGapOpensAfterAPowerCut(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// A log ends in a gap that no segment's name tells of, because a file could not be closed in order
-// to begin one. The end is durable, and stays so when what is appended behind it is not: the states
-// that are written meanwhile tell of it, in this process and the next ones.
+// A log ends in a gap that no segment's name records, because a file could not be closed before a
+// new segment. The end is durable, and stays so when appends behind it are lost. The states that
+// are written in between have it, in this process and the next ones.
 func TestDurableEndInAGapIsNotLostWithTheAppendsBehindIt(t *testing.T) {
 	t.Parallel()
 	states := map[string]func(l *Log) error{
@@ -249,7 +250,8 @@ func TestDurableEndInAGapIsNotLostWithTheAppendsBehindIt(t *testing.T) {
 			for _, offset := range []int64{0, 1, 3} {
 				require.NoError(t, replicate(l, offset))
 			}
-			disk.Inject(vfs.Fault{Ops: vfs.OpClose, Pattern: "*index", Err: syscall.EIO}) // behind the cut itself, which finds no index
+			// after the truncation itself, which finds no index
+			disk.Inject(vfs.Fault{Ops: vfs.OpClose, Pattern: "*index", Err: syscall.EIO})
 			require.ErrorIs(t, l.TruncateTo(3), syscall.EIO)
 			if next != "goes on" {
 				left := disk.Kill()

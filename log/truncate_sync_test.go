@@ -11,15 +11,17 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// The log is cut and written to again while a slow sync runs: when that returns, the new records are
-// not on stable storage. The next Sync puts them there, whatever offset the first one began with.
+// The log is truncated and appended to during a slow sync: when the sync returns, the new records
+// are not on stable storage. The next Sync writes them, regardless of the offset at which the
+// first one began.
 func TestTruncationDuringASyncLeavesNewRecordsToTheNextSync(t *testing.T) {
 	for name, cut := range map[string]func(*Log) error{
 		"to an offset":            func(l *Log) error { return l.TruncateTo(25) },
 		"below the first segment": func(l *Log) error { return l.TruncateTo(15) },
 		"fully":                   func(l *Log) error { return l.TruncateFully(25) },
 	} {
-		for _, closed := range []bool{false, true} { // the sync is of the active segment, or of one that was closed
+		// the sync is of the active segment, or of a closed one
+		for _, closed := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				disk := vfs.Mem()
 				l := openClean(t, disk, Config{Sync: SyncNever})

@@ -12,9 +12,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A log whose records were all deleted and that is then truncated at its end, where the last epoch
-// seems to begin, stays in that epoch: what is appended after the next opening must not look older
-// than the batches that are still in the file.
+// A log whose records were all deleted is truncated at its end, where the last epoch seems to
+// begin. It stays in that epoch: appends after the next open must not have an older epoch than the
+// batches in the file.
 func TestTruncationOfALogWithDeletedRecordsKeepsItsEpoch(t *testing.T) {
 	fsys := vfs.Mem()
 	open := func(fsys vfs.FS) *log.Log {
@@ -42,7 +42,7 @@ func TestTruncationOfALogWithDeletedRecordsKeepsItsEpoch(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// A snapshot of what was truncated does not come back with a power cut.
+// A snapshot of truncated records is not there again after a power cut.
 func TestSnapshotOfWhatWasTruncatedDoesNotComeBack(t *testing.T) {
 	l, fsys := openMem(t, exploreConfig(log.SyncNever))
 	for id := range int64(4) {
@@ -63,7 +63,7 @@ func TestSnapshotOfWhatWasTruncatedDoesNotComeBack(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// An epoch below one that was recorded is refused: batches of it behind those of the higher one
+// A leader epoch below a recorded one is rejected: its batches behind batches of the higher epoch
 // would be taken for damage.
 func TestLowerLeaderEpochIsRefused(t *testing.T) {
 	l, fsys := openMem(t, exploreConfig(log.SyncOnAck))
@@ -84,8 +84,8 @@ func TestLowerLeaderEpochIsRefused(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// A cut below the start, inside of the first segment, shows at no call of it what DeleteRecords has
-// taken: a crash leaves the log beginning where it did, or cut.
+// A truncation below the start, inside of the first segment, shows no records that DeleteRecords
+// removed, at any of its calls. After a crash the log begins at its old start, or is truncated.
 func TestCrashInACutBelowTheStartShowsNoDeletedRecords(t *testing.T) {
 	for _, policy := range []log.SyncPolicy{log.SyncNever, log.SyncOnAck} {
 		l, fsys := openMem(t, log.Config{Sync: policy})
@@ -97,7 +97,7 @@ func TestCrashInACutBelowTheStartShowsNoDeletedRecords(t *testing.T) {
 			}
 		}
 		require.NoError(t, l.DeleteRecords(6))
-		var mu sync.Mutex // guards states while l is open: it syncs in the background too
+		var mu sync.Mutex // guards states while l is open: it syncs in the background, too
 		var states []*vfs.MemFS
 		stop := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
 			if e.Op&vfs.OpChange != 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// For want of descriptors a sync asks nothing of the disk, so nothing is in doubt: the log goes on,
-// and is synced as soon as there are some, without being asked.
+// Without a descriptor a sync does not reach the disk, so no record is in doubt. The log
+// continues, and is synced automatically as soon as a descriptor is free.
 func TestSyncWithoutADescriptorIsTriedAgain(t *testing.T) {
 	lost := vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost}
 	for _, want := range []error{syscall.EMFILE, syscall.ENFILE} {
@@ -49,8 +49,8 @@ func TestSyncWithoutADescriptorIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A log that is closed without having been synced is not closed in order, whatever kept it from
-// that: another process recovers it.
+// A log that is closed without a sync is not closed properly, for any reason: another process
+// recovers it.
 func TestLogThatCannotBeSyncedForWantOfADescriptorIsNotClosedInOrder(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
@@ -67,7 +67,7 @@ func TestLogThatCannotBeSyncedForWantOfADescriptorIsNotClosedInOrder(t *testing.
 	require.NoError(t, l.Close())
 }
 
-// What else a sync fails with leaves the log in doubt, also beside a want of descriptors.
+// Any other error of a sync leaves the log in doubt, also together with a lack of descriptors.
 func TestUnaskedIsAllOfAnErrorOrNothing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
