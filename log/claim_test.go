@@ -258,7 +258,8 @@ func TestOpensAtOnceNeverBothGetTheLog(t *testing.T) {
 
 const ownerEnv = "STRATA_TEST_LOG_OWNER" // number of the way, and the root
 
-// TestLogOfAKilledProcessIsFreeHoweverItWasOpened runs this test binary again as the other process.
+// TestLogOfAKilledProcessIsFreeHoweverItWasOpened runs this test binary again as the other
+// process.
 func TestLogOfAKilledProcessIsFreeHoweverItWasOpened(t *testing.T) {
 	if what := os.Getenv(ownerEnv); what != "" {
 		way, root, _ := strings.Cut(what, " ")

@@ -291,8 +291,8 @@ func TestTornWriteInALogThatWasBrokenMeanwhileIsNotedToo(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestLogWhoseLastSyncFailedWasNotClosedInOrder fails the sync of Close, which is for the
-// truncation of preallocated space.
+// TestLogWhoseLastSyncFailedWasNotClosedInOrder fails the sync of Close, which also covers bytes
+// that were truncated.
 func TestLogWhoseLastSyncFailedWasNotClosedInOrder(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

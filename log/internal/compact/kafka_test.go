@@ -40,8 +40,8 @@ func kafkaSegments(t testing.TB, fsys *vfs.MemFS, from string) (segments []*segm
 	return segments
 }
 
-// describe lists all that compaction decides about: all but the bytes of compressed records and
-// when the delete horizon is.
+// describe lists everything that compaction decides on: all except the bytes of compressed records
+// and the time of the delete horizon.
 func describe(t testing.TB, segments []*segment.Segment) (out []string) {
 	for _, s := range segments {
 		out = append(out, fmt.Sprintf("segment %d", s.Base()))
@@ -68,7 +68,7 @@ func describe(t testing.TB, segments []*segment.Segment) (out []string) {
 }
 
 // testdata/compaction/before is a log of every codec with idempotent producers, transactions and
-// tombstones; after is what the log cleaner of Apache Kafka 4.3 made of it.
+// tombstones. testdata/compaction/after is the result of the log cleaner of Apache Kafka 4.3.
 func TestCompactionDoesWhatKafkasCleanerDid(t *testing.T) {
 	t.Parallel()
 	want := describe(t, kafkaSegments(t, vfs.Mem(), "after"))

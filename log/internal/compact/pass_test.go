@@ -51,7 +51,7 @@ func newCompactBed(t testing.TB) *compactBed {
 
 func (b *compactBed) active() *segment.Segment { return b.c.Segments[len(b.c.Segments)-1] }
 
-// roll closes the active segment. skip leaves offsets out.
+// roll closes the active segment. skip is the number of offsets to leave out.
 func (b *compactBed) roll(skip int64) {
 	base := int64(0)
 	if len(b.c.Segments) > 0 {
@@ -119,8 +119,8 @@ func (b *compactBed) compact() Report {
 	return rep
 }
 
-// dump lists what is there as "offset:key=value", markers as "offset:!", empty batches as
-// "base-last", | between segments.
+// dump lists records as "offset:key=value", markers as "offset:!", empty batches as "base-last",
+// with | between segments.
 func (b *compactBed) dump() string { return dumpSegments(b.t, b.c.Segments) }
 
 func dumpSegments(t testing.TB, segments []*segment.Segment) string {
@@ -264,7 +264,7 @@ func TestLastBatchOfALiveProducerStaysAsAHeader(t *testing.T) {
 
 	b.c.Now += 5000
 	b.c.LastOf = func(id int64) (ProducerLast, bool) { return ProducerLast{Offset: -1, Epoch: 0}, id == 1 }
-	for range 3 { // the header goes, the marker gets its horizon, reaches it
+	for range 3 { // the header is removed, the marker gets its horizon, the marker reaches it
 		b.put(record.None, "z=1")
 		b.roll(0)
 		b.compact()
@@ -333,7 +333,7 @@ func TestNeighboursAreMergedUpToASegment(t *testing.T) {
 func TestFullMapLeavesTheRestToTheNextPass(t *testing.T) {
 	t.Parallel()
 	b := newCompactBed(t)
-	b.c.Limits.MapBytes = 1 // the least: 768 keys
+	b.c.Limits.MapBytes = 1 // the smallest map: 768 keys
 	for i := range 2000 {
 		b.put(record.None, fmt.Sprintf("key-%d=1", i), fmt.Sprintf("key-%d=2", i))
 		if i%500 == 499 {
@@ -391,7 +391,7 @@ func TestModificationTimeIsThatOfTheLastSource(t *testing.T) {
 	require.True(t, old.Equal(info.ModTime()))
 }
 
-// lastValues is what a reader who keeps a table of the latest values has in the end.
+// lastValues returns the table that a reader builds from the latest values.
 func lastValues(dump string) map[string]string {
 	out := map[string]string{}
 	for _, f := range strings.Fields(dump) {
@@ -408,8 +408,8 @@ func lastValues(dump string) map[string]string {
 	return out
 }
 
-// Random logs, compacted at random moments: the table that a reader builds never changes, records
-// are never invented.
+// Random logs, compacted at random moments: the table that a reader builds never changes, and
+// every record was appended.
 func TestCompactionAgainstATable(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {

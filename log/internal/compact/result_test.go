@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// swapBed is a log in which a compaction merges three segments, two of which keep records, one an
-// aborted transaction.
+// swapBed is a log in which a compaction merges three segments. Two of them keep records, and one
+// has an aborted transaction.
 func swapBed(t testing.TB) *compactBed {
 	b := newCompactBed(t)
 	b.put(record.None, "a=1", "b=1")
@@ -51,7 +51,7 @@ func TestResultForSegmentsThatAreGoneIsForgotten(t *testing.T) {
 	requireNoLeftovers(t, b.fs)
 }
 
-// From the commit on the manifest may ask for the files.
+// After the commit the manifest may name the files.
 func TestCommittedResultStaysWhateverFailsAfterwards(t *testing.T) {
 	t.Parallel()
 	b := swapBed(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Segments without batches that are too far apart for the index of one segment are merged when
-// there is nothing else to compact.
+// Empty segments that are too far apart for the index of one segment are merged when there is
+// nothing else to compact.
 func TestEmptySegmentsFarApartAreMerged(t *testing.T) {
 	b := newCompactBed(t)
 	const segments = 10
@@ -34,8 +34,8 @@ func TestEmptySegmentsFarApartAreMerged(t *testing.T) {
 	require.Equal(t, 3, len(b.c.Segments))
 }
 
-// A segment that is as large as a segment may be is compacted although the delete horizons of its
-// tombstones would make it larger. Some of them get one, the others in a later pass.
+// A segment of the largest size is compacted although the delete horizons of its tombstones would
+// make it larger. Some tombstones get a horizon, the others get it in a later pass.
 func TestFullSegmentWithTombstonesIsCompacted(t *testing.T) {
 	b := newCompactBed(t)
 	for i := range 50 {

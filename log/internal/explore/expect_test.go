@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWhatFollowsACutThatFailedIsNotSyncedBecauseTheOldEndWas: ten records were synced, a
-// truncation to 4 failed halfway, the next open finished it, and five more took the offsets from 4
-// on.
+// TestWhatFollowsACutThatFailedIsNotSyncedBecauseTheOldEndWas: ten records were synced, and a
+// truncation to 4 failed halfway. The next open finished it, and five more records took the
+// offsets from 4 on.
 func TestWhatFollowsACutThatFailedIsNotSyncedBecauseTheOldEndWas(t *testing.T) {
 	h := &history{}
 	at := int64(0)
@@ -25,7 +25,7 @@ func TestWhatFollowsACutThatFailedIsNotSyncedBecauseTheOldEndWas(t *testing.T) {
 	write(5)
 	facts := h.known()
 
-	cut := expect(facts, len(facts), 0, 2, false) // the log that was opened calls 2 durable
+	cut := expect(facts, len(facts), 0, 2, false) // the opened log reports 2 as its durable offset
 	require.EqualValues(t, 4, cut.end, "no more was synced of what is left")
 	for o, s := range cut.slots {
 		require.Equal(t, o < 4, s.must, "offset %d", o)
@@ -37,8 +37,8 @@ func TestWhatFollowsACutThatFailedIsNotSyncedBecauseTheOldEndWas(t *testing.T) {
 	}
 }
 
-// TestTruncationThatChangedNothingLeavesOpenWhatAnEarlierOneDid: one to 6 failed halfway, which the
-// next open finishes or not, and one to 2 failed before it had begun.
+// TestTruncationThatChangedNothingLeavesOpenWhatAnEarlierOneDid: a truncation to 6 failed halfway,
+// and the next open may finish it. A truncation to 2 failed before it had begun.
 func TestTruncationThatChangedNothingLeavesOpenWhatAnEarlierOneDid(t *testing.T) {
 	h := &history{}
 	recs := h.take(0, 10, 0)
@@ -59,7 +59,7 @@ func TestTruncationThatChangedNothingLeavesOpenWhatAnEarlierOneDid(t *testing.T)
 	}
 }
 
-// TestCutDuringARemovalIsTakenAnew: the file system may hold the log that came next.
+// TestCutDuringARemovalIsTakenAnew: the file system may already have the next log.
 func TestCutDuringARemovalIsTakenAnew(t *testing.T) {
 	facts := []fact{{kind: written, n: 6}, {kind: removing}, {kind: removed}, {kind: submitted}, {kind: acked, n: 1}}
 	for sure := range len(facts) + 1 {
@@ -68,8 +68,8 @@ func TestCutDuringARemovalIsTakenAnew(t *testing.T) {
 	}
 }
 
-// TestRemovalThatFailedIsUndoneByAPowerCut, unless something is on stable storage of the log that
-// was opened in the place of the one that is gone.
+// TestRemovalThatFailedIsUndoneByAPowerCut: a power cut restores the removed log, unless the log
+// that replaced it has something on stable storage.
 func TestRemovalThatFailedIsUndoneByAPowerCut(t *testing.T) {
 	h := &history{}
 	recs := h.take(0, 3, 0)

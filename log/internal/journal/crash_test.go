@@ -16,8 +16,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// tiny is the least that can be called a log: one file of bytes that tell their position. Its files
-// are written without a sync.
+// tiny is a minimal log: one file of bytes that depend on their position. Its files are written
+// without a sync.
 type tiny struct {
 	name string
 	file vfs.File
@@ -36,7 +36,7 @@ func (l *tiny) Settle() error {
 	return l.err
 }
 
-// byteAt is what belongs at a position of a log.
+// byteAt returns the right byte at a position of a log.
 func byteAt(name string, pos int64) byte { return byte(1 + (pos*131+int64(name[0])*7)%255) }
 
 func (l *tiny) next(n int64) []byte {
@@ -74,8 +74,8 @@ func openTinies(fsys vfs.FS, n int) (*tinies, error) {
 	return s, err
 }
 
-// round appends to some of the logs: with the journal, or where that is full or out of use, with a
-// sync of each.
+// round appends to some of the logs: with the journal, or with a sync of each log if the journal
+// is full or out of use.
 func (s *tinies) round(rnd *rand.Rand) error {
 	var holders []*tiny
 	f := new(Frame)
@@ -85,7 +85,7 @@ func (s *tinies) round(rnd *rand.Rand) error {
 		}
 		p := l.next(1 + rnd.Int64N(400))
 		if _, err := l.file.WriteAt(p, l.size); err != nil {
-			return err // a log would cut it back
+			return err // a log would truncate it
 		}
 		f.Add(Entry{Log: l.name, Pos: l.size}, p)
 		l.size += int64(len(p))
@@ -124,7 +124,8 @@ func (s *tinies) close() {
 	_ = s.j.Close()
 }
 
-// recoverTinies replays what is in the journal and returns how far each log's bytes are good.
+// recoverTinies replays the entries of the journal and returns the number of valid bytes of each
+// log.
 func recoverTinies(fsys vfs.FS) (map[string]int64, error) {
 	c, err := Load(fsys, testPath)
 	if err != nil {
@@ -159,7 +160,8 @@ func recoverTinies(fsys vfs.FS) (map[string]int64, error) {
 	return good, nil
 }
 
-// Every acknowledged byte is there after a crash at any call: in the log's file, or in the journal.
+// Every acknowledged byte is there after a crash at any call: in the log's file, or in the
+// journal.
 func TestCrashAtEveryCallLosesNothingThatWasAcknowledged(t *testing.T) {
 	states, seeds := 0, uint64(3)
 	if sample.Hurried() {
@@ -190,7 +192,7 @@ func TestCrashAtEveryCallLosesNothingThatWasAcknowledged(t *testing.T) {
 	t.Log("states:", states)
 }
 
-// lost says what a crash now would lose.
+// lost returns an error if a crash at this moment would lose acknowledged bytes.
 func (s *tinies) lost(fsys *vfs.MemFS, seed uint64, e vfs.Event) error {
 	for _, o := range []vfs.CrashOptions{
 		{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost},
@@ -211,7 +213,7 @@ func (s *tinies) lost(fsys *vfs.MemFS, seed uint64, e vfs.Event) error {
 	return nil
 }
 
-// The same with each call failing once.
+// Like TestCrashAtEveryCallLosesNothingThatWasAcknowledged, with each call failing once.
 func TestFaultAtEveryCallLosesNothingThatWasAcknowledged(t *testing.T) {
 	for _, op := range []vfs.Op{vfs.OpWrite, vfs.OpSync, vfs.OpOpen} {
 		for after := 0; ; after++ {

@@ -10,7 +10,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// FuzzLoad reads any bytes as a journal: never a panic, and never an entry that was not appended
+// FuzzLoad reads any bytes as a journal: there is no panic, and each returned entry was appended
 // with its checksum.
 func FuzzLoad(f *testing.F) {
 	fsys := testFS(f)

@@ -18,7 +18,7 @@ const (
 	testPath = testDir + "/journal"
 )
 
-// keeper is a holder that settles as told.
+// keeper is a holder whose Settle returns err.
 type keeper struct {
 	err     error
 	settled int
@@ -48,7 +48,7 @@ func entry(i int) Entry {
 	return Entry{Log: fmt.Sprintf("topic-%d", i%3), Tag: uint64(i) << 40, Base: int64(i), Pos: int64(10 * i), Data: []byte(strings.Repeat(string(rune('a'+i%26)), 1+i*7%300))}
 }
 
-// frameOf makes a frame of entries.
+// frameOf returns a frame of entries.
 func frameOf(es ...Entry) *Frame {
 	f := new(Frame)
 	for _, e := range es {

@@ -30,7 +30,7 @@ func TestStateIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// version1 is the content of a file of version 1, as it was written before there was another.
+// version1 is the content of a file of version 1, as it was written before version 2.
 func version1(s State) []byte {
 	be := binary.BigEndian
 	p := be.AppendUint32([]byte(magic), 1)
@@ -55,7 +55,7 @@ func TestVersionOneIsRead(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// earlier is the content of a file of version 2 to 5, whose head ends earlier. Before version 5
+// earlier is the content of a file of version 2 to 5, which has a shorter head. Before version 5
 // segments have no hash of aborted transactions.
 func earlier(s State, version uint32) []byte {
 	end := map[uint32]int{2: head2, 3: head3, 4: head4, 5: head4}[version]

@@ -51,8 +51,8 @@ func segments(t *testing.T, text string) (list []manifest.Segment) {
 	return list
 }
 
-// describe writes a plan as its segments ("0[0,40)@100" is one with 100
-// bytes that ends at 40) and its steps.
+// describe writes a plan as its segments and its steps. "0[0,40)@100" is a segment with 100 bytes
+// and next offset 40.
 func describe(p Plan) string {
 	var out []string
 	for _, s := range p.Segments {
@@ -91,7 +91,7 @@ func show(s manifest.State) string {
 	return strings.Join(out, " ")
 }
 
-// shorten takes the leading zeros of names away.
+// shorten removes the leading zeros of names.
 func shorten(text string) string {
 	words := strings.Split(text, " ")
 	for i, w := range words {
@@ -172,7 +172,8 @@ func TestPlan(t *testing.T) {
 		},
 		{
 			name: "a segment below the start is missing", files: "100.log=40 200.log=0", state: manifest.State{Version: 2, BootID: "boot", Start: 150, RecoveryPoint: 200},
-			named: "0=100 100=40 200=*", want: "100[100,200)@40 200[200,200)@0!\nsync the directory", // an empty last segment: only names tell the end
+			// the last segment is empty: only the names show the end
+			named: "0=100 100=40 200=*", want: "100[100,200)@40 200[200,200)@0!\nsync the directory",
 		},
 		{
 			name: "killed", files: "0.log=100 100.log=4096", state: killed, named: "0=100 100=*", scans: map[int64]Scan{100: {Next: 103, Size: 30, Cut: 5}},

@@ -9,7 +9,7 @@ import (
 func TestTornWriteIsCutWhereItsMarkSays(t *testing.T) {
 	torn := Torn{Base: 7, Size: 100, Next: 9}
 	for size, want := range map[int64]string{
-		0:   "", // it was cut before, or removed and made again
+		0:   "", // it was truncated before, or removed and created again
 		99:  "",
 		100: "",
 		101: "cut 1 bytes off 00000000000000000007.log, offset 9 is next",
