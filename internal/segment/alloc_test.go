@@ -52,7 +52,7 @@ func TestReadIntoRoomAllocatesNothing(t *testing.T) {
 	require.Less(t, n, 0.5)
 }
 
-// Checklist row L4: a sealed segment that nobody uses is small and holds no descriptor.
+// Checklist row L4: an unused sealed segment is small and holds no descriptor.
 func TestIdleSealedSegmentIsSmall(t *testing.T) {
 	const n = 2000
 	fsys := vfs.OS()

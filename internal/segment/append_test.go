@@ -48,7 +48,7 @@ func TestAppendRefusesBatchesThatDoNotFit(t *testing.T) {
 	require.NoError(t, s.Append(nil, nil), "nothing to do")
 }
 
-// Checklist row D5: every kind of failed write, then the disk recovers.
+// Checklist row D5: every kind of failed write, after which the disk works again.
 func TestFailedWriteIsCutBackAndAppendingGoesOn(t *testing.T) {
 	t.Parallel()
 	for _, f := range []vfs.Fault{{Err: syscall.EIO}, {Err: syscall.ENOSPC, Keep: 61}, {Err: syscall.EDQUOT, Keep: -1}, {Keep: -1}, {Keep: 5}} {
@@ -132,8 +132,8 @@ func TestAppendAfterFailedSyncReturnsSameError(t *testing.T) {
 	require.Equal(t, syncs, fsys.Count(vfs.OpSync))
 }
 
-// slowSyncFS reports a failed write as Linux does: to one sync of the descriptor, the first one
-// here, which takes until the failure is sent. All others succeed at once.
+// slowSyncFS reports a failed write as Linux does: to one sync of the descriptor. Here that is the
+// first one, which takes until the failure is sent. All other syncs succeed at once.
 type slowSyncFS struct {
 	vfs.FS
 	fail chan error
@@ -228,7 +228,7 @@ func TestSealedSegmentTakesNoMoreAndLosesNothing(t *testing.T) {
 	require.NoError(t, s.Seal())
 	require.True(t, s.Sealed())
 	require.ErrorIs(t, appendTo(s, batch(300, 1, 1, 1)), ErrSealed)
-	require.NoError(t, fsys.SyncDir(testDir)) // of the indexes, which came later
+	require.NoError(t, fsys.SyncDir(testDir)) // of the indexes, which were created later
 	after := fsys.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
 	again, err := Open(testDir, 0, Config{FS: after}, OpenOptions{Clean: true, NextOffset: 300, Size: int64(len(all))})
 	require.NoError(t, err)
@@ -288,8 +288,8 @@ func TestRemovedSegmentStaysReadableUntilItsLastReaderLeaves(t *testing.T) {
 	require.Zero(t, cache.Len())
 }
 
-// A slow disk under the rename of a removed segment holds up nobody but who has to open its file:
-// they wait so that virtual time goes on, and find it under the name that it has then.
+// A slow disk during the rename of a removed segment delays only goroutines that have to open its
+// file. They wait so that virtual time advances, and find the file under its new name.
 func TestNobodyWaitsForTheDiskUnderTheRenameOfARemovedSegment(t *testing.T) {
 	for _, fails := range []error{nil, syscall.EIO} {
 		synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Each append against the write that it cannot do without.
+// Each append is compared with the write that it needs at least.
 func BenchmarkAppend(b *testing.B) {
 	for _, records := range []int{1, 100, 1000} {
 		p := batch(0, records, 1, 100)
@@ -120,9 +120,9 @@ func BenchmarkReplay(b *testing.B) {
 	})
 }
 
-// Recovery of 64 MiB, after a kill with the newest timestamp at the beginning, so that no header
-// can be left out, and after a power cut. What a power cut can reach is reading the file and a CRC
-// over pieces as large as its batches.
+// Recovery of 64 MiB, after a kill and after a power cut. After the kill the newest timestamp is
+// at the beginning, so that no header can be left out. The lower bound of recovery after a power
+// cut is reading the file and a CRC over pieces as large as its batches.
 func BenchmarkRecover(b *testing.B) {
 	for _, records := range []int{1, 100} {
 		dir := b.TempDir()

@@ -10,7 +10,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// twoSegments returns segments of offset 0 and of offset 1, which hold one batch each.
+// twoSegments returns segments with base offsets 0 and 1, with one batch each.
 func twoSegments(t *testing.T, disk vfs.FS, files *FileCache) []*Segment {
 	var segments []*Segment
 	for base := range int64(2) {
@@ -26,8 +26,8 @@ func twoSegments(t *testing.T, disk vfs.FS, files *FileCache) []*Segment {
 	return segments
 }
 
-// Room for a descriptor is made by closing another segment's. If that close fails it is no matter
-// of who needs the room.
+// A full cache closes another segment's descriptor. If that close fails it is no error of the read
+// that needs the room.
 func TestFailedCloseOfAnotherSegmentsFileIsNoErrorOfARead(t *testing.T) {
 	disk, files := vfs.Mem(), NewFileCache(1)
 	segments := twoSegments(t, disk, files)

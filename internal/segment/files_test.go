@@ -11,7 +11,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// manySegments returns n sealed segments in one cache, and what is in each.
+// manySegments returns n sealed segments in one cache, and the bytes of each.
 func manySegments(t testing.TB, fsys vfs.FS, files *FileCache, n int) (all []*Segment, content [][]byte) {
 	for i := range n {
 		s, err := Create(testDir, int64(i)*100, Config{FS: fsys, Files: files})

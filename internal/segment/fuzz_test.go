@@ -9,8 +9,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// FuzzOpenLog opens any bytes as a segment: never a panic, never bytes that are no valid batches,
-// and what was recovered is recovered again.
+// FuzzOpenLog opens any bytes as a segment. There is no panic, a read returns only valid batches,
+// and a second recovery finds the same batches.
 func FuzzOpenLog(f *testing.F) {
 	all, ends := batches(6, 2, 40)
 	f.Add(all, true, int64(0), int64(0))

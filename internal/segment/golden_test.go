@@ -17,10 +17,10 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// testdata/golden/log holds partitions of an Apache Kafka 4.3 broker after a clean stop.
-// golden/killed holds the indexes of the same partitions after a kill, without the zeros that their
-// files end with; the .log files are those of golden/log. expected.jsonl.gz is what Kafka's
-// consumers read.
+// testdata/golden/log has partitions of an Apache Kafka 4.3 broker after a clean stop.
+// golden/killed has the indexes of the same partitions after a kill, without the zeros at the end
+// of their files; its .log files are those in golden/log. expected.jsonl.gz has the records that
+// Kafka's consumers read.
 
 // goldenSegment is one segment of the golden data.
 type goldenSegment struct {
@@ -74,7 +74,7 @@ func paddedSize(suffix string, last bool, n int) int {
 	return (n + size - 1) / size * size
 }
 
-// in writes the files of g, without those of the suffixes, to a new file system.
+// in writes the files of g to a new file system, except the files with the suffixes in without.
 func (g goldenSegment) in(t testing.TB, without ...string) *vfs.MemFS {
 	fsys := memFS(t)
 	for suffix, p := range g.files {
@@ -88,7 +88,7 @@ func (g goldenSegment) in(t testing.TB, without ...string) *vfs.MemFS {
 
 func (g goldenSegment) name() string { return fmt.Sprintf("%s/%d", g.dir, g.base) }
 
-// requireIndexes compares what is in fsys with what Kafka wrote.
+// requireIndexes compares the files in fsys with Kafka's.
 func (g goldenSegment) requireIndexes(t testing.TB, fsys vfs.FS) {
 	for _, suffix := range []string{LogSuffix, IndexSuffix, TimeIndexSuffix} {
 		p, err := vfs.ReadFile(fsys, filepath.Join(testDir, FileName(g.base, suffix)))
@@ -145,7 +145,7 @@ func TestKilledKafkaIsRecoveredToWhatItsCleanStopLeaves(t *testing.T) {
 	}
 }
 
-// goldenRecord is one line of expected.jsonl; bytes are in base64, as encoding/json has them.
+// goldenRecord is one line of expected.jsonl; bytes are in base64, as in encoding/json.
 type goldenRecord struct {
 	Topic     string
 	Partition int
@@ -159,8 +159,8 @@ type goldenRecord struct {
 	Start     int64
 }
 
-// expectedRecords returns what Kafka's consumers read, by partition and offset, and where the
-// partitions start.
+// expectedRecords returns the records that Kafka's consumers read, by partition and offset, and
+// the start offsets of the partitions.
 func expectedRecords(t testing.TB) (map[string]map[int64]goldenRecord, map[string]int64) {
 	f, err := os.Open("testdata/golden/expected.jsonl.gz")
 	require.NoError(t, err)

@@ -93,7 +93,7 @@ func readFile(t testing.TB, fsys vfs.FS, suffix string) []byte {
 	return p
 }
 
-// writeFile writes a file as it is, without syncing.
+// writeFile writes a file as it is, without a sync.
 func writeFile(t testing.TB, fsys vfs.FS, name string, p []byte) {
 	f, err := fsys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
 	require.NoError(t, err)

@@ -29,8 +29,8 @@ func indexesOf(t testing.TB, times ...int64) (offsets, stamps []byte) {
 	return readFile(t, fsys, IndexSuffix), readFile(t, fsys, TimeIndexSuffix)
 }
 
-// requireTimesAfterPowerCut cuts the power in a way that keeps only what was synced, opens the
-// segment as one that was closed in order, and looks for each of the times.
+// requireTimesAfterPowerCut cuts the power so that only synced bytes survive. It opens the segment
+// as properly closed, and looks for each of the times.
 func requireTimesAfterPowerCut(t testing.TB, fsys *vfs.MemFS, times ...int64) {
 	fsys = fsys.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
 	s, err := Open(testDir, 0, oddConfig(fsys), OpenOptions{Clean: true, NextOffset: int64(len(times)), Size: int64(len(readFile(t, fsys, LogSuffix)))})
@@ -57,8 +57,8 @@ func requireTimesAfterPowerCut(t testing.TB, fsys *vfs.MemFS, times ...int64) {
 	}
 }
 
-// A time index entry says something of all batches before its own. One that was truncated away and
-// comes back is believed if the new batch at its place has the same time by chance.
+// A time index entry describes all batches before its own. An entry that was truncated and is
+// restored is trusted if the new batch at its place has the same time by chance.
 func TestIndexEntriesOfWhatWasTruncatedDoNotComeBack(t *testing.T) {
 	t.Parallel()
 	for name, sealed := range map[string]bool{"sealed": true, "active": false} {
@@ -81,7 +81,7 @@ func TestIndexEntriesOfWhatWasTruncatedDoNotComeBack(t *testing.T) {
 	}
 }
 
-// After a power cut the index files can hold entries of batches that are not there any more.
+// After a power cut the index files can have entries of batches that are lost.
 func TestIndexEntriesOfLostBatchesDoNotComeBackAfterRecovery(t *testing.T) {
 	t.Parallel()
 	oldOffsets, oldTimes := indexesOf(t, 10, 20, 30, 40)
@@ -128,7 +128,7 @@ func writeSynced(t testing.TB, fsys vfs.FS, suffix string, p []byte) {
 	require.NoError(t, f.Close())
 }
 
-// What a flush that failed has written is cut, too, though the segment does not count it.
+// Entries that a failed flush wrote are truncated, too, though the segment does not count them.
 func TestIndexEntriesOfAFailedFlushGoWithTheirBatches(t *testing.T) {
 	t.Parallel()
 	fsys := memFS(t)
@@ -146,7 +146,7 @@ func TestIndexEntriesOfAFailedFlushGoWithTheirBatches(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// Of a segment that failed to be truncated all entries are written again.
+// After a failed truncation of a segment all index entries are written again.
 func TestIndexOfAFailedTruncateIsWhole(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]vfs.Fault{
@@ -172,7 +172,7 @@ func TestIndexOfAFailedTruncateIsWhole(t *testing.T) {
 	}
 }
 
-// Entries of offsets that a segment does not have are none of its own.
+// Entries of offsets at or above the segment's end do not belong to it.
 func TestTimesBehindTheEndAreNotLoaded(t *testing.T) {
 	t.Parallel()
 	_, oldTimes := indexesOf(t, 10, 20, 30, 40)

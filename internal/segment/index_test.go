@@ -17,7 +17,7 @@ import (
 )
 
 // sealedSegment returns a file system with a sealed segment of count batches with 2 records each,
-// and what is in it. Timestamps go up and down.
+// and its records. Timestamps go up and down.
 func sealedSegment(t testing.TB, count int) (*vfs.MemFS, []record.Record, int64) {
 	fsys := memFS(t)
 	s, err := Create(testDir, 0, Config{FS: fsys, IndexIntervalBytes: 300})
@@ -121,7 +121,7 @@ func TestLookupInASealedSegmentReadsFewEntries(t *testing.T) {
 	require.False(t, s.index.loaded, "nothing is kept")
 }
 
-// damage changes an index file in one of the ways that files change.
+// damage changes an index file in one of seven ways.
 func damage(t testing.TB, fsys vfs.FS, suffix string, r *rand.Rand) {
 	name := segmentFile(suffix)
 	p, err := vfs.ReadFile(fsys, name)
@@ -140,7 +140,7 @@ func damage(t testing.TB, fsys vfs.FS, suffix string, r *rand.Rand) {
 		for i := range p {
 			p[i] = byte(r.Uint32())
 		}
-	case 5: // one entry says what another says
+	case 5: // one entry is a copy of another entry
 		i, j := r.IntN(len(p)/24)*24, r.IntN(len(p)/24)*24
 		copy(p[i:i+24], p[j:j+24])
 	case 6:
@@ -180,9 +180,9 @@ func TestDamagedIndexesNeverMakeReadsWrong(t *testing.T) {
 	}
 }
 
-// As TestDamagedIndexesNeverMakeReadsWrong, with time indexes that have many entries, and with
-// every answer asked for: timestamps that grow, those that many batches share, and those that fall
-// back, so that the batch an entry names may have its timestamp by chance.
+// Like TestDamagedIndexesNeverMakeReadsWrong, with time indexes that have many entries, and with a
+// lookup of every time. Timestamps grow, are shared by many batches, or fall back. If they fall
+// back, the batch of an entry may have the entry's timestamp by chance.
 func TestDamagedTimeIndexesNeverMakeLookupsWrong(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]func(i int64) int64{
@@ -204,7 +204,7 @@ func TestDamagedTimeIndexesNeverMakeLookupsWrong(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 9))
 			if seed%2 == 0 {
 				damage(t, fsys, TimeIndexSuffix, r)
-			} else { // one entry names a batch further on, or a lower timestamp
+			} else { // one entry names a later batch, or a lower timestamp
 				p := readFile(t, fsys, TimeIndexSuffix)
 				i := r.IntN(len(p) / timeEntrySize)
 				e := parseTimeEntry(p[timeEntrySize*i:])
@@ -248,8 +248,8 @@ func TestMissingIndexOfASealedSegmentIsBuiltAnew(t *testing.T) {
 	require.Equal(t, goodTimes, readFile(t, fsys, TimeIndexSuffix))
 }
 
-// A slow disk under an index that is made anew holds up nobody but who writes indexes, or takes
-// their names away: they wait so that virtual time goes on.
+// A slow disk under an index that is rebuilt delays only goroutines that write indexes or remove
+// them. They wait so that virtual time advances.
 func TestNobodyWaitsForTheDiskUnderAnIndexThatIsMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys, all, size := sealedSegment(t, 400)
@@ -347,7 +347,7 @@ func TestOffsetOfAppendTimeAndOfBatchesWithoutTime(t *testing.T) {
 	require.EqualValues(t, 5000, first)
 }
 
-// FuzzIndexes opens a good segment with any index files: reads and lookups are right all the same.
+// FuzzIndexes opens a good segment with any index files: reads and lookups are still right.
 func FuzzIndexes(f *testing.F) {
 	good, all, size := sealedSegment(f, 60)
 	raw := readFile(f, good, LogSuffix)

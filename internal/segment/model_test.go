@@ -15,7 +15,7 @@ import (
 type model struct {
 	batches [][]byte
 	infos   []BatchInfo
-	synced  int // so many of them
+	synced  int // number of synced batches
 }
 
 func (m *model) bytes(from int) (p []byte) {
@@ -96,7 +96,7 @@ func TestSegmentDoesWhatAListDoes(t *testing.T) {
 				require.NoError(t, err)
 			},
 			"power cut": func(t *rapid.T) {
-				require.NoError(t, s.Sync()) // what Truncate takes back may otherwise come back
+				require.NoError(t, s.Sync()) // otherwise truncated bytes may be there again
 				require.NoError(t, fsys.SyncDir(testDir))
 				m.synced = len(m.batches)
 				fsys = fsys.Crash(rapid.Uint64().Draw(t, "seed"))
@@ -136,7 +136,7 @@ func (m *model) require(t *rapid.T, s *Segment) {
 	require.NoError(t, err)
 	require.EqualValues(t, len(m.bytes(0))-len(m.bytes(n)), pos)
 	if rapid.Bool().Draw(t, "times") {
-		return // asking for them would make the segment look at them
+		return // a lookup of times would make the segment load them
 	}
 	ts, last, err := s.MaxTimestamp()
 	require.NoError(t, err)

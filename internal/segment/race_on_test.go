@@ -2,5 +2,5 @@
 
 package segment
 
-// raceEnabled: the slowest tests look at fewer cases, since each takes ten times as long.
+// raceEnabled: the slowest tests check fewer cases, since each takes ten times as long.
 const raceEnabled = true

@@ -94,7 +94,7 @@ func TestReadSkipsGapsThatCompactionLeft(t *testing.T) {
 	require.NoError(t, appendTo(s, append(a[:len(a):len(a)], b...)))
 	require.NoError(t, s.Seal())
 	require.NoError(t, s.Close())
-	// The next segment begins at 1000: nothing is at 501 and above.
+	// The next segment begins at 1000: there is no record at 501 and above.
 	s, err = Open(testDir, 0, Config{FS: fsys}, OpenOptions{Clean: true, NextOffset: 1000, Size: int64(len(a) + len(b))})
 	require.NoError(t, err)
 	closed(t, s)
@@ -116,12 +116,12 @@ func TestFailedReadsAreErrorsOfThatReadOnly(t *testing.T) {
 		for after := range 3 {
 			f.Ops, f.Pattern, f.After = vfs.OpRead, "*.log", after
 			remove := fsys.Inject(f)
-			s.Trim() // no hints: a lookup reads too
+			s.Trim() // no hints: a lookup reads, too
 			p, err := s.ReadAt([]byte("x"), 60, 300, -1)
 			if err != nil {
 				require.Equal(t, "x", string(p))
 				failed++
-			} else { // not read that often, or somewhere else instead
+			} else { // fewer reads than that, or a read at another position instead
 				require.Equal(t, "x"+string(all[30*len(all)/50:31*len(all)/50]), string(p))
 			}
 			remove()
@@ -133,9 +133,9 @@ func TestFailedReadsAreErrorsOfThatReadOnly(t *testing.T) {
 	require.GreaterOrEqual(t, failed, 6)
 }
 
-// Every bit that a reader can be served is flipped: each flip is an error, or makes no difference.
-// Base offsets and lengths are not under the CRC; their neighbours tell. Leader epochs are not
-// either: the log's epochs tell.
+// Every bit that a reader can get is flipped: each flip is an error, or makes no difference. Base
+// offsets and lengths are not under the CRC; neighbouring batches show the damage. Leader epochs
+// are not either; the log's epochs show the damage.
 func TestEveryBitFlipInASealedSegmentIsDetected(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]OpenOptions{"end known": {Clean: true, NextOffset: 60}, "recovered": {}} {
@@ -156,8 +156,8 @@ func TestEveryBitFlipInASealedSegmentIsDetected(t *testing.T) {
 			}
 			for bit := 0; bit < 8*len(all); bit += step {
 				if !o.Clean && bit >= 19*8*len(all)/20 && bit%(8*len(all)/20) < 64 {
-					// nothing tells where a segment that was not closed must end: the last base
-					// offset may be anything
+					// the end of a segment that was not closed is unknown: the last base offset
+					// may be anything
 					continue
 				}
 				remove := fsys.Inject(vfs.Fault{Ops: vfs.OpRead, Pattern: "*.log", Times: vfs.Always, Flip: true, Bit: int64(bit)})
@@ -205,7 +205,7 @@ func TestVerifiedBytesAreNotCheckedAgain(t *testing.T) {
 		_, err = f.WriteAt([]byte{all[i] ^ 1}, int64(i))
 		require.NoError(t, errors.Join(err, f.Close()))
 	}
-	damage(len(all) - 1) // what this process appended is trusted
+	damage(len(all) - 1) // bytes that this process appended are trusted
 	_, err = readAll(s, 0, 200)
 	require.NoError(t, err)
 	require.NoError(t, s.Seal())
@@ -217,7 +217,7 @@ func TestVerifiedBytesAreNotCheckedAgain(t *testing.T) {
 	require.ErrorIs(t, err, ErrCorrupt)
 	p, err := s.ReadAt(nil, 3, 1, -1)
 	require.NoError(t, err)
-	damage(len(p) + 100) // of the batch that was read, and so verified
+	damage(len(p) + 100) // of the batch that was read, and is therefore verified
 	_, err = s.ReadAt(nil, 3, 1, -1)
 	require.NoError(t, err)
 }
@@ -271,8 +271,8 @@ func TestReadersRunBesideTheWriterAndTruncation(t *testing.T) {
 	wg.Wait()
 }
 
-// A batch is damaged: a read returns the whole ones before it, and the next read the error. The
-// base offset of a batch behind a gap is certain only if the next header is readable.
+// A batch is damaged: a read returns the complete batches before it, and the next read returns the
+// error. The base offset of a batch behind a gap is certain only if the next header is readable.
 func TestReadReturnsTheWholeBatchesBeforeDamage(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -10,7 +10,7 @@ import (
 )
 
 // Checklist row L4: a start after a kill recovers thousands of segments that are nearly empty and
-// end in space reserved for more.
+// end in reserved space.
 func TestRecoveryOfASmallActiveSegmentCostsLittle(t *testing.T) {
 	const preallocated = 256 << 10
 	fsys := memFS(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// recovered opens what raw holds as a .log file, with the indexes in fsys, and recovers it.
+// recovered writes raw as a .log file, opens it with the indexes in fsys, and recovers it.
 func recovered(t testing.TB, fsys vfs.FS, raw []byte, o RecoverOptions) (*Segment, Report, error) {
 	writeFile(t, fsys, segmentFile(LogSuffix), raw)
 	s, err := Open(testDir, 0, Config{FS: fsys, IndexIntervalBytes: 1000}, OpenOptions{})
@@ -26,7 +26,7 @@ func recovered(t testing.TB, fsys vfs.FS, raw []byte, o RecoverOptions) (*Segmen
 	return s, rep, err
 }
 
-// requireIndexesMatch compares the files with what appending the same batches gives.
+// requireIndexesMatch compares the files with those that result from appending the same batches.
 func requireIndexesMatch(t testing.TB, s *Segment) {
 	all, err := vfs.ReadFile(s.cfg.FS, segmentFile(LogSuffix))
 	require.NoError(t, err)
@@ -65,8 +65,8 @@ func flipped(p []byte, i int, bit byte) []byte {
 	return p
 }
 
-// What a crash can leave is cut, anything else is damage: docs/promises.md, Checklist row
-// D9 and D10.
+// Bytes that a crash can leave are truncated, anything else is damage: docs/promises.md, Checklist
+// row D9 and D10.
 func TestTornIsToldFromDamaged(t *testing.T) {
 	t.Parallel()
 	all, ends := batches(40, 2, 300)
@@ -98,8 +98,8 @@ func TestTornIsToldFromDamaged(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		raw      []byte
-		same     int // batches left when the machine was not restarted
-		other    int // and when it was
+		same     int // batches left after a restart in the same boot of the machine
+		other    int // and in another boot
 		recovery int64
 	}{
 		{name: "nothing is wrong", raw: all, same: 40, other: 40},
@@ -123,7 +123,7 @@ func TestTornIsToldFromDamaged(t *testing.T) {
 		{name: "base offset in the middle too low", raw: flipped(all, mid+7, 0x20), same: damaged, other: damaged},
 		{name: "magic in the middle", raw: flipped(all, mid+16, 1), same: damaged, other: damaged},
 		{name: "zeros in the middle", raw: join(all[:mid], make([]byte, ends[21]-mid), all[ends[21]:]), same: damaged, other: damaged},
-		// within what was not synced
+		// within the unsynced bytes
 		{name: "damage near the end", raw: flipped(all, ends[37]-1, 1), same: 40, other: 37},
 		{name: "damage in the middle", raw: flipped(all, ends[20]-1, 1), same: 40, other: damaged},
 		{name: "last batch holds batches, and is incomplete", raw: join(all, holder[:len(holder)-5]), same: 40, other: 40},
@@ -166,7 +166,7 @@ func TestTornIsToldFromDamaged(t *testing.T) {
 					_, err := readAll(s, 0, 1000)
 					require.ErrorIs(t, err, ErrCorrupt, "the read that meets it")
 				}
-				// A second time there is nothing to do.
+				// A second recovery has nothing to do.
 				require.NoError(t, s.Close())
 				s, err = Open(testDir, 0, Config{FS: fsys, IndexIntervalBytes: 1000}, OpenOptions{})
 				require.NoError(t, err)
@@ -234,8 +234,7 @@ func TestWhatRecoveryFoundIsSyncedByTheNextSync(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// A read that fails says nothing about where the batches end: recovery fails too, or was not in
-// need of it.
+// A failed read does not show where the batches end: recovery fails too, or did not need the read.
 func TestFailedReadInRecoveryIsNoEndOfTheFile(t *testing.T) {
 	t.Parallel()
 	fsys := memFS(t)
@@ -267,7 +266,7 @@ func TestFailedReadInRecoveryIsNoEndOfTheFile(t *testing.T) {
 	require.Greater(t, failures, 4)
 }
 
-// The headers behind the last index entry are all that is read.
+// Recovery reads only the headers behind the last index entry.
 func TestKilledSegmentIsRecoveredFromItsLastIndexEntry(t *testing.T) {
 	t.Parallel()
 	fsys := memFS(t)
@@ -312,8 +311,8 @@ func TestBatchesAreShownToTheCallerOfRecover(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// Checklist row D3, D5, D7: recovery fails at every call, and once the disk is well again it does
-// what it would have done.
+// Checklist row D3, D5, D7: recovery fails at every call, and once the disk works again it has the
+// same result as without the failure.
 func TestRecoveryThatFailsCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	all, ends := batches(30, 2, 300)
@@ -348,7 +347,7 @@ func TestRecoveryThatFailsCanBeRepeated(t *testing.T) {
 	}
 }
 
-// A power cut after each call that changes something: what was synced is there, and in order.
+// A power cut after each call that changes something: all synced records are there, in order.
 func TestPowerCutAtEveryCallKeepsWhatWasSynced(t *testing.T) {
 	t.Parallel()
 	work := func(fsys *vfs.MemFS, synced *int) error {

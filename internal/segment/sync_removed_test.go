@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A segment is removed, its descriptor given back with that, while a sync is under way that would
-// give it back too, since too many are open. Given back twice it would never be closed.
+// A segment is removed during a sync, and the removal closes its descriptor. The sync would close
+// it too, since too many are open. After two releases the descriptor would never be closed.
 func TestDescriptorOfASegmentThatIsRemovedDuringASyncIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, files := vfs.Mem(), NewFileCache(1)

@@ -10,8 +10,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// lastBatches are batches that may be the last of a segment which ends at offset 40, each of them
-// in another way.
+// lastBatches are batches that may be the last one of a segment, at offset 40, each with another
+// kind of end.
 func lastBatches(t testing.TB) map[string][]byte {
 	t.Helper()
 	build := func(codec record.Codec, values ...[]byte) []byte {
@@ -35,8 +35,8 @@ func lastBatches(t testing.TB) map[string][]byte {
 	}
 }
 
-// TestWriteThatFailedAnywhereInReservedSpaceIsCutAfterAKill has a process killed before it can cut
-// back what a write has left that failed after any number of bytes.
+// TestWriteThatFailedAnywhereInReservedSpaceIsCutAfterAKill has a process killed before it can
+// truncate a failed write, for each number of written bytes.
 func TestWriteThatFailedAnywhereInReservedSpaceIsCutAfterAKill(t *testing.T) {
 	t.Parallel()
 	before, ends := batches(20, 2, 150)
@@ -58,17 +58,17 @@ func TestWriteThatFailedAnywhereInReservedSpaceIsCutAfterAKill(t *testing.T) {
 	}
 }
 
-// TestFlippedBitOfTheLastBatchBeforeReservedSpaceIsNoTornWrite: the zeros that a batch ends with by
-// itself are no reason to cut one off that was acknowledged. Base offset and leader epoch, which no
-// CRC covers, are for others to check, and a page of zeros at the end of a batch passes for one
-// that was not written.
+// TestFlippedBitOfTheLastBatchBeforeReservedSpaceIsNoTornWrite: zeros at the end of an
+// acknowledged batch are no reason to truncate it. Base offset and leader epoch, which no CRC
+// covers, are checked elsewhere. A page of zeros at the end of a batch passes for an unwritten
+// page.
 func TestFlippedBitOfTheLastBatchBeforeReservedSpaceIsNoTornWrite(t *testing.T) {
 	t.Parallel()
 	before, _ := batches(20, 2, 150)
 	zeros := make([]byte, 10_000)
 	step := 1
 	if raceEnabled {
-		step = 13 // not of each byte the same bits
+		step = 13 // other bits in each byte
 	}
 	for name, last := range lastBatches(t) {
 		if name == "with a page of nothing" {
@@ -86,7 +86,7 @@ func TestFlippedBitOfTheLastBatchBeforeReservedSpaceIsNoTornWrite(t *testing.T) 
 	}
 }
 
-// TestFlippedLengthOfTheLastBatchIsNoTornWrite: it reaches beyond the end of the file.
+// TestFlippedLengthOfTheLastBatchIsNoTornWrite: the length reaches beyond the end of the file.
 func TestFlippedLengthOfTheLastBatchIsNoTornWrite(t *testing.T) {
 	t.Parallel()
 	before, _ := batches(20, 2, 150)
@@ -100,8 +100,8 @@ func TestFlippedLengthOfTheLastBatchIsNoTornWrite(t *testing.T) {
 	}
 }
 
-// TestDamagedBatchBeforeATornOneIsNotCut: a kill tears one batch. If the one before is no good
-// either, recovery must not cut them one after the other, an open each.
+// TestDamagedBatchBeforeATornOneIsNotCut: a kill tears one batch. If the batch before it is
+// damaged, too, recovery must not truncate them one after the other, one per open.
 func TestDamagedBatchBeforeATornOneIsNotCut(t *testing.T) {
 	t.Parallel()
 	before, ends := batches(20, 2, 150)
@@ -109,7 +109,7 @@ func TestDamagedBatchBeforeATornOneIsNotCut(t *testing.T) {
 	for name, last := range lastBatches(t) {
 		for n := record.HeaderSize; n < len(last); n += 1 + n/40 {
 			if lastNonZero(last) < n {
-				break // it is whole
+				break // the batch is complete
 			}
 			damaged := flipped(flipped(before, ends[18]+90, 4), ends[18]+100, 4)
 			fsys := memFS(t)

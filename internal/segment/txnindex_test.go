@@ -24,7 +24,7 @@ func TestAbortedTransactionsAreFoundByRange(t *testing.T) {
 	require.Empty(t, ts)
 	require.False(t, done)
 	fill(t, s, 10, 10, 10)
-	// producer 2 was open since 7
+	// the transaction of producer 2 has been open since 7
 	a := AbortedTxn{ProducerID: 1, FirstOffset: 5, LastOffset: 20, LastStableOffset: 7}
 	b := AbortedTxn{ProducerID: 2, FirstOffset: 7, LastOffset: 30, LastStableOffset: 31}
 	c := AbortedTxn{ProducerID: 1, FirstOffset: 40, LastOffset: 50, LastStableOffset: 51}
@@ -52,7 +52,7 @@ func TestAbortedTransactionsAreFoundByRange(t *testing.T) {
 	lost := fsys.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
 	require.Equal(t, readFile(t, fsys, TxnIndexSuffix), readFile(t, lost, TxnIndexSuffix), "on stable storage")
 
-	// the batch that holds 45 goes, and with it everything from 40 on
+	// the batch with offset 45 is truncated, and with it everything from 40 on
 	require.NoError(t, s.Truncate(45))
 	require.Equal(t, readFile(t, lost, TxnIndexSuffix), readFile(t, fsys, TxnIndexSuffix), "the cut is not synced yet")
 	require.NoError(t, s.ResetAborted(s.NextOffset(), nil, false))
@@ -61,7 +61,7 @@ func TestAbortedTransactionsAreFoundByRange(t *testing.T) {
 	require.Equal(t, []AbortedTxn{a, b}, ts)
 }
 
-// What has been read of the index serves later lookups, until the index changes.
+// An index that was read serves later lookups, until it changes.
 func TestTransactionIndexIsReadOnceForEachEdition(t *testing.T) {
 	t.Parallel()
 	fsys := memFS(t)
@@ -78,7 +78,7 @@ func TestTransactionIndexIsReadOnceForEachEdition(t *testing.T) {
 	var all []AbortedTxn
 	found := func() {
 		t.Helper()
-		held, err := s.txnIndex() // or the collector may take it
+		held, err := s.txnIndex() // or the collector may free it
 		require.NoError(t, err)
 		before := reads
 		for from := range int64(100) {
@@ -141,7 +141,7 @@ func TestDamagedTransactionIndexIsAnErrorAndItsTornEndIsCut(t *testing.T) {
 	}
 }
 
-// A process was killed when it had given the index a new file, before the directory was synced.
+// A process was killed after it had given the index a new file, before the directory was synced.
 func TestTransactionIndexThatIsFoundIsSynced(t *testing.T) {
 	t.Parallel()
 	for _, left := range []int{0, 1} {
