@@ -20,10 +20,10 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A written is what a txnWork has had written at an offset.
+// A written is a record or marker that a txnWork appended at an offset.
 type written struct {
 	offset int64
-	pid    int64 // 0: no transaction's
+	pid    int64 // 0: in no transaction
 	epoch  int16
 	marker bool
 	commit bool // of a marker
@@ -31,8 +31,8 @@ type written struct {
 	value  string
 }
 
-// txnHistory is what was written, in order of the offsets; what a cut took counts until something
-// takes its place. It is all that the oracle goes by: the log is a prefix of it, wherever it ends.
+// txnHistory has everything that was written, by offset. Truncated entries count until others take
+// their offsets. The oracle uses only the history: the log is a prefix of it, wherever it ends.
 type txnHistory []written
 
 func (h txnHistory) with(w written) txnHistory {
@@ -40,8 +40,8 @@ func (h txnHistory) with(w written) txnHistory {
 	return append(slices.DeleteFunc(h, func(o written) bool { return o.offset >= w.offset }), w)
 }
 
-// open returns the transactions that a log with that end has not decided, by producer, and the
-// records below the first of them that nobody has aborted.
+// decided returns the open transactions of a log with that end, by producer. It also returns the
+// last stable offset and the records below it that were not aborted.
 func (h txnHistory) decided(end int64) (open map[int64]written, stable int64, committed []written) {
 	open, stable = map[int64]written{}, end
 	undecided := map[int64][]written{}
@@ -66,7 +66,7 @@ func (h txnHistory) decided(end int64) (open map[int64]written, stable int64, co
 	return open, stable, committed
 }
 
-// check compares what a read-committed reader sees with what was committed.
+// check compares the records of a read-committed reader with the committed ones.
 func (h txnHistory) check(p *Partition, compacted bool) error {
 	end, start := p.LogEndOffset(), p.LogStartOffset()
 	lso := p.LastStableOffset()
@@ -108,7 +108,7 @@ func (h txnHistory) check(p *Partition, compacted bool) error {
 	return nil
 }
 
-// txnWork works on a partition, with several producers whose transactions overlap.
+// txnWork runs operations on a partition, with several producers whose transactions overlap.
 type txnWork struct {
 	rnd    *rand.Rand
 	cfg    Config
@@ -116,8 +116,10 @@ type txnWork struct {
 	leader int32
 	epoch  int16 // of the newest transaction: each has its own, so that its sequence begins at 0
 	serial int
-	stuck  map[int64]bool // producers of whose transaction a batch has failed
-	clean  int64          // the log end at the last compaction: nothing below is cut, for what it has taken would be missing
+	stuck  map[int64]bool // producers with a failed batch in their transaction
+	// log end offset at the last compaction: no truncation goes below it, since compaction removed
+	// records there
+	clean int64
 
 	mu      sync.Mutex // guards the field below
 	history txnHistory
@@ -129,7 +131,7 @@ func (w *txnWork) facts() txnHistory {
 	return w.history
 }
 
-// note enters what is about to be written at the log's end.
+// note adds the next entry at the log's end to the history.
 func (w *txnWork) note(f written) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -154,7 +156,7 @@ func (w *txnWork) lead() error {
 	return nil
 }
 
-// down closes the partition, which the next step opens again.
+// down closes the partition; the next step opens it again.
 func (w *txnWork) down() error {
 	p := w.p
 	w.p = nil
@@ -198,7 +200,7 @@ func (w *txnWork) end(pid int64, commit bool) error {
 	return end(w.p, TxnMarker{ProducerID: pid, ProducerEpoch: first.epoch, Commit: commit}).Err
 }
 
-// step does something. Every error is the disk's.
+// step does one random operation. Every error is the disk's.
 func (w *txnWork) step(t *testing.T) error {
 	if w.p == nil {
 		return w.reopen()
@@ -240,8 +242,8 @@ func (w *txnWork) step(t *testing.T) error {
 	}
 }
 
-// finish ends what is open, each the other way than before if it was ended before: who goes by an
-// entry of a marker that was lost is wrong.
+// finish ends all open transactions. A transaction that was ended before gets the other outcome: a
+// reader that uses the index entry of a lost marker is wrong.
 func (w *txnWork) finish() error {
 	var errs []error
 	open, _, _ := w.history.decided(w.p.LogEndOffset())
@@ -266,18 +268,19 @@ func newTxnWork(disk vfs.FS, seed uint64, policy log.SyncPolicy, cleanup log.Cle
 	w.cfg.Log.Sync, w.cfg.Log.Cleanup, w.cfg.Log.MinDirtyRatio = policy, cleanup, 0.01
 	w.cfg.Log.SegmentBytes = 700
 	w.cfg.Log.RetentionBytes = 2000
-	w.cfg.Log.DeleteRetention = 1 // ns: markers go in the pass after the one that has seen them
+	// ns: a pass sets the horizon of a marker, and the next pass removes the marker
+	w.cfg.Log.DeleteRetention = 1
 	return w
 }
 
-// on is w on another disk, on which it goes on where history ends.
+// on is w on another disk, with the given history.
 func (w *txnWork) on(disk vfs.FS, history txnHistory) *txnWork {
 	on := newTxnWork(disk, uint64(len(history)), w.cfg.Log.Sync, w.cfg.Log.Cleanup)
 	on.leader, on.epoch, on.serial, on.history = w.leader+1000, w.epoch+100, w.serial+1000, history
 	return on
 }
 
-// A txnMoment is what a crash leaves, and what was known then.
+// A txnMoment is the disk after a crash, and the history at that time.
 type txnMoment struct {
 	disk   *vfs.MemFS
 	known  txnHistory
@@ -302,10 +305,10 @@ func txnCrash(disk *vfs.MemFS, how string, seed uint64) *vfs.MemFS {
 	return disk.Crash(seed)
 }
 
-// crashesIn runs work on a disk and returns what crashes before its calls would leave: how tells
-// which, if any, before the n-th.
+// crashesIn runs work on a disk and returns the disks after crashes before its calls. how returns
+// the kinds of crashes before the n-th call.
 func crashesIn(disk *vfs.MemFS, w *txnWork, how func(n int) []string, work func()) []txnMoment {
-	var mu sync.Mutex // guards all, and has one crash at a time
+	var mu sync.Mutex // guards all, and allows one crash at a time
 	var all []txnMoment
 	n := 0
 	stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
@@ -327,8 +330,8 @@ func crashesIn(disk *vfs.MemFS, w *txnWork, how func(n int) []string, work func(
 	return all
 }
 
-// checkAfter opens what a crash has left, and checks what is there; ends what was open, closes, has
-// the power cut, and checks again.
+// checkAfter opens the disk after a crash and checks its records. It ends the open transactions,
+// closes the partition, cuts the power, and checks again.
 func checkAfter(w *txnWork, m txnMoment) (err error) {
 	defer func() {
 		if err != nil {
@@ -372,9 +375,8 @@ func checkAfter(w *txnWork, m txnMoment) (err error) {
 	return nil
 }
 
-// Whatever call a kill or a power cut comes before, also one of recovery, and whatever is done
-// afterwards: a read-committed reader sees all records of committed transactions, and none of
-// others.
+// A kill or a power cut comes before any call, also of recovery, and any operation follows. A
+// read-committed reader gets all records of committed transactions, and none of others.
 func TestCrashAtEveryCallChangesNoOutcomeOfATransaction(t *testing.T) {
 	for _, policy := range []log.SyncPolicy{log.SyncOnAck, log.SyncNever} {
 		for _, cleanup := range []log.CleanupPolicy{log.CleanupDelete, log.CleanupCompact} {
@@ -388,7 +390,7 @@ func TestCrashAtEveryCallChangesNoOutcomeOfATransaction(t *testing.T) {
 	}
 }
 
-// txnSeeds is how many workloads there are of each kind.
+// txnSeeds is the number of workloads of each kind.
 func txnSeeds() uint64 {
 	if os.Getenv("STRATA_LONG") != "" {
 		return 20
@@ -396,8 +398,8 @@ func txnSeeds() uint64 {
 	return 1
 }
 
-// txnSampled returns one in how many cases is looked at, where each takes its time: usual, or
-// little where tests have little time.
+// txnSampled returns n for checking one in n slow cases: usual, or little for short runs and the
+// race detector.
 func txnSampled(usual, little int) int {
 	if testing.Short() || raceEnabled {
 		return little
@@ -416,8 +418,8 @@ func crashAtEveryCall(t *testing.T, w *txnWork, steps int) {
 	})
 }
 
-// crashIn does work on a disk, with crashes before each call, of which it looks at one in first,
-// and in one in second of the recoveries from them before each call again.
+// crashIn runs work on a disk, with crashes before each call. It checks one in first of them. For
+// one in second it also checks crashes before each call of the recovery.
 func crashIn(t *testing.T, w *txnWork, how func(n int) []string, first, second int, work func()) {
 	disk := vfs.Mem()
 	w.cfg.Log.FS = disk
@@ -448,7 +450,7 @@ func crashIn(t *testing.T, w *txnWork, how func(n int) []string, first, second i
 	}
 }
 
-// What an attack did by hand: one abort, with all crashes in all places.
+// One abort, with all crashes at all calls.
 func TestCrashInAnAbortChangesNoOutcome(t *testing.T) {
 	ok := func(errs ...error) {
 		t.Helper()
@@ -482,8 +484,8 @@ func TestCrashInAnAbortChangesNoOutcome(t *testing.T) {
 	}
 }
 
-// injectedOnly returns nil if err is the injected one, or says that the partition is closed or
-// broken by it.
+// injectedOnly returns nil if err is the injected error, or the error of a partition that is
+// closed or broken by it.
 func injectedOnly(err error) error {
 	if errors.Is(err, syscall.EIO) || errors.Is(err, fs.ErrClosed) {
 		return nil
@@ -491,9 +493,9 @@ func injectedOnly(err error) error {
 	return err
 }
 
-// Whatever call of the disk fails, once or for a while: what a read-committed reader sees was
-// committed, or he gets the disk's error; and once the disk works and the partition is opened again
-// everything committed is there, also after a power cut.
+// Any call of the disk fails, once or for a while. A read-committed reader gets only committed
+// records, or the disk's error. Once the disk works and the partition is opened again all
+// committed records are there, also after a power cut.
 func TestFaultAtEveryCallChangesNoOutcomeOfATransaction(t *testing.T) {
 	for _, policy := range []log.SyncPolicy{log.SyncOnAck, log.SyncNever} {
 		for _, cleanup := range []log.CleanupPolicy{log.CleanupDelete, log.CleanupCompact} {
@@ -517,7 +519,7 @@ func TestFaultAtEveryCallChangesNoOutcomeOfATransaction(t *testing.T) {
 	}
 }
 
-// faultAtCall reports whether there were as many calls.
+// faultAtCall reports whether a call failed: false if there were fewer calls.
 func faultAtCall(t *testing.T, seed uint64, policy log.SyncPolicy, cleanup log.CleanupPolicy, after, times int) bool {
 	disk := vfs.Mem()
 	w := newTxnWork(disk, seed, policy, cleanup)
@@ -552,11 +554,11 @@ func faultAtCall(t *testing.T, seed uint64, policy log.SyncPolicy, cleanup log.C
 	for _, how := range []string{"kill", "lost"} {
 		m := txnMoment{txnCrash(disk, how, 0), w.history, vfs.Event{}, how}
 		if failed < times && failed > 0 {
-			break // it fails to the end
+			break // the disk still fails at the end
 		}
 		if how == "kill" && doubt && times > 1 {
-			// Another process is not told of the failed sync if strata.suspect could not be
-			// written either: what it believes is there a power cut may take.
+			// Another process cannot find the failed sync if strata.suspect could not be written
+			// either: a power cut may remove records that it takes for durable.
 			continue
 		}
 		require.NoError(t, checkAfter(w, m), "fault %d x %d", after, times)

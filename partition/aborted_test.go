@@ -22,8 +22,8 @@ func abort(t testing.TB, p *Partition, pid int64, epoch int16, key string) {
 	require.NoError(t, end(p, TxnMarker{ProducerID: pid, ProducerEpoch: epoch}).Err)
 }
 
-// While a disk takes a minute for anything that it does with the transaction index, the partition
-// answers whoever does not wait for that minute, and the log who produces.
+// While each operation of a disk on the transaction index takes a minute, the partition serves
+// requests that do not need that index. The log serves producers.
 func TestNobodyWaitsForTheDiskWithTheTransactionIndex(t *testing.T) {
 	for name, call := range map[string]func(p *Partition){
 		"abort": func(p *Partition) { end(p, TxnMarker{ProducerID: 1}) },
@@ -42,7 +42,7 @@ func TestNobodyWaitsForTheDiskWithTheTransactionIndex(t *testing.T) {
 			}()
 			time.Sleep(time.Second) // the disk is at work
 			require.True(t, p.log.Busy(), name)
-			if !p.mu.TryLock() { // who waits for a mutex stops the time of a bubble
+			if !p.mu.TryLock() { // a goroutine that waits for a mutex stops the time of a bubble
 				<-done
 				stop()
 				t.Fatal(name)
@@ -59,9 +59,9 @@ func TestNobodyWaitsForTheDiskWithTheTransactionIndex(t *testing.T) {
 	}
 }
 
-// Entries of the transaction index cannot be written for a while, in which segments are closed and
-// old ones removed, with the last records of a producer. When the disk works again everybody is
-// known, and what was aborted stays so, whichever way the partition comes there.
+// Entries of the transaction index cannot be written for a while. Meanwhile segments are closed
+// and old ones removed, with the last records of a producer. When the disk works again all
+// producers are known, and aborted records stay aborted, after any kind of restart.
 func TestOwedAbortsCostNeitherProducersNorRecords(t *testing.T) {
 	for _, how := range []string{"closed", "killed", "cut", "power cut", "works again"} {
 		t.Run(how, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestOwedAbortsCostNeitherProducersNorRecords(t *testing.T) {
 }
 
 // The segment with an abort is closed while the disk has no room for its index entry: compaction
-// leaves it alone.
+// skips it.
 func TestCompactionWaitsForOwedAborts(t *testing.T) {
 	fs := vfs.Mem()
 	cfg := testConfig(fs)
@@ -148,9 +148,9 @@ func TestCompactionWaitsForOwedAborts(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// The index of a closed segment, and that of the last one after a close, are damaged: aborted
-// records are not read as committed ones, and the index is made again from the log. A copy is as
-// good.
+// The index of a closed segment is damaged, and after a close the index of the last segment.
+// Aborted records are not read as committed ones, and the index is rebuilt from the log. A copy
+// behaves the same.
 func TestDamagedTransactionIndexIsMadeAgainFromTheLog(t *testing.T) {
 	damages := map[string]func(p []byte) []byte{
 		"nonsense":    func(p []byte) []byte { return []byte(strings.Repeat("?", len(p))) },
@@ -182,7 +182,7 @@ func TestDamagedTransactionIndexIsMadeAgainFromTheLog(t *testing.T) {
 		for how, last := range map[string]int64{"closed": 12, "killed": 6, "copy": 12} {
 			fs, dir := disk.Kill(), "p"
 			switch how {
-			case "killed": // the last index is made again in any case
+			case "killed": // the last index is rebuilt in any case
 				fs = killed.Kill()
 			case "copy":
 				dir = how
@@ -209,8 +209,8 @@ func TestDamagedTransactionIndexIsMadeAgainFromTheLog(t *testing.T) {
 	}
 }
 
-// A copy of a log, and a log closed in order, have the index that Kafka reads, with what was
-// aborted last.
+// A copy of a log, and a properly closed log, have the index that Kafka reads, with the last
+// aborted transaction.
 func TestTransactionIndexIsWholeWhereOthersReadIt(t *testing.T) {
 	fs := vfs.Mem()
 	p := openLeader(t, testConfig(fs))
@@ -233,8 +233,8 @@ func TestTransactionIndexIsWholeWhereOthersReadIt(t *testing.T) {
 	}
 }
 
-// The copy of a cut knows the aborts and the producers of below it, whatever was aborted, compacted
-// or deleted since.
+// The copy of a cut has the aborts and the producers below the cut, regardless of later aborts,
+// compactions and deletions.
 func TestCutKnowsItsAbortsAndNoLaterOnes(t *testing.T) {
 	fs := vfs.Mem()
 	cfg := testConfig(fs)
@@ -270,8 +270,8 @@ func TestCutKnowsItsAbortsAndNoLaterOnes(t *testing.T) {
 	require.Equal(t, []seen{{6, "open0"}}, readAll(t, b, ReadCommitted))
 }
 
-// A cut that takes a marker, as one below the high watermark does after an unclean election, leaves
-// the transaction open.
+// A truncation that removes a marker, as one below the high watermark does after an unclean
+// election, opens its transaction again.
 func TestCutBehindAMarkerOpensItsTransactionAgain(t *testing.T) {
 	p := openLeader(t, testConfig(vfs.Mem()))
 	require.NoError(t, send(p, batchSpec{value: "plain"}).Err)

@@ -14,8 +14,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// producing is a client that sends batch after batch and waits for each, without an allocation of
-// its own.
+// producing is a client that sends batch after batch and waits for each, without own allocations.
 type producing struct {
 	p    *Partition
 	req  ProduceRequest
@@ -152,8 +151,8 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkReadCommitted reads 1 MiB of plain records that lie between 10,000 transactions and
-// 10,000 more, in one segment: what it costs to find out that none of them matters.
+// BenchmarkReadCommitted reads 1 MiB of plain records between 10,000 transactions and 10,000 more,
+// in one segment. It measures the cost of finding that none of them matters.
 func BenchmarkReadCommitted(b *testing.B) {
 	const ids = 10_000
 	each := func(p *Partition, do func(p *Partition, pid int64)) {
@@ -168,7 +167,7 @@ func BenchmarkReadCommitted(b *testing.B) {
 	for _, c := range []struct {
 		name          string
 		before, after func(p *Partition)
-		batch         int  // records of one
+		batch         int  // records of one batch
 		stored        bool // closed and opened again
 	}{
 		{"none", nobody, nobody, 100, false},
@@ -205,8 +204,8 @@ func BenchmarkReadCommitted(b *testing.B) {
 	}
 }
 
-// BenchmarkProduceToWake measures from Produce of one record to the end of the read of a reader who
-// waited for it.
+// BenchmarkProduceToWake measures from Produce of one record to the end of the read of a reader
+// that waited for it.
 func BenchmarkProduceToWake(b *testing.B) {
 	cfg := testConfig(vfs.OS())
 	cfg.Log.Sync = log.SyncNever

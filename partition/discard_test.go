@@ -10,15 +10,15 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// discard is sendBytes of a batch whose records are thrown away.
+// discard is sendBytes for a batch whose records are discarded.
 func discard(p *Partition, batch []byte, acks record.Acks) ProduceResult {
 	done := make(chan ProduceResult, 1)
 	p.Produce(&ProduceRequest{Batch: batch, Acks: acks, TransactionalID: "tx", DiscardRecords: true, Done: func(r ProduceResult) { done <- r }})
 	return <-done
 }
 
-// What is thrown away takes its offsets and sequences, is checked as anything else, and is not
-// there: after a restart neither.
+// A discarded batch takes its offsets and sequences, and is checked as any other batch. Its
+// records are not there, also after a restart.
 func TestDiscardedRecordsTakeOffsetsAndSequencesOnly(t *testing.T) {
 	fs := vfs.Mem()
 	cfg := testConfig(fs)

@@ -9,8 +9,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// What a coordinator decided as the leader of one epoch must not be appended in another: somebody
-// else may have led in between.
+// A write that a coordinator decided on as the leader of one epoch must not be appended in
+// another: another leader may have led in between.
 func TestAppendBoundToAnEpochIsRefusedInEveryOther(t *testing.T) {
 	p := openLeader(t, testConfig(vfs.Mem()))
 	append := func(epoch *int32) ProduceResult {

@@ -10,7 +10,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A retry of a batch that was written already gets the original offset; nothing is written twice.
+// A retry of a batch that was written already gets the original offset; it is not written again.
 func Example() {
 	p, err := partition.Open("orders-0", partition.Config{Topic: "orders", Log: log.Config{FS: vfs.Mem()}})
 	if err != nil {
@@ -40,7 +40,7 @@ func Example() {
 	// 0 2 2 2
 }
 
-// A waiter watches any number of partitions and wakes when there is something to read.
+// A waiter watches any number of partitions and wakes when there are records to read.
 func ExampleWaiter() {
 	p, err := partition.Open("orders-0", partition.Config{Log: log.Config{FS: vfs.Mem()}})
 	if err != nil {

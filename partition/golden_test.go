@@ -30,7 +30,7 @@ func golden(t *testing.T, name string) Config {
 func TestKafkasTransactionsReadAsKafkaReadsThem(t *testing.T) {
 	for _, snapshots := range []bool{true, false} {
 		cfg := golden(t, "transactions-0")
-		if !snapshots { // then the log alone must tell
+		if !snapshots { // the log alone must be enough then
 			for _, name := range []string{"p/00000000000000000010.snapshot", "p/00000000000000000069.snapshot"} {
 				require.NoError(t, cfg.Log.FS.Remove(name))
 			}

@@ -8,7 +8,7 @@ import (
 	"github.com/stratalog/strata/internal/fieldtest"
 )
 
-// One answer of the coordinator is shared by writes of the same transaction only.
+// One answer of the coordinator is shared only by writes of the same transaction.
 func TestWritesOfDifferentTransactionsDoNotShareAnAnswer(t *testing.T) {
 	build := func() TxnWrite { return TxnWrite{TransactionalID: "t", ProducerID: 1, ProducerEpoch: 2, Version: 1} }
 	first := build()

@@ -14,7 +14,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A verifier takes questions about transactions, which the test answers.
+// A verifier collects questions about transactions, which the test answers.
 type verifier struct{ asked []TxnQuestion }
 
 func (v *verifier) config() Config {
@@ -31,7 +31,7 @@ func (v *verifier) answer(err error) {
 	q.Answer(err)
 }
 
-// start sends a batch of a client of a transaction.version, and does not wait.
+// start sends a batch as a client of a transaction.version, and does not wait.
 func start(p *Partition, version int16, s batchSpec) *ProduceResult {
 	res := &ProduceResult{BaseOffset: -2}
 	s.txn = true
@@ -39,7 +39,7 @@ func start(p *Partition, version int16, s batchSpec) *ProduceResult {
 	return res
 }
 
-const pending = -2 // base offset of what start has begun and nobody has answered
+const pending = -2 // base offset while a write of start has no result
 
 func TestFirstWriteOfATransactionWaitsForItsCoordinator(t *testing.T) {
 	for _, version := range []int16{0, 2} {
@@ -79,7 +79,8 @@ func TestFirstWriteOfATransactionWaitsForItsCoordinator(t *testing.T) {
 	}
 }
 
-// What the coordinator said yes to must not be appended behind the marker: nobody would end it.
+// A write that the coordinator approved must not be appended behind the marker: no marker would
+// end its transaction.
 func TestWriteThatComesBehindItsMarkerIsRefused(t *testing.T) {
 	for _, version := range []int16{0, 1, 2} {
 		for _, mine := range []bool{false, true} {
@@ -116,8 +117,8 @@ func TestWriteThatComesBehindItsMarkerIsRefused(t *testing.T) {
 	}
 }
 
-// The marker of version 2 has the epoch of the transaction that follows, whose first write may have
-// asked before the marker is here, or is here once more.
+// The marker of version 2 has the epoch of the next transaction. The first write of that
+// transaction may have been verified before the marker arrives, or before it arrives again.
 func TestMarkerOfVersion2LeavesTheNextTransactionsGuard(t *testing.T) {
 	v := &verifier{}
 	p := openLeader(t, v.config())
@@ -153,8 +154,8 @@ func TestCoordinatorsRefusalIsTheWritesOwn(t *testing.T) {
 	}
 }
 
-// A made-up producer id costs nothing once it is refused, and one that is asked about again and
-// again is forgotten as producer ids are.
+// A made-up producer id costs nothing after it was rejected. A producer id that is verified again
+// and again expires as others do.
 func TestGuardsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &verifier{}
@@ -176,7 +177,7 @@ func TestGuardsAreForgotten(t *testing.T) {
 	})
 }
 
-// A write that could not be verified is sent again; what came behind it must not take its place.
+// A write that could not be verified is sent again; later writes must not take its place.
 func TestWriteDoesNotOvertakeOneThatIsToBeVerifiedAgain(t *testing.T) {
 	v := &verifier{}
 	p := openLeader(t, v.config())
@@ -227,7 +228,7 @@ func TestGuardsEndWithTheLeadership(t *testing.T) {
 			require.NoError(t, p.BecomeLeader(5))
 			require.ErrorIs(t, waits.Err, ErrNotLeader)
 			require.NotErrorIs(t, waits.Err, ErrNotLeaderAfterAppend)
-			v.answer(nil) // nobody waits for it
+			v.answer(nil) // no write waits for it
 			var res ProduceResult
 			p.Produce(&ProduceRequest{Batch: batchSpec{pid: 7, txn: true}.build(), TransactionalID: "tx", Guard: guard, Done: func(r ProduceResult) { res = r }})
 			require.ErrorIs(t, res.Err, ErrInvalidTxnState)
@@ -266,8 +267,8 @@ func TestWhoWaitsForACoordinatorIsToldOfTheEnd(t *testing.T) {
 	}
 }
 
-// Batches and a marker that come in one round: what is admitted behind the marker finds no guard,
-// though the marker is not in the file yet.
+// Batches and a marker arrive in one round: a batch that is admitted behind the marker finds no
+// guard, though the marker is not in the file yet.
 func TestMarkerOfTheSameRoundEndsGuards(t *testing.T) {
 	for _, version := range []int16{0, 2} {
 		s := newProducers(day)
@@ -287,7 +288,7 @@ func TestMarkerOfTheSameRoundEndsGuards(t *testing.T) {
 			require.Error(t, err)
 			require.NotErrorIs(t, err, ErrOutOfOrderSequence)
 		}
-		r.reset() // the disk did not take it
+		r.reset() // the write failed
 		b.BaseSequence = 0
 		_, err = s.check(&r, b, g)
 		require.NoError(t, err, "nothing has come of the round")
@@ -309,7 +310,7 @@ func TestOtherTransactionalIDIsAskedAboutByItself(t *testing.T) {
 	require.Empty(t, p.state.guards)
 }
 
-// Who asks while those before are being submitted gets behind them.
+// A write that arrives while earlier ones are being submitted is queued behind them.
 func TestWritesStayInOrderWhileTheirGuardIsSettled(t *testing.T) {
 	v := &verifier{}
 	p := openLeader(t, v.config())
@@ -317,7 +318,8 @@ func TestWritesStayInOrderWhileTheirGuardIsSettled(t *testing.T) {
 	var first ProduceResult
 	p.Produce(&ProduceRequest{Batch: batchSpec{pid: 7, txn: true}.build(), TransactionalID: "tx", TxnVersion: 2, Done: func(r ProduceResult) {
 		first = r
-		second = start(p, 2, batchSpec{pid: 7, seq: 2}) // the one with sequence 1 is not submitted yet
+		// the write with sequence 1 is not submitted yet
+		second = start(p, 2, batchSpec{pid: 7, seq: 2})
 		require.EqualValues(t, pending, second.BaseOffset)
 	}})
 	between := start(p, 2, batchSpec{pid: 7, seq: 1})
@@ -329,7 +331,8 @@ func TestWritesStayInOrderWhileTheirGuardIsSettled(t *testing.T) {
 	require.Empty(t, p.state.guards)
 }
 
-// A coordinator that keeps its state here has asked before it has decided what to write.
+// A coordinator with its state in this partition verifies its transaction before it decides on a
+// write.
 func TestCoordinatorsWriteNeedsAGuardThatIsVerified(t *testing.T) {
 	v := &verifier{}
 	p := openLeader(t, v.config())
@@ -378,7 +381,7 @@ func TestCoordinatorsWriteNeedsAGuardThatIsVerified(t *testing.T) {
 	require.ErrorIs(t, err, ErrOutOfOrderSequence, "nor a client's")
 }
 
-// Who is told that its transaction is open may write before that call returns.
+// A coordinator may write once its callback reports an open transaction, before that call returns.
 func TestCoordinatorMayWriteOnceItIsTold(t *testing.T) {
 	v := &verifier{}
 	p := openLeader(t, v.config())
@@ -396,7 +399,7 @@ func TestCoordinatorMayWriteOnceItIsTold(t *testing.T) {
 	require.Empty(t, p.state.guards)
 }
 
-// A marker that a coordinator writes as its own is of a version like any other.
+// A marker that a coordinator writes itself has a version like any other.
 func TestCoordinatorsMarkerOfVersion2LeavesTheNextTransactionsGuard(t *testing.T) {
 	for _, version := range []int16{0, 2} {
 		v := &verifier{}

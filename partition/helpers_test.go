@@ -15,7 +15,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// testConfig is a partition of topic t in memory.
+// testConfig configures a partition of topic t in memory.
 func testConfig(fs vfs.FS) Config {
 	return Config{Topic: "t", Log: log.Config{FS: fs}}
 }
@@ -38,13 +38,13 @@ func reopen(t testing.TB, cfg Config, epoch int32) *Partition {
 	return p
 }
 
-// A batchSpec says how to make a batch.
+// A batchSpec describes a batch to build.
 type batchSpec struct {
 	pid    int64 // 0: none
 	epoch  int16
 	seq    int32
 	n      int    // records; 0: 1
-	value  string // of each record, with its number behind
+	value  string // of each record, followed by its number
 	key    string // "": no key
 	ts     int64  // ms; 0: now
 	codec  record.Codec
@@ -81,7 +81,7 @@ func (s batchSpec) build() []byte {
 }
 
 // send produces one batch with all acks, as a client with a transactional id, and waits for the
-// outcome.
+// result.
 func send(p *Partition, s batchSpec) ProduceResult { return sendBytes(p, s.build(), record.AcksAll) }
 
 func sendBytes(p *Partition, batch []byte, acks record.Acks) ProduceResult {
@@ -97,14 +97,14 @@ func end(p *Partition, m TxnMarker) ProduceResult {
 	return <-done
 }
 
-// seen is a record as a reader sees it.
+// seen is a record that a reader got.
 type seen struct {
 	Offset int64
 	Value  string
 }
 
-// readAll reads everything below the bound of the isolation level, as a consumer does: aborted
-// records and markers left out.
+// readAll reads everything below the bound of the isolation level, as a consumer does, without
+// aborted records and markers.
 func readAll(t testing.TB, p *Partition, isolation Isolation) []seen {
 	t.Helper()
 	out, err := readFrom(p, p.LogStartOffset(), isolation, 1<<20)

@@ -10,7 +10,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Checklist row L4: what an open reads does not grow with what the log holds.
+// Checklist row L4: the reads of an open do not grow with the size of the log.
 func TestOpenOfACleanPartitionReadsNoBatches(t *testing.T) {
 	t.Parallel()
 	fs := vfs.Mem()
@@ -33,7 +33,7 @@ func TestOpenOfACleanPartitionReadsNoBatches(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// The batches that a producer may repeat lie on both sides of the snapshot that the restart left.
+// The batches that a producer may repeat are on both sides of the snapshot from the restart.
 func TestRetriesOfBatchesOnBothSidesOfARestartAreRecognised(t *testing.T) {
 	eachRestart(t, nil, func(t *testing.T, p *Partition, down func(*Partition) *Partition) {
 		for seq := range int32(6) {
@@ -55,7 +55,7 @@ func TestRetriesOfBatchesOnBothSidesOfARestartAreRecognised(t *testing.T) {
 	})
 }
 
-// Out of order is final for a client, the error of a disk is not.
+// An out-of-order error is final for a client, a disk error is not.
 func TestRepeatedBatchWhoseOriginalCannotBeReadIsNotOutOfOrder(t *testing.T) {
 	fs := vfs.Mem()
 	p := openLeader(t, testConfig(fs))

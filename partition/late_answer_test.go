@@ -11,15 +11,15 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// asked is what a follower asks in an epoch, with its log as it is.
+// asked is the fetch of a follower in an epoch, with its log as it is.
 func asked(p *Partition, epoch int32) ReplicaFetch {
 	ask := p.Position()
 	ask.LeaderEpoch = epoch
 	return ask
 }
 
-// On a slow path an answer may come when this replica follows somebody else by now, or leads. What
-// it has stored since is not what the answer is about.
+// On a slow network a response may arrive when this replica follows another leader, or leads. The
+// response does not apply to records that the replica has stored since.
 func TestLateAnswerOfAnEarlierLeaderCutsNothing(t *testing.T) {
 	p, _ := follower(t, 0, "a", "b")
 	defer p.Close()
@@ -41,7 +41,7 @@ func TestLateAnswerOfAnEarlierLeaderCutsNothing(t *testing.T) {
 	late("it leads")
 }
 
-// The epoch is the same, and the log another: somebody has cut or copied already.
+// The epoch is the same, but the log is different: it was truncated or copied to already.
 func TestAnswerForALogThatEndsElsewhereCutsNothing(t *testing.T) {
 	p, _ := follower(t, 0, "a", "b")
 	defer p.Close()
@@ -53,7 +53,7 @@ func TestAnswerForALogThatEndsElsewhereCutsNothing(t *testing.T) {
 	require.Equal(t, int64(3), p.LogEndOffset())
 }
 
-// A cut under way ends before the replica follows another leader, or leads.
+// A running truncation ends before the replica follows another leader, or leads.
 func TestRoleWaitsForTheCutUnderWay(t *testing.T) {
 	for name, change := range map[string]func(p *Partition) error{
 		"follow": func(p *Partition) error { return p.Follow(2) },

@@ -12,14 +12,14 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// submit hands in a batch without waiting.
+// submit produces a batch without waiting.
 func submit(p *Partition, batch []byte) <-chan ProduceResult {
 	done := make(chan ProduceResult, 1)
 	p.Produce(&ProduceRequest{TopicPartition: p.tp, Batch: batch, Acks: record.AcksAll, Done: func(r ProduceResult) { done <- r }})
 	return done
 }
 
-// slowSyncs is a durable configuration on a disk whose syncs take an hour.
+// slowSyncs makes each sync of a log file take an hour. It returns a function that ends that.
 func slowSyncs(fsys *vfs.MemFS) func() {
 	return fsys.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Times: vfs.Always, Delay: time.Hour})
 }
@@ -30,7 +30,8 @@ func durable(fsys vfs.FS) Config {
 	return cfg
 }
 
-// Whether a batch may be in the log decides about its sequence numbers: the two errors differ.
+// A client keeps or reuses sequence numbers depending on whether the batch may be in the log: the
+// two errors differ.
 func TestLossOfTheLeadershipSaysWhetherABatchMayBeInTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := vfs.Mem()
@@ -59,7 +60,7 @@ func TestLossOfTheLeadershipSaysWhetherABatchMayBeInTheLog(t *testing.T) {
 	})
 }
 
-// A disk that fails when the leadership is gone leaves it open what it has got.
+// A write that fails after the leadership has ended does not show whether the batch was appended.
 func TestDiskThatIsCutOffSaysNotThatNothingWasAppended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := vfs.Mem()
@@ -116,9 +117,9 @@ func TestReplicaThatResignsEndsWhatItHasAndTakesNoMore(t *testing.T) {
 	})
 }
 
-// What an earlier epoch may have confirmed is below the high watermark when a leader's epoch
-// begins, and nobody sees the epoch before: else a coordinator that loads would miss commits, and a
-// consumer that asks for the end would be told one that others were past.
+// Records that an earlier epoch may have acknowledged are below the high watermark when a leader's
+// epoch begins, and no client sees the epoch before. Otherwise a coordinator that loads would miss
+// commits. A consumer would get an end offset that other consumers are already past.
 func TestLeaderShowsFromTheFirstMomentWhatEarlierEpochsMayHaveConfirmed(t *testing.T) {
 	for _, sync := range []log.SyncPolicy{log.SyncOnAck, log.SyncNever} {
 		fsys := vfs.Mem()

@@ -15,7 +15,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// linearOp is the input of one operation of a history; value < 0: read all from an offset.
+// linearOp is the input of one operation of a history; value < 0 means read all from an offset.
 type linearOp struct {
 	value int32
 	from  int64
@@ -23,11 +23,11 @@ type linearOp struct {
 
 type linearResult struct {
 	offset int64  // of an append
-	values string // what was read, four bytes each
+	values string // of a read, four bytes each
 }
 
-// linearLog is a log as clients see it: an append puts a value at the end, a read returns all from
-// an offset to the end.
+// linearLog is a log from the view of clients: an append puts a value at the end, a read returns
+// all values from an offset to the end.
 var linearLog = porcupine.Model{
 	Init: func() any { return "" },
 	Step: func(state, input, output any) (bool, any) {
@@ -49,7 +49,7 @@ var linearLog = porcupine.Model{
 
 func fourBytes(v int32) string { return string(binary.BigEndian.AppendUint32(nil, uint32(v))) }
 
-// recordHistory runs clients concurrently and returns what they did and saw.
+// recordHistory runs clients concurrently and returns their operations and results.
 func recordHistory(t *testing.T, p *Partition, clients, steps int, look func(p *Partition, from int64) (string, error)) []porcupine.Operation {
 	var mu sync.Mutex
 	var history []porcupine.Operation
@@ -127,8 +127,8 @@ func TestAppendsAndReadsAreLinearizable(t *testing.T) {
 	}
 }
 
-// TestStaleReadsAreNotLinearizable is the twin: reads that do not see the last record must be found
-// out.
+// TestStaleReadsAreNotLinearizable is the counterpart: reads that miss the last record must be
+// detected.
 func TestStaleReadsAreNotLinearizable(t *testing.T) {
 	p := openLeader(t, testConfig(vfs.Mem()))
 	history := recordHistory(t, p, 2, 40, func(p *Partition, from int64) (string, error) {

@@ -13,7 +13,8 @@ import (
 )
 
 // A new leader returns an end of the partition that is at least the end that an earlier leader has
-// acknowledged, or an error, also if followers fetch, or the leadership ends, at that moment.
+// acknowledged, or an error. That also holds if followers fetch, or the leadership ends, at that
+// moment.
 func TestEndThatANewLeaderReportsIsNeverOlder(t *testing.T) {
 	for meanwhile, end := range map[string]bool{"a follower fetches": false, "the leadership ends": true} {
 		for _, isolation := range []Isolation{ReadUncommitted, ReadCommitted} {

@@ -21,7 +21,7 @@ type modelRecord struct {
 	txn   *modelTxn
 }
 
-// A modelBatch is what a client remembers of a batch it has sent.
+// A modelBatch is a batch that a client has sent, with its base offset.
 type modelBatch struct {
 	spec batchSpec
 	base int64
@@ -31,7 +31,7 @@ type modelBatch struct {
 type model struct {
 	records []modelRecord
 	start   int64
-	sent    map[int64][]modelBatch // by producer id, of the present epoch
+	sent    map[int64][]modelBatch // by producer id, of the current epoch
 	epoch   map[int64]int16
 	open    map[int64]*modelTxn
 	n       int
@@ -69,7 +69,7 @@ func (m *model) next(pid int64) int32 {
 	return last.seq + int32(last.n)
 }
 
-// TestPartitionAgreesWithAList runs random operations, restarts included, on a partition of tiny
+// TestPartitionAgreesWithAList runs random operations, including restarts, on a partition of tiny
 // segments and on a list.
 func TestPartitionAgreesWithAList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -160,7 +160,7 @@ func (m *model) produce(t *rapid.T, p *Partition, pid int64) {
 	m.sent[pid] = append(m.sent[pid], modelBatch{s, base})
 }
 
-// retry sends one of the last five batches once more.
+// retry sends one of the last five batches again.
 func (m *model) retry(t *rapid.T, p *Partition, pid int64) {
 	sent := m.sent[pid]
 	if len(sent) == 0 {
@@ -174,7 +174,7 @@ func (m *model) retry(t *rapid.T, p *Partition, pid int64) {
 	require.Equal(t, b.base, res.BaseOffset)
 }
 
-// refused sends what must not be taken.
+// refused sends batches that must be rejected.
 func (m *model) refused(t *rapid.T, p *Partition, pid int64) {
 	sent := m.sent[pid]
 	if len(sent) == 0 {
@@ -246,8 +246,8 @@ func (m *model) compare(t *rapid.T, p *Partition) {
 }
 
 // TestLostRequestsAndResponsesMakeNoDuplicatesAndNoGaps sends 100,000 records as an idempotent
-// client with five batches in flight, over a transport that loses a fifth of everything, to a
-// partition that restarts now and then.
+// client with five batches in flight. The transport loses a fifth of all messages, and the
+// partition restarts at times.
 func TestLostRequestsAndResponsesMakeNoDuplicatesAndNoGaps(t *testing.T) {
 	for _, dedupe := range []bool{true, false} {
 		t.Run(fmt.Sprintf("dedupe=%t", dedupe), func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestLostRequestsAndResponsesMakeNoDuplicatesAndNoGaps(t *testing.T) {
 				records = 10_000
 			}
 			got := lossyRun(t, records, dedupe)
-			if !dedupe { // the twin: without producer ids the same run must go wrong
+			if !dedupe { // the counterpart: without producer ids the same run must fail
 				require.Greater(t, len(got), records)
 				return
 			}
@@ -290,13 +290,14 @@ func lossyRun(t *testing.T, records int, dedupe bool) []seen {
 		return s.build()
 	}
 	batches := records / perBatch
-	written := 0 // batches in the log, if nothing is doubled
-	// Everything up to acked is confirmed; the window behind it is sent and sent again, in order.
+	written := 0 // batches in the log, without duplicates
+	// Batches below acked are acknowledged. The batches in flight after them are sent again and
+	// again, in order.
 	for acked := 0; acked < batches; {
 		confirmed, lost := 0, false
 		for i := acked; i < min(acked+inFlight, batches); i++ {
-			// The request is lost; not the very first, since an unknown producer may begin
-			// anywhere, as in Kafka.
+			// The request is lost. The very first one is not, since an unknown producer may begin
+			// with any sequence, as in Kafka.
 			if rnd.IntN(10) == 0 && written > 0 {
 				lost = true
 				continue
@@ -313,7 +314,7 @@ func lossyRun(t *testing.T, records int, dedupe bool) []seen {
 				require.Equal(t, i < written, res.Duplicate)
 				written = max(written, i+1)
 			}
-			if lost = lost || rnd.IntN(10) == 0; !lost { // else the response is lost
+			if lost = lost || rnd.IntN(10) == 0; !lost { // otherwise the response is lost
 				confirmed++
 			}
 		}

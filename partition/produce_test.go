@@ -197,7 +197,7 @@ func TestCancelledAppendSyncLeavesTheAppendAndItsBytesAlone(t *testing.T) {
 	cancel()
 	batch := batchSpec{value: "kept"}.build()
 	_, err := p.AppendSync(ctx, batch, record.AcksAll)
-	clear(batch) // ours again
+	clear(batch) // the caller owns it again
 	if err != nil {
 		require.ErrorIs(t, err, context.Canceled)
 	}

@@ -140,7 +140,7 @@ func FuzzDecodeSnapshot(f *testing.F) {
 	f.Add(someState().appendSnapshot(nil))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		if len(p) >= snapshotHeader && len(p)%2 == 0 {
-			p = resealed(slices.Clone(p)) // else hardly any input gets past the CRC
+			p = resealed(slices.Clone(p)) // otherwise hardly any input passes the CRC
 		}
 		s := newProducers(day)
 		if err := s.load(p, 0); err != nil {

@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
 // A stateScript runs commands on the producer state alone. Lines that begin with > are commands,
-// the others what they answered.
+// the others their output.
 type stateScript struct {
 	s      *producers
 	r      round
@@ -34,7 +34,7 @@ func newStateScript() *stateScript {
 	return &stateScript{s: newProducers(24 * time.Hour)}
 }
 
-// batch builds a batch header from words like "pid=1 epoch=0 seq=0 n=3 txn ts=5".
+// args parses words like "pid=1 epoch=0 seq=0 n=3 txn ts=5" into values and flags.
 func (c *stateScript) args(words []string) (v map[string]int64, flags map[string]bool) {
 	v, flags = map[string]int64{"n": 1, "ts": c.now}, map[string]bool{}
 	for _, w := range words {
@@ -140,7 +140,7 @@ func (c *stateScript) write(b *record.Batch) {
 	c.end += int64(b.LastOffsetDelta) + 1
 }
 
-// short names an error by its sentinel.
+// short returns the name of an error's sentinel.
 func short(err error) string {
 	for name, target := range map[string]error{
 		"OUT_OF_ORDER_SEQUENCE_NUMBER": ErrOutOfOrderSequence, "INVALID_PRODUCER_EPOCH": ErrInvalidProducerEpoch,

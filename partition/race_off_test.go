@@ -2,5 +2,5 @@
 
 package partition
 
-// raceEnabled: the race detector makes pools forget, so allocations are not counted.
+// raceEnabled: under the race detector pools drop objects, so allocations are not counted.
 const raceEnabled = false

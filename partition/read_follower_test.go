@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// follower opens a replica that follows in epoch 1, on a file system that can fail, and gives it as
-// many records as there are values; the first committed of them are known to be committed.
+// follower opens a replica that follows in epoch 1, on a file system that can fail, and copies the
+// values to it as records. It gets committed as the high watermark.
 func follower(t *testing.T, committed int64, values ...string) (*Partition, *vfs.MemFS) {
 	t.Helper()
 	fs := vfs.Mem()
@@ -26,8 +26,7 @@ func follower(t *testing.T, committed int64, values ...string) (*Partition, *vfs
 	return p, fs
 }
 
-// copyTo has a follower take a record, at an offset, from the leader of the epoch that it follows
-// in.
+// copyTo copies a record to a follower, at an offset, from the leader of its epoch.
 func copyTo(t *testing.T, p *Partition, offset, committed int64, value string) {
 	t.Helper()
 	done := make(chan error, 1)
@@ -109,12 +108,12 @@ func TestFollowerIsReadUpToTheHighWatermarkThatItKnows(t *testing.T) {
 	})
 }
 
-// An unclean leader has a follower cut records that were readable, and write others in their place.
+// An unclean leader makes a follower truncate readable records, and write others in their place.
 func TestReadThatACutComesBetweenShowsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, fs := follower(t, 3, "x", "y", "z")
 		require.NoError(t, first.Close())
-		p, err := Open("p", testConfig(fs)) // nothing of it is in memory
+		p, err := Open("p", testConfig(fs)) // its records are not in memory
 		require.NoError(t, err)
 		defer p.Close()
 		require.NoError(t, p.Follow(1))
@@ -127,7 +126,7 @@ func TestReadThatACutComesBetweenShowsNothing(t *testing.T) {
 		slow()
 		require.NoError(t, p.TruncateTo(1))
 		for offset := range int64(3) {
-			copyTo(t, p, 1+offset, 0, "other") // none of it committed
+			copyTo(t, p, 1+offset, 0, "other") // none of them committed
 		}
 		require.ErrorIs(t, <-failed, ErrOffsetNotAvailable)
 		got, err := read(p, 0)

@@ -13,8 +13,8 @@ import (
 )
 
 // TestPolicyChangesUnderLoad switches between the policies while batches are produced, over a disk
-// whose syncs take a while. No produce may hang, and while records have to be durable before they
-// are acknowledged the high watermark is never above what is.
+// with slow syncs. No produce may hang. While records have to be durable before they are
+// acknowledged, the high watermark is never above the durable offset.
 func TestPolicyChangesUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := vfs.Mem()
@@ -36,7 +36,7 @@ func TestPolicyChangesUnderLoad(t *testing.T) {
 					t.Error(res.Err)
 				}
 				n++
-				time.Sleep(10 * time.Microsecond) // or the clock of the bubble would stand
+				time.Sleep(10 * time.Microsecond) // or the clock of the bubble would stop
 			}
 		}()
 		for i := range 200 {
@@ -44,7 +44,7 @@ func TestPolicyChangesUnderLoad(t *testing.T) {
 			cfg.Log.Sync = []log.SyncPolicy{log.SyncNever, log.SyncOnAck}[i%2]
 			require.NoError(t, p.Reconfigure(cfg))
 			if cfg.Log.Sync == log.SyncOnAck {
-				hw := p.HighWatermark() // first: what is durable only grows
+				hw := p.HighWatermark() // first: the durable offset only grows
 				require.LessOrEqual(t, hw, p.log.DurableOffset())
 			}
 			time.Sleep(100 * time.Microsecond)
@@ -54,7 +54,7 @@ func TestPolicyChangesUnderLoad(t *testing.T) {
 	})
 }
 
-// TestWaitingProduceIsAcknowledgedByAPolicyThatAsksForLess has a batch that is written, not
+// TestWaitingProduceIsAcknowledgedByAPolicyThatAsksForLess has a batch that is written but not
 // durable, and waits for the high watermark.
 func TestWaitingProduceIsAcknowledgedByAPolicyThatAsksForLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestWaitingProduceIsAcknowledgedByAPolicyThatAsksForLess(t *testing.T) {
 			waited = time.Since(began)
 			done <- r
 		}})
-		synctest.Wait() // it is written, and its sync under way
+		synctest.Wait() // it is written, and its sync is running
 		require.EqualValues(t, 1, p.LogEndOffset())
 		cfg := testConfig(fs)
 		cfg.Log.Sync = log.SyncNever

@@ -19,8 +19,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// replicas is one partition on several disks, and who leads it. What the controller decides and the
-// network carries is done by the test, one thing at a time.
+// replicas is one partition on several disks, and its leader. The test does the work of controller
+// and network, one step at a time.
 type replicas struct {
 	t      *testing.T
 	r      *rand.Rand
@@ -33,8 +33,8 @@ type replicas struct {
 
 	mu    sync.Mutex // guards the fields below: they are written by completions
 	asked []InSyncProposal
-	acked map[string]int64 // with all acknowledgements
-	first map[string]int64 // with the leader's
+	acked map[string]int64 // with acks=all
+	first map[string]int64 // with acks=1
 	fails map[string]error
 }
 
@@ -121,7 +121,7 @@ func (c *replicas) produce(s batchSpec, acks record.Acks) {
 	}})
 }
 
-// pull has a follower ask its leader once, and store the answer.
+// pull makes a follower fetch from its leader once, and store the response.
 func (c *replicas) pull(n *replicaNode) {
 	if n.dead || n.id == int32(c.leader) {
 		return
@@ -141,7 +141,7 @@ func (c *replicas) pull(n *replicaNode) {
 	require.NoError(c.t, <-done)
 }
 
-// decide commits what the leader has asked for, if it still stands.
+// decide commits the in-sync sets that the leader has proposed, if they are still valid.
 func (c *replicas) decide() {
 	c.mu.Lock()
 	asked := c.asked
@@ -159,7 +159,7 @@ func (c *replicas) decide() {
 	}
 }
 
-// kill takes the power from a broker. Who leads then is somebody in sync.
+// kill cuts the power of a broker. The next leader is a replica in sync.
 func (c *replicas) kill(n *replicaNode) {
 	if n.dead || len(c.inSync) == 1 && c.inSync[0] == n.id {
 		return
@@ -196,7 +196,7 @@ func (c *replicas) settle() {
 		c.restart(n)
 	}
 	leader := c.nodes[c.leader].p
-	// It is the last in the queue: all before it are written.
+	// It is the last batch in the queue: all batches before it are written.
 	require.NoError(c.t, sendBytes(leader, batchSpec{value: "last"}.build(), record.AcksLeader).Err)
 	for range 1000 {
 		for _, n := range c.nodes {
@@ -205,7 +205,7 @@ func (c *replicas) settle() {
 		c.decide()
 		if len(c.inSync) == len(c.nodes) && leader.HighWatermark() == leader.LogEndOffset() {
 			for _, n := range c.nodes {
-				c.pull(n) // they learn of the high watermark
+				c.pull(n) // they get the high watermark
 			}
 			return
 		}
@@ -296,8 +296,8 @@ func followersHoldWhatTheLeaderAcknowledged(t *testing.T, seed uint64, sync log.
 	}
 }
 
-// What is acknowledged survives the loss of power of all replicas at once, whoever of those in sync
-// leads then.
+// Acknowledged records survive the loss of power of all replicas at once, regardless of which
+// in-sync replica leads then.
 func TestAllReplicasLosePower(t *testing.T) {
 	for seed := range uint64(20) {
 		c := newReplicas(t, 3, Config{Topic: "t", MinInSync: 2, Log: log.Config{Sync: log.SyncOnAck}}, seed)
@@ -375,7 +375,7 @@ func isOneOf(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
-// A batch that cannot be written leaves those behind it out as well.
+// When a batch cannot be written, the batches behind it are not written either.
 func TestCopyLeavesNoHole(t *testing.T) {
 	leader := openLeader(t, Config{Topic: "t", Log: log.Config{FS: vfs.Mem(), Sync: log.SyncNever}})
 	for i := range 6 {
@@ -405,8 +405,9 @@ func TestCopyLeavesNoHole(t *testing.T) {
 	require.Equal(t, whole(t, leader), whole(t, p))
 }
 
-// A batch that needs a new segment comes behind one whose write fails: it is refused, and so is no
-// segment begun for it, which would have no room for the one that is sent again.
+// A batch that needs a new segment follows one whose write fails. It is rejected, and no segment
+// is begun for it, because the failed batch would not fit before that segment when it is sent
+// again.
 func TestCopyLeavesNoHoleWhereASegmentWouldBegin(t *testing.T) {
 	leader := openLeader(t, Config{Topic: "t", Log: log.Config{FS: vfs.Mem(), Sync: log.SyncNever}})
 	for _, size := range []int{900, 100, 1500} {
@@ -440,7 +441,7 @@ func TestCopyLeavesNoHoleWhereASegmentWouldBegin(t *testing.T) {
 	require.Equal(t, whole(t, leader), whole(t, p))
 }
 
-// A leader records its epoch before its first append. If it never got to one, the next leader may
+// A leader records its epoch before its first append. If it never appended, the next leader may
 // have records of older epochs there.
 func TestFollowerForgetsAnEpochWithoutRecords(t *testing.T) {
 	old := openLeader(t, Config{Topic: "t", Log: log.Config{FS: vfs.Mem(), Sync: log.SyncNever}})
@@ -488,8 +489,7 @@ func TestFollowerTakesNothingOfAnEarlierLeader(t *testing.T) {
 	require.Error(t, <-done)
 }
 
-// A leader that answers an unknown follower, an earlier incarnation or somebody of another epoch
-// counts none of them.
+// A leader counts no fetch of an unknown follower, an earlier incarnation or another epoch.
 func TestReadOfAFollowerThatIsNoneIsRefused(t *testing.T) {
 	c := newReplicas(t, 2, Config{Topic: "t", Log: log.Config{Sync: log.SyncNever}}, 1)
 	c.produce(batchSpec{value: "a"}, record.AcksAll)
@@ -513,8 +513,8 @@ func TestReadOfAFollowerThatIsNoneIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotLeader)
 }
 
-// A follower that asks for no batches is heard like any other, and told whether there are some. If
-// the high watermark waits for it, it gets them all the same.
+// A follower that fetches no batches counts like any other, and gets whether there are some. If
+// the high watermark waits for it, it gets the batches anyway.
 func TestFollowerMayAskForEverythingButBatches(t *testing.T) {
 	c := newReplicas(t, 2, Config{Topic: "t", Log: log.Config{Sync: log.SyncNever}}, 1)
 	c.produce(batchSpec{value: "a"}, record.AcksLeader)

@@ -12,7 +12,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// restarts are the ways a partition can go down with everything acknowledged still there.
+// restarts are the ways a partition can stop without the loss of an acknowledged record.
 var restarts = map[string]func(t *testing.T, p *Partition, fs *vfs.MemFS) *vfs.MemFS{
 	"clean": func(t *testing.T, p *Partition, fs *vfs.MemFS) *vfs.MemFS {
 		require.NoError(t, p.Close())
@@ -24,8 +24,7 @@ var restarts = map[string]func(t *testing.T, p *Partition, fs *vfs.MemFS) *vfs.M
 	},
 }
 
-// eachRestart runs a test that brings down the partition it was given with down, which returns it
-// reopened.
+// eachRestart runs a test that stops its partition with down, which returns it reopened.
 func eachRestart(t *testing.T, cfg func(*Config), test func(t *testing.T, p *Partition, down func(*Partition) *Partition)) {
 	for name, restart := range restarts {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +53,7 @@ func eachRestart(t *testing.T, cfg func(*Config), test func(t *testing.T, p *Par
 	}
 }
 
-// A snapshot holds only the last batch of each producer, as in Kafka. The last five are found by
+// A snapshot has only the last batch of each producer, as in Kafka. The last five are found by
 // reading back before the snapshot, when a batch is out of order for the first time.
 func TestRetryOfAnyOfTheLastFiveBatchesIsRecognisedAfterARestart(t *testing.T) {
 	eachRestart(t, nil, func(t *testing.T, p *Partition, down func(*Partition) *Partition) {
@@ -62,7 +61,7 @@ func TestRetryOfAnyOfTheLastFiveBatchesIsRecognisedAfterARestart(t *testing.T) {
 			require.NoError(t, send(p, batchSpec{pid: 1, seq: seq}).Err)
 			require.NoError(t, send(p, batchSpec{pid: 2, epoch: 1, seq: seq}).Err)
 		}
-		for range 2 { // also when nothing happened in between
+		for range 2 { // also without a batch in between
 			p = down(p)
 			for seq := int32(2); seq < 7; seq++ {
 				res := send(p, batchSpec{pid: 1, seq: seq})
@@ -150,7 +149,8 @@ func TestDamagedSnapshotIsReplacedByAnOlderOneAndTheLog(t *testing.T) {
 	require.NoError(t, send(p, batchSpec{pid: 1, seq: 20}).Err)
 }
 
-// What the snapshot stands for is gone from the log: an older state would write the batch again.
+// The records below the snapshot are deleted from the log: with an older state the batch would be
+// written again.
 func TestSnapshotThatCannotBeReadIsNotTakenForDamaged(t *testing.T) {
 	for _, op := range []vfs.Op{vfs.OpOpen, vfs.OpStat, vfs.OpRead, vfs.OpClose} {
 		t.Run(op.String(), func(t *testing.T) {
@@ -211,8 +211,8 @@ func TestDirectoryOfAnotherTopicIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrInconsistentTopicID)
 }
 
-// TestWithoutSyncAPowerCutLosesAcknowledgedRecords is the twin of the restart tests: it shows that
-// they can fail.
+// TestWithoutSyncAPowerCutLosesAcknowledgedRecords is the counterpart of the restart tests: it
+// shows that they can fail.
 func TestWithoutSyncAPowerCutLosesAcknowledgedRecords(t *testing.T) {
 	fs := vfs.Mem()
 	cfg := testConfig(fs)
@@ -229,7 +229,7 @@ func TestWithoutSyncAPowerCutLosesAcknowledgedRecords(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// TestWithoutProducerIDsARetryIsADuplicate is the twin of the tests about retries.
+// TestWithoutProducerIDsARetryIsADuplicate is the counterpart of the tests of retries.
 func TestWithoutProducerIDsARetryIsADuplicate(t *testing.T) {
 	p := openLeader(t, testConfig(vfs.Mem()))
 	batch := batchSpec{value: "v"}.build()

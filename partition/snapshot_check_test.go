@@ -41,7 +41,8 @@ func newestSnapshot(t *testing.T, fs *vfs.MemFS) string {
 	return name
 }
 
-// fillProducers writes batches of two producers. The sibling gets as many, by other shares.
+// fillProducers writes batches of two producers. The sibling gets the same number of batches,
+// split in another way.
 func fillProducers(t *testing.T, p *Partition, sibling bool) (earlier []byte) {
 	t.Helper()
 	seqs := map[int64]int32{}
@@ -59,8 +60,8 @@ func fillProducers(t *testing.T, p *Partition, sibling bool) (earlier []byte) {
 	return earlier
 }
 
-// Another snapshot stands in the place of a partition's own. No batch is accepted twice, and the
-// state is the one of the log.
+// Another snapshot takes the place of a partition's own. No batch is accepted twice, and the state
+// is that in the log.
 func TestForeignProducerSnapshotIsNotUsed(t *testing.T) {
 	for what, foreign := range foreignSnapshots {
 		for _, end := range []string{"clean", "killed", "power cut"} {
@@ -169,7 +170,7 @@ func TestFollowerGetsNoForeignProducers(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// Each difference between a snapshot and the batches below it is noticed. Batches that compaction
+// Each difference between a snapshot and the batches below it is found. Batches that compaction
 // has removed and producers that have expired are no differences.
 func TestSnapshotIsComparedWithTheBatchesBelowIt(t *testing.T) {
 	state := func(entries ...[4]int64) *producers { // producer, epoch, sequence, offset

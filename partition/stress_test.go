@@ -15,16 +15,16 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A stress is producers, readers, leader changes with truncation, deletion and new settings on one
-// partition, all at once.
+// A stress runs producers, readers, leader changes with truncation, deletion and new settings on
+// one partition, all at once.
 type stress struct {
 	p       *Partition
 	perPID  int
 	writers int
 
-	// values is offset -> value: an offset below the high watermark has one value for ever.
+	// offset -> value: an offset below the high watermark keeps its value
 	values   sync.Map
-	position atomic.Int64 // of the slowest checking reader: nothing above is deleted
+	position atomic.Int64 // of the slowest checking reader: records above it are not deleted
 	stop     chan struct{}
 }
 
@@ -63,7 +63,7 @@ func (s *stress) stopped() bool {
 	}
 }
 
-// pause lets the others go on for a moment.
+// pause lets the other goroutines run for a moment.
 func (s *stress) pause(d time.Duration) bool {
 	select {
 	case <-s.stop:
@@ -90,7 +90,7 @@ func (s *stress) produce(t *testing.T, pid int64) {
 	}
 }
 
-// follow reads everything once, waiting at the end, and checks that each producer's records come in
+// follow reads everything once, waiting at the end. It checks that each producer's records come in
 // order, each once.
 func (s *stress) follow(t *testing.T) {
 	next := map[string]int{}
@@ -130,7 +130,7 @@ func (s *stress) wait(offset int64) {
 	w.Cancel()
 }
 
-// check parses what was read and compares it with what was seen before.
+// check parses batches and compares their records with earlier reads.
 func (s *stress) check(t *testing.T, batches []byte, from int64) []seen {
 	c := consumed{from: from, aborted: map[int64]bool{}}
 	for len(batches) > 0 {
@@ -174,8 +174,8 @@ func (s *stress) readAtRandom(t *testing.T) {
 	}
 }
 
-// changeLeaders makes the partition a follower, truncates it to the high watermark as a new leader
-// may ask for, and makes it the leader again.
+// changeLeaders makes the partition a follower, truncates it to the high watermark as for a new
+// leader, and makes it the leader again.
 func (s *stress) changeLeaders(t *testing.T) {
 	for epoch := int32(1); s.pause(3 * time.Millisecond); epoch++ {
 		s.p.BecomeFollower()
@@ -243,7 +243,7 @@ func TestCloseInTheMiddleOfEverythingEndsEveryCall(t *testing.T) {
 				t.Fatal("closed already")
 			}
 		}
-		// those who wait at Close for sure, whatever the others are at
+		// These two wait at Close for certain, in any state of the other goroutines.
 		far := make(chan Isolation, 2)
 		for _, isolation := range []Isolation{ReadUncommitted, ReadCommitted} {
 			w := NewWaiter(1, isolation, func() { far <- isolation })

@@ -62,8 +62,8 @@ func TestMarkerFencesOlderEpochsAndCoordinators(t *testing.T) {
 		CoordinatorEpoch: 7, TxnFirstOffset: 2}}, p.Producers())
 }
 
-// A coordinator that did not hear that its marker was written writes it again, when the producer
-// may have begun its next transaction, in the epoch that the marker has.
+// A coordinator that got no response for its marker writes it again. The producer may have begun
+// its next transaction by then, in the epoch of the marker.
 func TestRepeatedMarkerOfVersion2LeavesTheNextTransactionAlone(t *testing.T) {
 	p := openLeader(t, testConfig(vfs.Mem()))
 	commit := TxnMarker{ProducerID: 1, ProducerEpoch: 4, Commit: true, Version: 2}
@@ -111,7 +111,8 @@ func TestDeletedBeginningOfATransactionHoldsNothingBack(t *testing.T) {
 	require.LessOrEqual(t, st.LogStartOffset, st.LastStableOffset)
 }
 
-// Nobody takes the aborted records for committed, and compaction not for the newest of their key.
+// A reader does not take the aborted records for committed, and compaction does not take them for
+// the newest of their key.
 func TestAbortWhoseIndexEntryFailedStaysOne(t *testing.T) {
 	for _, op := range []vfs.Op{vfs.OpCreate, vfs.OpWrite, vfs.OpSync} {
 		for i, how := range []string{"closed", "cut", "closed", "cut"} {
@@ -152,8 +153,9 @@ func TestAbortWhoseIndexEntryFailedStaysOne(t *testing.T) {
 	}
 }
 
-// What the coordinator of the partition's own state writes in transactions needs no sequence and no
-// transactional id, and it brings the markers; nobody else may.
+// Records that the coordinator of the partition's own state writes in transactions need no
+// sequence and no transactional id. The coordinator also writes the markers; other producers must
+// not.
 func TestCoordinatorWritesInTransactionsInItsOwnOrder(t *testing.T) {
 	cfg := testConfig(vfs.Mem())
 	p := openLeader(t, cfg)

@@ -20,9 +20,9 @@ func TestTruncationToANegativeOffsetChangesNothing(t *testing.T) {
 	require.Len(t, readAll(t, p, ReadUncommitted), 2)
 }
 
-// A follower is cut inside of a batch whose first records were deleted. The batch goes, the log
-// goes on at its start, and what producers wrote before is known still, with a snapshot of it or
-// without, also after a restart or a power cut.
+// A follower is truncated inside of a batch whose first records were deleted. The batch is
+// removed, and the log continues at its start. The earlier state of producers is kept, with or
+// without a snapshot of it, also after a restart or a power cut.
 func TestCutInsideABatchBelowTheStartForgetsNoProducer(t *testing.T) {
 	for _, rolled := range []bool{false, true} {
 		for _, how := range []string{"goes on", "closed", "power cut"} {

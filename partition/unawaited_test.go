@@ -24,7 +24,7 @@ func TestAcksNoneWaitsForNoSync(t *testing.T) {
 		for range 3 {
 			b := batchSpec{value: "second"}.build()
 			require.NoError(t, sendBytes(p, b, record.AcksNone).Err)
-			clear(b) // it is the sender's again
+			clear(b) // the sender owns it again
 		}
 		require.Zero(t, time.Since(start))
 		require.NoError(t, (<-synced).Err)

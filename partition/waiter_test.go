@@ -236,7 +236,7 @@ func TestTimeoutEndsTheWaitOfADuplicate(t *testing.T) {
 		batch := batchSpec{pid: 1}.build()
 		_, err = p.AppendSync(t.Context(), batch, record.AcksAll)
 		require.NoError(t, err)
-		p.hw.Store(0) // as if there were followers that do not have it
+		p.hw.Store(0) // as if followers did not have it
 		start, again := time.Now(), make(chan ProduceResult, 2)
 		p.Produce(&ProduceRequest{Batch: batch, Timeout: time.Second, Done: func(r ProduceResult) { again <- r }})
 		res := <-again
@@ -262,7 +262,7 @@ func TestNothingIsReadableBeforeItIsOnStableStorage(t *testing.T) {
 			require.NoError(t, p.BecomeLeader(0))
 			done := make(chan ProduceResult, 1)
 			go p.Produce(&ProduceRequest{Batch: batchSpec{}.build(), Done: func(r ProduceResult) { done <- r }})
-			time.Sleep(10 * time.Millisecond) // in the bubble: the sync is under way
+			time.Sleep(10 * time.Millisecond) // in the bubble: the sync is running
 			require.Equal(t, int64(1), p.LogEndOffset())
 			require.Equal(t, c.want, p.HighWatermark(), c.sync)
 			require.Len(t, readAll(t, p, ReadUncommitted), int(c.want))
