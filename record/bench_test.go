@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The limit rows do the least work that could be called the job, inlined into one loop: no keys, no
-// headers, no checks.
+// The limit rows do the minimal work of the task, inlined into one loop: no keys, no headers, no
+// checks.
 
 func limitEncode(b []byte, value []byte, n int) []byte {
 	b = append(b[:0], emptyHeader[:]...)

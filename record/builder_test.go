@@ -74,8 +74,8 @@ func TestIteratorReadsTheBytesOfKafka(t *testing.T) {
 	require.Len(t, records(t, golden(t, goldenCommit)), 1)
 }
 
-// awkwardRecords has every distinction that the format keeps: nil from empty, order and repetition
-// of headers, lengths around each varint step.
+// awkwardRecords has every distinction that the format keeps: nil and empty values, order and
+// repetition of headers, lengths around each varint step.
 func awkwardRecords() []Record {
 	big := []byte(strings.Repeat("x", 9000))
 	rs := []Record{
@@ -288,7 +288,8 @@ func TestExpectedBatchesAreAllocatedAtOnce(t *testing.T) {
 	}), 1.0)
 }
 
-// Consumers hand out slices of records: their size is what a busy one allocates and clears most.
+// Consumers return slices of records: a busy consumer mostly allocates and clears records, so
+// their size matters.
 func TestRecordIsSmall(t *testing.T) {
 	require.LessOrEqual(t, unsafe.Sizeof(Record{}), uintptr(136))
 }

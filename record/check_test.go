@@ -21,7 +21,8 @@ func clientBatch(t testing.TB, c Codec) []byte {
 	return p
 }
 
-// withArea returns a batch with the header of p and another record area, CRC and length made right.
+// withArea returns a batch with the header of p and another record area, with the right CRC and
+// length.
 func withArea(p, area []byte) []byte {
 	out := append(append([]byte(nil), p[:HeaderSize]...), area...)
 	sealBytes(out)
@@ -51,7 +52,7 @@ func TestPoisonBatchesAreRefused(t *testing.T) {
 		return func(p []byte) []byte { f(p); sealBytes(p); return p }
 	}
 	for name, test := range map[string]struct {
-		change func(p []byte) []byte // of an uncompressed batch, unless codec says otherwise
+		change func(p []byte) []byte // of an uncompressed batch, unless codec is set
 		codec  Codec
 		err    error
 	}{

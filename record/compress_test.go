@@ -19,7 +19,7 @@ import (
 
 var codecs = []Codec{Gzip, Snappy, LZ4, Zstd}
 
-// payloads of sizes around every block and chunk boundary, compressible and not.
+// payloads have sizes around every block and chunk boundary, compressible and not.
 func payloads() map[string][]byte {
 	rnd := rand.NewChaCha8([32]byte{1})
 	out := map[string][]byte{}
@@ -204,7 +204,7 @@ func TestBombsAreRefusedWithoutAskingForTheirMemory(t *testing.T) {
 	}
 }
 
-// A pooled coder may have been made in one bubble and be used in another, or outside of any.
+// A pooled coder may have been created in one bubble and be used in another, or outside of any.
 func TestCodersWorkAcrossBubbles(t *testing.T) {
 	p := bytes.Repeat([]byte("payload"), 100000)
 	use := func(t *testing.T) {
@@ -285,8 +285,8 @@ func BenchmarkCompress(b *testing.B) {
 	}
 }
 
-// A batch of some kilobytes may inflate to 128 MiB: one such batch is inflated at a time, and as
-// many of medium size as there are processors.
+// A batch of some kilobytes may inflate to 128 MiB. Only one such batch is inflated at a time, and
+// only as many medium-sized ones as there are processors.
 func TestFewBatchesInflateToManyBytesAtATime(t *testing.T) {
 	for _, codec := range []Codec{Gzip, Snappy, LZ4, Zstd} {
 		for size, want := range map[int]turn{100 << 10: noTurn, 1 << 20: mediumTurn, largeInflated + 1<<20: largeTurn} {

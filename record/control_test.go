@@ -69,7 +69,7 @@ func TestControlRecordsThatAreNone(t *testing.T) {
 	require.ErrorIs(t, err, ErrEmpty, "a marker that compaction emptied")
 }
 
-// The transactions in Kafka's own log: three committed, three aborted.
+// The transaction markers in Kafka's own log: four commits, three aborts.
 func TestMarkersOfKafkaAreRead(t *testing.T) {
 	t.Parallel()
 	count := map[ControlType]int{}

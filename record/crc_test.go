@@ -26,7 +26,7 @@ func TestCombinedCRCIsThatOfTheWhole(t *testing.T) {
 	}
 }
 
-// A builder that sums early makes the same bytes, whatever is done to it on the way.
+// A builder that sums early makes the same bytes, regardless of the calls in between.
 func TestSummingEarlyChangesNothing(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 7))

@@ -66,7 +66,7 @@ func ExampleBuilder_AppendBatch() {
 	// 2 records in 89 bytes
 }
 
-// Values are decoded on the way; a bad one does not stop the stream.
+// Values are decoded one by one; an invalid one does not stop the stream.
 func ExampleDecode() {
 	type order struct{ Item string }
 	var b record.Builder
@@ -91,7 +91,7 @@ func ExampleDecode() {
 	// pen
 }
 
-// A leader refuses what readers could not live with.
+// A leader rejects batches that readers could not use.
 func ExampleCheck() {
 	var b record.Builder
 	b.AppendKV(1000, nil, []byte("no key"), nil)

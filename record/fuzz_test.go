@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// seedBatches are batches of every codec, Kafka's and ours.
+// seedBatches are batches of every codec, from Kafka and from this package.
 func seedBatches(f *testing.F) [][]byte {
 	out := [][]byte{golden(f, goldenOne), golden(f, goldenTwo), golden(f, goldenCommit), golden(f, goldenEmpty)}
 	for _, batches := range kafkaBatches(f) {
@@ -24,7 +24,8 @@ func seedBatches(f *testing.F) [][]byte {
 	return out
 }
 
-// FuzzParse: never panics, never reads past the end, and what is accepted says how long it is.
+// FuzzParse: Parse never panics, never reads past the end, and returns the length of each batch
+// that it accepts.
 func FuzzParse(f *testing.F) {
 	for _, p := range seedBatches(f) {
 		f.Add(p)
@@ -48,9 +49,9 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzRecords: the CRC is made right, so that the fuzzer gets behind it. What can be walked
-// survives being built again, Filter keeps it, and Check agrees with the walk about what is
-// well-formed.
+// FuzzRecords: the CRC is made right, so that the fuzzer gets past it. Records that can be walked
+// are the same after they are built again, Filter keeps them, and Check agrees with the walk on
+// valid batches.
 func FuzzRecords(f *testing.F) {
 	for _, p := range seedBatches(f) {
 		f.Add(p)
@@ -72,8 +73,8 @@ func FuzzRecords(f *testing.F) {
 		}
 		var rs []Record
 		var bld Builder
-		// A Builder counts offsets from 0 and measures time from its first record: only such
-		// batches come back the same.
+		// A Builder counts offsets from 0 and measures time from its first record. Only such
+		// batches are the same after a rebuild.
 		same := !b.HasDeleteHorizon()
 		for {
 			var r Record
@@ -126,8 +127,8 @@ func filterMustKeep(t *testing.T, b *Batch, rs []Record, limit int) {
 	}
 }
 
-// FuzzDecompress: arbitrary bytes never panic nor pass the limit, and compressing them is undone by
-// decompressing.
+// FuzzDecompress: arbitrary bytes never cause a panic nor exceed the limit. Decompression restores
+// compressed bytes.
 func FuzzDecompress(f *testing.F) {
 	for _, c := range codecs {
 		for _, p := range [][]byte{nil, []byte("payload"), bytes.Repeat([]byte("again "), 1000)} {
@@ -186,7 +187,8 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// A varint is at most ten bytes and says so.
+// FuzzVarint: a varint has at most ten bytes, and a longer one is an error. Its length is that of
+// encoding/binary.
 func FuzzVarint(f *testing.F) {
 	f.Add([]byte{0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0x0f})

@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testdata/kafka holds segments that Apache Kafka 4.3 wrote, some cut after a few batches, and what
-// its own consumer read from them.
+// testdata/kafka has segments that Apache Kafka 4.3 wrote, some truncated after a few batches, and
+// the records that Kafka's consumer read from them.
 
-// An expectedRecord is one line of expected.jsonl; bytes are in base64, as encoding/json has them,
-// null is nil.
+// An expectedRecord is one line of expected.jsonl; bytes are in base64, as in encoding/json; null
+// is nil.
 type expectedRecord struct {
 	Topic     string
 	Partition int32

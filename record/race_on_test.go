@@ -2,4 +2,4 @@
 
 package record
 
-const raceEnabled = true // sync.Pool drops at random then: allocations cannot be counted
+const raceEnabled = true // sync.Pool drops objects at random then: allocations cannot be counted

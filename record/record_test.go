@@ -131,7 +131,7 @@ func TestParseIntoTakesTheBytesThatAreThere(t *testing.T) {
 func TestEveryFlippedBitIsFound(t *testing.T) {
 	t.Parallel()
 	p := golden(t, goldenTwo)
-	for i := posMagic; i < len(p); i++ { // what comes before is not covered by the CRC
+	for i := posMagic; i < len(p); i++ { // the bytes before are not covered by the CRC
 		for bit := range 8 {
 			p[i] ^= 1 << bit
 			_, _, err := Parse(p)
