@@ -11,7 +11,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// benchBytes is how large the files of benchmarks get before the next one is begun.
+// benchBytes is the size at which a benchmark begins its next file.
 const benchBytes = 128 << 20
 
 // BenchmarkWrite appends to files as a log does: without a sync, and with one after every append.

@@ -22,7 +22,7 @@ func TestFaultHitsTheChosenOperations(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fault vfs.Fault
-		want  string // one letter per write to a.log, b.log in turn: o is fine, x is not
+		want  string // one letter per write to a.log and b.log in turn: o succeeds, x fails
 	}{
 		{"first", vfs.Fault{Ops: vfs.OpWrite, Err: io.ErrNoProgress}, "xooooo"},
 		{"third", vfs.Fault{Ops: vfs.OpWrite, After: 2, Err: io.ErrNoProgress}, "ooxooo"},
@@ -170,7 +170,8 @@ func TestLiesDoNothing(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-// As on Linux: after a failed fsync the pages count as clean, and the next one has nothing to do.
+// As on Linux: after a failed fsync the pages count as clean, and the next fsync does not write
+// them.
 func TestFailedSyncLosesTheDataForGood(t *testing.T) {
 	m := memWithDir(t)
 	f := stableFile(t, m, "f", strings.Repeat("o", 3*4096))
@@ -200,7 +201,7 @@ func TestDelayTakesVirtualTimeAndHoldsNoLock(t *testing.T) {
 			done <- time.Since(start)
 		}()
 		synctest.Wait()
-		write(t, f, "abc", 0) // while the Sync is under way, and so not part of it
+		write(t, f, "abc", 0) // while the Sync runs, and therefore not part of it
 		require.Zero(t, time.Since(start))
 		require.Equal(t, time.Hour, <-done)
 		require.NoError(t, m.SyncDir(dir))
@@ -239,7 +240,7 @@ func TestObserverSeesOperationsInOrder(t *testing.T) {
 	require.EqualValues(t, 8, m.Count(vfs.OpChange))
 }
 
-// A crash explorer stops at every operation by copying the file system from within an observer.
+// A crash explorer stops at every operation: it copies the file system from within an observer.
 func TestObserverMayCrashTheFileSystem(t *testing.T) {
 	m := vfs.Mem()
 	states := map[string]bool{}

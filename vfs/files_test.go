@@ -50,7 +50,7 @@ func TestWriteFileIsOldOrNewAfterAFaultAnywhere(t *testing.T) {
 
 func TestMadeDirectoriesSurvive(t *testing.T) {
 	m := vfs.Mem()
-	require.NoError(t, m.MkdirAll("/data/a", 0o755)) // somebody was killed here
+	require.NoError(t, m.MkdirAll("/data/a", 0o755)) // a process was killed here
 	require.NoError(t, m.SyncDir("/"))
 	k := m.Kill()
 	require.NoError(t, vfs.MakeDir(k, in("a"), 0o755))

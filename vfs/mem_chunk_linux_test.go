@@ -18,8 +18,8 @@ func (p *chunkPool) used() int {
 	return p.inUse
 }
 
-// awaitChunks runs the collector until n chunks or fewer are in use. Memory is given back some time
-// after a collection has found it.
+// awaitChunks runs the collector until n chunks or fewer are in use. Memory is released some time
+// after a collection.
 func awaitChunks(t *testing.T, n int) {
 	for tries := 0; chunks.used() > n; tries++ {
 		require.Less(t, tries, 2000)
@@ -27,7 +27,7 @@ func awaitChunks(t *testing.T, n int) {
 	}
 }
 
-// fill writes n pages to the file name of m, each of which holds its number and seed.
+// fillPages writes n pages to the file name of m. Each page has its number and seed.
 func fillPages(t *testing.T, m *MemFS, name string, n int, seed byte) File {
 	file, err := m.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o666)
 	require.NoError(t, err)
@@ -56,11 +56,11 @@ func requirePages(t *testing.T, m *MemFS, name string, n int, seed byte) {
 
 const manyPages = 32 << 20 / pageSize
 
-// What large files have outside of the heap is free again when nobody can read it any more, however
-// that came about, and not before.
+// Memory of large files outside of the heap is free again when no file can be read from it any
+// more, for any reason, and not before.
 func TestMemoryOutsideOfTheHeapIsGivenBack(t *testing.T) {
 	least := (32<<20 - chunksFrom) / chunkBytes
-	awaitChunks(t, 0) // what tests before had
+	awaitChunks(t, 0) // chunks of earlier tests
 	for name, end := range map[string]func(*MemFS, File) *MemFS{
 		"file system": func(*MemFS, File) *MemFS { return nil },
 		"removed": func(m *MemFS, f File) *MemFS {
@@ -81,7 +81,7 @@ func TestMemoryOutsideOfTheHeapIsGivenBack(t *testing.T) {
 		require.GreaterOrEqual(t, chunks.used(), least, name)
 		requirePages(t, m, "a", manyPages, 1)
 		m, f = end(m, f), nil
-		awaitChunks(t, 1) // the file's own, of which it has not used all
+		awaitChunks(t, 1) // the last chunk of the file, of which it has not used all
 		runtime.KeepAlive(m)
 		_ = f
 	}
@@ -91,7 +91,7 @@ func TestMemoryOutsideOfTheHeapIsGivenBack(t *testing.T) {
 	require.LessOrEqual(t, len(chunks.free), keptChunks, "the rest is the system's")
 }
 
-// Pages are shared by copies, which go on when the original is gone and its memory somebody else's.
+// Copies share pages, and keep them after the original is released and its memory reused.
 func TestCopiesKeepTheMemoryTheyShare(t *testing.T) {
 	for name, copied := range map[string]func(*MemFS) *MemFS{
 		"killed": (*MemFS).Kill,
@@ -117,7 +117,7 @@ func TestCopiesKeepTheMemoryTheyShare(t *testing.T) {
 	}
 }
 
-// Pages of a large file that are written again lie elsewhere than those around them.
+// Rewritten pages of a large file are in other memory than the pages around them.
 func TestPagesWrittenAgainAreReadBack(t *testing.T) {
 	const pages = 128
 	m := Mem()
@@ -143,13 +143,13 @@ func TestPagesWrittenAgainAreReadBack(t *testing.T) {
 	}
 }
 
-// Nobody but the pool knows how much there is outside of the heap: without it the collector would
-// not run, and a file that is written again and again would have memory for all that was ever
-// written to it.
+// Only the pool has the size of the memory outside of the heap. Without it the collector would not
+// run, and a file that is rewritten over and over would keep the memory of everything ever written
+// to it.
 func TestCollectorRunsForMemoryOutsideOfTheHeap(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	awaitChunks(t, 0)
-	synctest.Test(t, func(t *testing.T) { // where goroutines that stay behind are a failure, too
+	synctest.Test(t, func(t *testing.T) { // where goroutines that are left over are a failure, too
 		m, most := Mem(), 0
 		for seed := range byte(32) {
 			f := fillPages(t, m, "a", manyPages, seed)

@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// TestCrashLeavesOnlyWhatWasThere compares files after a crash with a list of everything they have
-// held since the last sync.
+// TestCrashLeavesOnlyWhatWasThere compares files after a crash with a list of all their contents
+// since the last sync.
 func TestCrashLeavesOnlyWhatWasThere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := vfs.Mem()
@@ -25,7 +25,7 @@ func TestCrashLeavesOnlyWhatWasThere(t *testing.T) {
 			vfs.ActLarge(f)
 		}
 		var live []byte
-		history := [][]byte{nil} // contents since the last sync, that one first
+		history := [][]byte{nil} // contents since the last sync, the synced one first
 		for step := range rapid.IntRange(1, 25).Draw(t, "steps") {
 			switch rapid.IntRange(0, 5).Draw(t, "op") {
 			case 0, 1:
@@ -72,8 +72,8 @@ func TestCrashLeavesOnlyWhatWasThere(t *testing.T) {
 	})
 }
 
-// checkLeft requires that got has a size of the history and each of its bytes a value that was
-// there at some time; zeros may be holes.
+// checkLeft requires that got has a size of the history. Each of its bytes must have a value from
+// the history; zeros may be holes.
 func checkLeft(t *rapid.T, got []byte, history [][]byte) {
 	sizes := map[int]bool{}
 	for _, h := range history {
@@ -174,8 +174,8 @@ func entries(t *rapid.T, m *vfs.MemFS) map[string]string {
 	return found
 }
 
-// A whole extent of a large file is written anew after it was synced: its pages follow each other
-// then, and the disk still has the former ones.
+// A whole extent of a large file is rewritten after it was synced: its pages follow each other
+// then, and the disk still has the previous ones.
 func TestPagesWrittenAnewInARowAreOnTheDiskAsTheyWere(t *testing.T) {
 	const extents = 4 * 64 << 10
 	m := vfs.Mem()
@@ -192,7 +192,7 @@ func TestPagesWrittenAnewInARowAreOnTheDiskAsTheyWere(t *testing.T) {
 	}
 	synced := write(1)
 	require.NoError(t, f.Sync())
-	for b := byte(2); b < 5; b++ { // again and again, beside copies of what was there
+	for b := byte(2); b < 5; b++ { // again and again, beside copies of the previous pages
 		written := write(b)
 		require.True(t, bytes.Equal(written, must(vfs.ReadFile(m.CrashWith(all(vfs.CrashKept)), in("f")))))
 		require.True(t, bytes.Equal(synced, must(vfs.ReadFile(m.CrashWith(all(vfs.CrashLost)), in("f")))))

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Memory for pages comes as it is: what nobody has written reads as zeros all the same.
+// Memory for pages is not cleared: bytes that were never written still read as zeros.
 func TestWhatWasNeverWrittenIsZeroWhateverTheMemoryHeld(t *testing.T) {
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -49,8 +49,8 @@ func TestWhatWasNeverWrittenIsZeroWhateverTheMemoryHeld(t *testing.T) {
 	}
 }
 
-// A file that grows by small writes is some large pieces of memory to the collector, which would
-// look at each page otherwise, and it has little more memory than bytes.
+// A file that grows by small writes is a few large pieces of memory for the collector, which would
+// scan each page otherwise. It has little more memory than bytes.
 func TestLargeFilesInMemoryAreFewAllocations(t *testing.T) {
 	file, err := Mem().OpenFile("a", os.O_CREATE|os.O_RDWR, 0o666)
 	require.NoError(t, err)

@@ -41,7 +41,7 @@ func write(t testing.TB, f vfs.File, content string, off int64) {
 	require.Equal(t, len(content), n)
 }
 
-// content returns what a file holds, "-" if it does not exist.
+// content returns the content of a file, or "-" if it does not exist.
 func content(t testing.TB, fsys vfs.FS, name string) string {
 	b, err := vfs.ReadFile(fsys, in(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,7 +51,7 @@ func content(t testing.TB, fsys vfs.FS, name string) string {
 	return string(b)
 }
 
-// stableFile creates a file that survives everything.
+// stableFile creates a file that survives every crash.
 func stableFile(t testing.TB, m *vfs.MemFS, name, content string) vfs.File {
 	f := open(t, m, name)
 	write(t, f, content, 0)
@@ -240,7 +240,7 @@ func TestCopiesAreIndependent(t *testing.T) {
 	require.NoError(t, m.Link(in("f"), in("g")))
 	end := stableFile(t, m, "end", "abc")
 	k, c := m.Kill(), m.Crash(1)
-	write(t, end, "M", 3) // each where the others have nothing yet
+	write(t, end, "M", 3) // each at a position where the others have no bytes yet
 	write(t, open(t, k, "end"), "K", 3)
 	write(t, open(t, c, "end"), "C", 3)
 	require.Equal(t, "abcM abcK abcC", content(t, m, "end")+" "+content(t, k, "end")+" "+content(t, c, "end"))
@@ -310,7 +310,8 @@ func TestZerosWrittenAheadTakeNoMemory(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	require.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(4<<20))
-	require.Less(t, vfs.AllocatedBytes(f), int64(4<<20)) // the heap had what others left, and gave it back
+	// the heap had memory of other tests, and released it
+	require.Less(t, vfs.AllocatedBytes(f), int64(4<<20))
 	size, err := f.Size()
 	require.NoError(t, err)
 	require.Equal(t, int64(64<<20), size)

@@ -8,10 +8,10 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// otherFS is a file system from elsewhere.
+// otherFS is a file system of another package.
 type otherFS struct{ vfs.FS }
 
-// listFS is one that cannot be compared.
+// listFS is a file system that cannot be compared.
 type listFS struct {
 	vfs.FS
 	_ []int
@@ -43,7 +43,7 @@ func TestNotesAreSharedByWhoShowsTheSameFiles(t *testing.T) {
 	require.Nil(t, vfs.Note(listFS{FS: mem}, "/note"))
 }
 
-// TestNotesEndWithTheProcess: a clone, and a session that has ended, stand for one that was killed.
+// TestNotesEndWithTheProcess: a clone and an ended session simulate a killed process.
 func TestNotesEndWithTheProcess(t *testing.T) {
 	t.Parallel()
 	mem := vfs.Mem()

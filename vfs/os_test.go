@@ -16,13 +16,13 @@ import (
 
 const lockChild = "VFS_TEST_LOCK"
 
-// TestLockEndsWithTheProcess takes a lock in a second process, meets it in this one, and kills the
-// other.
+// TestLockEndsWithTheProcess takes a lock in a second process, finds it in this one, and kills the
+// second process.
 func TestLockEndsWithTheProcess(t *testing.T) {
 	if name := os.Getenv(lockChild); name != "" {
 		_, err := vfs.OS().Lock(name)
 		fmt.Println("locked", err)
-		_, _ = io.Copy(io.Discard, os.Stdin) // until killed, or the parent has died
+		_, _ = io.Copy(io.Discard, os.Stdin) // until killed, or until the parent exits
 		return
 	}
 	name := t.TempDir() + "/lock"

@@ -61,7 +61,7 @@ func TestPowerCutTakesWhatWasNotSyncedFromOneDirectoryOnly(t *testing.T) {
 	require.ErrorIs(t, err, vfs.ErrLocked, "it was not its lock any more")
 	require.NoError(t, again.Close())
 
-	// The name of the directory itself stays, also if the whole loses power.
+	// The name of the directory itself stays, also if the whole disk loses power.
 	crashed := m.CrashWith(allLost)
 	p, err := vfs.ReadFile(crashed, "data/one/sub/f")
 	require.NoError(t, err)

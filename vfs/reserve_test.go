@@ -50,7 +50,7 @@ func TestMemoryWithACapacityIsFullAsADiskIs(t *testing.T) {
 }
 
 // On a full disk only essential files are written, with space of the reserve, until the reserve is
-// whole again.
+// complete again.
 func TestReserveIsForEssentialFilesOnly(t *testing.T) {
 	const held = 16 * block // a step of the reserve
 	m := vfs.Mem()
@@ -87,7 +87,7 @@ func TestReserveIsForEssentialFilesOnly(t *testing.T) {
 	require.Equal(t, int64(2*held), info.Size())
 }
 
-// A reserve that the disk has no room for is taken as soon as there is some.
+// When the disk has no room for the reserve, it is taken as soon as there is room.
 func TestReserveIsTakenWhenThereIsRoom(t *testing.T) {
 	m := vfs.Mem()
 	m.SetCapacity(64 * 64 * block)

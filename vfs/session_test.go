@@ -75,7 +75,7 @@ func TestEndedSessionChangesNothing(t *testing.T) {
 	require.NoError(t, again.Close())
 }
 
-// A call under way when the session ends confirms nothing, whatever it has done; a
+// A call that is running when the session ends reports no success, regardless of its effect. Its
 // delay ends, and Wait returns only then.
 func TestCallUnderWayConfirmsNothingWhenTheSessionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

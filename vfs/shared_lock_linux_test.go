@@ -25,7 +25,8 @@ func TestSharedLocksExcludeThoseOfAJVM(t *testing.T) {
 	lock, err := LockShared(OS(), path)
 	require.NoError(t, err)
 	require.ErrorIs(t, unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &writer), unix.EAGAIN)
-	copied, err := unix.Dup(int(lock.(*osLock).f.Fd())) // a program that is being started has one
+	// a program that is being started has a copy
+	copied, err := unix.Dup(int(lock.(*osLock).f.Fd()))
 	require.NoError(t, err)
 	defer unix.Close(copied)
 	require.NoError(t, lock.Close())

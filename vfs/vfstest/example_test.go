@@ -7,7 +7,7 @@ import (
 	"github.com/stratalog/strata/vfs/vfstest"
 )
 
-// A test of a file system of your own calls Run with a function that makes it.
+// A test of your own file system calls Run with a function that creates it.
 func ExampleRun() {
 	_ = func(t *testing.T) { // TestMyFS
 		vfstest.Run(t, func(t *testing.T) (vfs.FS, string) { return vfs.Mem(), "/" })
