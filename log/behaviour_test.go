@@ -30,7 +30,7 @@ func openAt(t *testing.T, fsys vfs.FS, cfg log.Config) *log.Log {
 	return l
 }
 
-// at is a record with that many seconds since 1970 as its timestamp.
+// at returns a record with a timestamp in seconds since 1970.
 func at(seconds int64, value string) record.Record {
 	return record.Record{Key: []byte("k"), Value: []byte(value), Timestamp: time.Unix(seconds, 0), Headers: []record.Header{{Key: "h", Value: []byte("v")}}}
 }
@@ -44,7 +44,7 @@ func appendAll(t *testing.T, l *log.Log, rs ...record.Record) {
 	}
 }
 
-// show returns the records of l from offset from on, each as text with everything that it has.
+// show returns the records of l from offset from on, each as text with all of its fields.
 func show(t *testing.T, l *log.Log, from int64) (rs []string) {
 	t.Helper()
 	for r, err := range l.Records(from) {
@@ -59,7 +59,7 @@ func TestWrittenRecordsStayAsTheyWere(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()
 	l := openAt(t, disk, log.Config{SegmentBytes: 2000, RetentionAge: log.Unlimited})
-	_, err := l.Read(nil, 0, 1) // keeps later batches in memory, for the reads at the end
+	_, err := l.Read(nil, 0, 1) // keeps later batches in memory, for readers at the end
 	require.NoError(t, err)
 	r := at(1, "first")
 	for i := range 40 {

@@ -176,8 +176,8 @@ func TestReleaseOfACutGivesTheDiskBack(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// A segment that compaction has put in the place of another has the same name and its own index
-// files, which are wrong for the replaced segment.
+// The segment that compaction puts in the place of another has the same name. Its index files are
+// wrong for the replaced segment.
 func TestCopyHasNoIndexOfAnotherSegment(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

@@ -56,7 +56,7 @@ func newFixture(t testing.TB, n int64, closed bool) *fixture {
 // fixtureTime is the timestamp of the record with an id.
 func fixtureTime(id int64) time.Time { return time.UnixMilli(1_700_000_000_000 + id*1000) }
 
-// allBytes returns all batches as the log serves them.
+// allBytes returns all batches as Read returns them.
 func allBytes(l *log.Log) ([]byte, error) {
 	var all []byte
 	for next := l.StartOffset(); next < l.EndOffset(); {
@@ -108,7 +108,8 @@ func (x *fixture) verdict(fsys *vfs.MemFS) (detected bool, err error) {
 	return false, nil
 }
 
-// corrupt returns nil for an error that reports damage properly, naming the file.
+// corrupt returns nil for an error that reports damage with the right type and with the file's
+// path.
 func corrupt(err error) error {
 	c, ok := errors.AsType[*log.CorruptError](err)
 	switch {
@@ -234,7 +235,7 @@ func (x *fixture) lookUp(t testing.TB, fsys *vfs.MemFS, what string) {
 	require.NoError(t, l.Close())
 }
 
-// TestBitFlipsUnderARunningLogAreDetected has the disk return single wrong bits while the log is
+// TestBitFlipsUnderARunningLogAreDetected makes the disk return single wrong bits while the log is
 // open.
 func TestBitFlipsUnderARunningLogAreDetected(t *testing.T) {
 	x := newFixture(t, 30, true)

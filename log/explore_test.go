@@ -184,7 +184,7 @@ func TestRecoveryThatFailedLosesNothing(t *testing.T) {
 			s, err := explore.Parse(text)
 			require.NoError(t, err)
 			o := explore.Options{Every: 2, Kinds: log.Sampled(2, 1), Fail: log.Sampled(5, 10), Step: 3, Share: log.AlwaysShare}
-			// the shortest one; the loss of a falsely reported sync shows in few of its states
+			// the shortest one; few of its states show the loss from a wrongly trusted sync
 			if name == "nothing synced" {
 				o.Every, o.Fail, o.Step = 1, log.Sampled(1, 10), 2
 			}

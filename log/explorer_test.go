@@ -40,7 +40,7 @@ func exploreConfig(policy log.SyncPolicy) log.Config {
 	return cfg
 }
 
-// exploreOwner has snapshots taken.
+// exploreOwner returns a snapshot for each offset.
 type exploreOwner struct{}
 
 func (exploreOwner) Admit(*log.Append) error      { return nil }
@@ -69,10 +69,10 @@ func checkSnapshots(l *log.Log) error {
 type factKind uint8
 
 const (
-	submitted  factKind = iota // ids [id, id+n) have been handed to the log
+	submitted  factKind = iota // ids [id, id+n) have been submitted to the log
 	refused                    // and refused: their write failed
 	written                    // and appended from offset on
-	acked                      // and confirmed to be on stable storage
+	acked                      // and acknowledged as on stable storage
 	synced                     // everything below offset is on stable storage
 	deleting                   // DeleteRecords(offset) has begun
 	deleted                    // and returned
@@ -113,7 +113,7 @@ func (l *ledger) known() []fact {
 // expectation is the required state of a reopened log.
 type expectation struct {
 	must      map[int64]int64 // offset -> id, if the log does not start above
-	ids       int64           // only ids below have ever been handed over
+	ids       int64           // only lower ids have ever been submitted
 	refused   map[int64]bool  // and these must not be there
 	low, high int64           // bounds of the start offset
 }
@@ -327,7 +327,7 @@ func (w *workload) take(n int) (id int64, records []record.Record) {
 	return id, records
 }
 
-// appended notes how an append ended.
+// appended adds the result of an append to the ledger.
 func (w *workload) appended(id, n, offset int64, err error) error {
 	if err != nil {
 		return err
@@ -439,8 +439,8 @@ func (w *workload) deleteRecords() error {
 // cut is a moment to crash at: before one call of the workload.
 type cut struct {
 	fs      *vfs.MemFS
-	facts   []fact // known when the file system had been copied
-	sure    int    // how many of them were known before; the others may have come true in between
+	facts   []fact // known after the file system was copied
+	sure    int    // number of facts known before the copy; the others may or may not hold for it
 	durable int64
 }
 

@@ -117,8 +117,8 @@ func TestFirstStateOfALogThatWasOpenedBeforeNamesNoSegmentThatCanBeLost(t *testi
 	}
 }
 
-// A file of a killed broker is not durable because it is listed. The state that the directory gets
-// names no file that the next power cut can remove.
+// A file of a killed broker is not durable merely because the directory lists it. The state that
+// the directory gets names no file that the next power cut can remove.
 func TestStateOfAKilledBrokersDirectoryNamesNothingThatCanBeLost(t *testing.T) {
 	t.Parallel()
 	kafka := vfs.Mem()

@@ -56,7 +56,7 @@ func fillOld(t *testing.T, l *Log) {
 	}
 }
 
-// A log that was rolled and closed without room for its indexes finds the same offsets by time as
+// A log is rolled and closed without room for its indexes. It finds the same offsets by time as
 // before, also after it is opened again.
 func TestIndexesThatAFullDiskHadNoRoomForAreMadeAnew(t *testing.T) {
 	t.Parallel()

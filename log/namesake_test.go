@@ -137,8 +137,8 @@ func requireOnlyNew(t *testing.T, l *Log, n int) {
 	require.NoError(t, l.Close())
 }
 
-// A power cut during or after the open that follows a kill removes no part of such a log: the open
-// syncs the names and the state that the killed process left.
+// A power cut during or after the open that follows a kill removes no part of such a log. That
+// open syncs the names and the state that the killed process left.
 func TestLogBegunAgainIsDurableAfterAKill(t *testing.T) {
 	t.Parallel()
 	disk := closedDirectory(t)

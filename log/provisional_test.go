@@ -62,7 +62,7 @@ func requireNoOpen(t *testing.T, fsys vfs.FS, policy SyncPolicy, want error) {
 }
 
 // The first appends to a new log under SyncNever or SyncInterval cause no sync (row L4 of the
-// checklist). A process that is killed after them loses none of their records, and the next open
+// checklist). A process that is killed after them loses none of their records. The next open
 // checks all batches, as for any log that was not closed.
 func TestFirstRecordThatIsNotSyncedWaitsForNoDisk(t *testing.T) {
 	t.Parallel()
@@ -117,8 +117,8 @@ func TestSyncOfANewLogMakesItsNamesDurable(t *testing.T) {
 	o.close(t)
 }
 
-// Checklist row L4: SyncRecords of a new log waits for the disk once: for its records, the names
-// of their files, and the owner's files there. Sync waits for the state, too.
+// Checklist row L4: SyncRecords of a new log waits for the disk once. The wait covers its records,
+// the names of their files, and the owner's files there. Sync waits for the state, too.
 func TestRecordsOfANewLogAreSyncedInOneTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := vfs.Mem()

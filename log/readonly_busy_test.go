@@ -49,8 +49,8 @@ type busyWriter struct {
 	steps   int
 }
 
-// A life is the time in which a record was in the log, in steps of the writer: from before its
-// append to after its removal.
+// A life is the time of a record in the log, from before its append to after its removal, in steps
+// of the writer.
 type life struct{ from, to int }
 
 var busyKeys = []string{"a", "b", "c", "d", "e", "f", "g", "h"}

@@ -182,7 +182,7 @@ func TestReadOnlyLogNeverShowsWhatTookThePlaceOfAFailedWrite(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []SyncPolicy{SyncOnAck, SyncNever} {
 		for _, cutBack := range []bool{true, false} {
-			for _, tries := range []int{1, 2} { // number of opens; all but the last one fail
+			for _, tries := range []int{1, 2} { // tries of the next open; all but the last one fail
 				disk := vfs.Mem()
 				cfg := Config{FS: disk, Sync: policy}
 				l, err := Open("log", cfg)

@@ -107,8 +107,8 @@ func (o *abortingOwner) Written(as []*Append) {
 }
 
 // The first transaction of a log is aborted while the log is opened read-only. A reader that gets
-// the end of the transaction also finds that it was aborted, although the transaction index was
-// created after the segment was opened.
+// the end of the transaction also finds its abort, although the transaction index was created
+// after the segment was opened.
 func TestReadOnlyOpenMeetsTheFirstAbortedTransactionAtAnyCall(t *testing.T) {
 	t.Parallel()
 	for n, seen := 1, 0; ; n++ {

@@ -16,8 +16,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// The state that a reader of a live log saw is outdated when it closes: it must not write any of
-// it to the writer's files.
+// The state that a reader of a live log saw is outdated when it closes. None of it may get into
+// the writer's files.
 func TestReadOnlyLogTakesNothingBackFromItsWriter(t *testing.T) {
 	t.Parallel()
 	disk := vfs.Mem()

@@ -57,8 +57,8 @@ func turns(t *testing.T, n, atATime int) (journal bool) {
 	return journal
 }
 
-// Checklist row D21: two processors let only two logs be in their syncs at a time. More logs that
-// take turns still share a sync.
+// Checklist row D21: with two processors at most two logs are seen in their syncs at a time. More
+// logs that take turns still share a sync.
 func TestLogsThatTakeTurnsAtBeingBusyShareASync(t *testing.T) {
 	for _, c := range []struct {
 		logs, atATime int

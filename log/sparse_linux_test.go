@@ -14,7 +14,7 @@ import (
 )
 
 // Positions in a segment are int32. A sparse file of 1 TiB in place of a segment is damage, after
-// a kill and after a proper close: the search for its last batch would take hours.
+// a kill and after a proper close. The search for its last batch would take hours.
 func TestSparseSegmentIsDamageAndIsNotReadToItsEnd(t *testing.T) {
 	for _, closed := range []bool{true, false} {
 		dir := t.TempDir()

@@ -253,7 +253,7 @@ func TestReadsOfAClosedLogAreRefused(t *testing.T) {
 }
 
 // A disk takes a while to open and read files. A read during which the log is closed or removed
-// either has read everything or returns that error.
+// either reads everything or returns ErrClosed.
 func TestReadsUnderWayWhenTheLogIsClosedAreRefused(t *testing.T) {
 	for name, call := range map[string]func(l *Log) error{
 		"Read":               func(l *Log) error { _, err := l.Read(nil, 0, 100); return err },

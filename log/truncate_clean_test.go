@@ -11,8 +11,8 @@ import (
 )
 
 // RELIABILITY R10: a truncation may come at any call of a compaction. The first of the two counts.
-// A value that the compaction has not removed at the truncation must stay, since the later value
-// of its key is no longer in the log.
+// A value that the compaction has not removed before the truncation must stay: the later value of
+// its key is no longer in the log.
 func TestTruncationAtEveryStepOfACompaction(t *testing.T) {
 	// neighbours are merged; each segment stays alone
 	for _, segmentBytes := range []int64{1 << 20, 200} {

@@ -40,8 +40,8 @@ func (h txnHistory) with(w written) txnHistory {
 	return append(slices.DeleteFunc(h, func(o written) bool { return o.offset >= w.offset }), w)
 }
 
-// decided returns the open transactions of a log with that end, by producer. It also returns the
-// last stable offset and the records below it that were not aborted.
+// decided returns the open transactions of a log with that end, by producer, and its last stable
+// offset. committed has the records below the end that are committed or in no transaction.
 func (h txnHistory) decided(end int64) (open map[int64]written, stable int64, committed []written) {
 	open, stable = map[int64]written{}, end
 	undecided := map[int64][]written{}

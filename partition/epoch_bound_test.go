@@ -10,7 +10,7 @@ import (
 )
 
 // A write that a coordinator decided on as the leader of one epoch must not be appended in
-// another: another leader may have led in between.
+// another. Another replica may have led in between.
 func TestAppendBoundToAnEpochIsRefusedInEveryOther(t *testing.T) {
 	p := openLeader(t, testConfig(vfs.Mem()))
 	append := func(epoch *int32) ProduceResult {

@@ -267,7 +267,7 @@ func TestWhoWaitsForACoordinatorIsToldOfTheEnd(t *testing.T) {
 	}
 }
 
-// Batches and a marker arrive in one round: a batch that is admitted behind the marker finds no
+// Batches and a marker arrive in one round. A batch that is admitted behind the marker finds no
 // guard, though the marker is not in the file yet.
 func TestMarkerOfTheSameRoundEndsGuards(t *testing.T) {
 	for _, version := range []int16{0, 2} {

@@ -49,7 +49,7 @@ type batchSpec struct {
 	ts     int64  // ms; 0: now
 	codec  record.Codec
 	txn    bool
-	values []string // instead of n and value
+	values []string // used instead of n and value
 }
 
 func (s batchSpec) build() []byte {

@@ -11,7 +11,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// asked is the fetch of a follower in an epoch, with its log as it is.
+// asked returns the fetch of a follower in an epoch, with its log as it is.
 func asked(p *Partition, epoch int32) ReplicaFetch {
 	ask := p.Position()
 	ask.LeaderEpoch = epoch

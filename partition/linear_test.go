@@ -26,7 +26,7 @@ type linearResult struct {
 	values string // of a read, four bytes each
 }
 
-// linearLog is a log from the view of clients: an append puts a value at the end, a read returns
+// linearLog is a log from the view of clients. An append puts a value at the end. A read returns
 // all values from an offset to the end.
 var linearLog = porcupine.Model{
 	Init: func() any { return "" },

@@ -12,8 +12,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// foreignSnapshots replace the content of a producer snapshot: by the snapshot of a sibling whose
-// log ends at the same offset, by an earlier snapshot, and by a snapshot without producers.
+// foreignSnapshots replace the content of a producer snapshot. The replacements are the snapshot
+// of a sibling whose log ends at the same offset, an earlier snapshot, and a snapshot without
+// producers.
 var foreignSnapshots = map[string]func(t *testing.T, own, earlier, sibling []byte) []byte{
 	"sibling's": func(_ *testing.T, _, _, sibling []byte) []byte { return sibling },
 	"earlier":   func(_ *testing.T, _, earlier, _ []byte) []byte { return earlier },

@@ -56,8 +56,8 @@ func requirePages(t *testing.T, m *MemFS, name string, n int, seed byte) {
 
 const manyPages = 32 << 20 / pageSize
 
-// Memory of large files outside of the heap is free again when no file can be read from it any
-// more, for any reason, and not before.
+// Memory of large files outside of the heap is released when no file can be read from it any more,
+// and not before.
 func TestMemoryOutsideOfTheHeapIsGivenBack(t *testing.T) {
 	least := (32<<20 - chunksFrom) / chunkBytes
 	awaitChunks(t, 0) // chunks of earlier tests
@@ -144,8 +144,8 @@ func TestPagesWrittenAgainAreReadBack(t *testing.T) {
 }
 
 // Only the pool has the size of the memory outside of the heap. Without it the collector would not
-// run, and a file that is rewritten over and over would keep the memory of everything ever written
-// to it.
+// run. A file that is rewritten over and over would keep the memory of everything ever written to
+// it.
 func TestCollectorRunsForMemoryOutsideOfTheHeap(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	awaitChunks(t, 0)

@@ -174,7 +174,7 @@ func entries(t *rapid.T, m *vfs.MemFS) map[string]string {
 	return found
 }
 
-// A whole extent of a large file is rewritten after it was synced: its pages follow each other
+// A whole extent of a large file is rewritten after it was synced. Its pages follow each other
 // then, and the disk still has the previous ones.
 func TestPagesWrittenAnewInARowAreOnTheDiskAsTheyWere(t *testing.T) {
 	const extents = 4 * 64 << 10

@@ -19,8 +19,8 @@ import (
 
 // testdata/golden/log has partitions of an Apache Kafka 4.3 broker after a clean stop.
 // golden/killed has the indexes of the same partitions after a kill, without the zeros at the end
-// of their files; its .log files are those in golden/log. expected.jsonl.gz has the records that
-// Kafka's consumers read.
+// of their files. The .log files are in golden/log. expected.jsonl.gz has the records that Kafka's
+// consumers read.
 
 // goldenSegment is one segment of the golden data.
 type goldenSegment struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// oddConfig enters each batch but the first into the indexes.
+// oddConfig adds each batch except the first one to the indexes.
 func oddConfig(fsys vfs.FS) Config { return Config{FS: fsys, IndexIntervalBytes: 1} }
 
 // appendTimes appends a batch of one record at each of the times.

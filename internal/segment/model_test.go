@@ -35,7 +35,7 @@ func (m *model) at(offset int64) int {
 	return len(m.infos)
 }
 
-// Random operations on a segment and on a list, compared after each.
+// Random operations on a segment and on a list, which are compared after each operation.
 func TestSegmentDoesWhatAListDoes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -74,8 +74,8 @@ func openTinies(fsys vfs.FS, n int) (*tinies, error) {
 	return s, err
 }
 
-// round appends to some of the logs: with the journal, or with a sync of each log if the journal
-// is full or out of use.
+// round appends to some of the logs with the journal. If the journal is full or out of use it
+// syncs each log.
 func (s *tinies) round(rnd *rand.Rand) error {
 	var holders []*tiny
 	f := new(Frame)
