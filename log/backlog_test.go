@@ -15,9 +15,9 @@ import (
 )
 
 // One reader goes through a backlog that does not fit into the allowed memory, and ten readers
-// read parts of it. The memory that they hold does not grow with the log. The log has 128 MiB, or
-// 1 GiB with STRATA_EXPLORE. The limit is 64 MiB of heap above the heap at the start, garbage
-// included.
+// read parts of it. The memory that they hold does not grow with the log. The log has 128 MiB, 32
+// MiB under the race detector, or 1 GiB with STRATA_EXPLORE. The limit is 64 MiB of heap above the
+// heap at the start, garbage included.
 func TestReadersOfALargeBacklogTakeLittleMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 128 MiB")

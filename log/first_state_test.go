@@ -199,7 +199,8 @@ func TestNewLogGoesOnWithNothingThatItFinds(t *testing.T) {
 		snapshots, err := l.SnapshotFiles()
 		require.NoError(t, err, name)
 		require.Empty(t, snapshots, name)
-		// of a log that lost its records, which is no reason to begin an epoch again
+		// The epochs are of a log that lost its records, which is no reason to begin an epoch
+		// again.
 		if name == epochFile {
 			err := l.LeadInEpoch(3)
 			require.ErrorIs(t, err, ErrStaleEpoch)
