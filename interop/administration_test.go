@@ -20,7 +20,8 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// administered is a cluster of three brokers in racks of their own, from whose followers is read.
+// administered is a cluster of three brokers, each in a rack of its own. Consumers may read from
+// followers.
 type administered struct {
 	target
 	kill func(broker int32)
@@ -53,7 +54,7 @@ func administeredKafka(t *testing.T) administered {
 	return k
 }
 
-// transcribed is what the steps of an administration showed, by the name of the step.
+// transcribed has the output of each step of an administration, by the step's name.
 type transcribed struct {
 	t     *testing.T
 	k     administered
@@ -61,10 +62,10 @@ type transcribed struct {
 	said  map[string]string
 }
 
-// own is what two clusters cannot have in common.
+// own matches text that differs between any two clusters.
 var own = regexp.MustCompile(`TopicId: \S+|127\.0\.0\.1:\d+|\t?Configs: \S*|"log_dirs":\[.*?\]`)
 
-// warning is a line of a tool that has tried the address of a broker that is gone.
+// warning matches a log line of a tool that tried the address of a stopped broker.
 var warning = regexp.MustCompile(`(?m)^.* WARN .*\n`)
 
 func (x *transcribed) note(name, said string) {
@@ -77,7 +78,7 @@ func (x *transcribed) tool(name, tool string, args ...string) {
 	x.note(name, toolIn(x.t, x.k.target, "", tool, args...))
 }
 
-// awaitLine is tool, again and again until what is printed has a line.
+// awaitLine repeats tool until its output contains line.
 func (x *transcribed) awaitLine(line, name, tool string, args ...string) {
 	x.t.Helper()
 	said := ""
@@ -88,7 +89,7 @@ func (x *transcribed) awaitLine(line, name, tool string, args ...string) {
 	x.note(name, said)
 }
 
-// administer does with Kafka's tools what an administrator does with replicas.
+// administer manages replicas with Kafka's tools, as an administrator does.
 func administer(t *testing.T, k administered) *transcribed {
 	x := &transcribed{t: t, k: k, said: map[string]string{}}
 	for topic, assignment := range map[string]string{"led": "1:2:3,2:3:1", "moved": "1:2"} {
@@ -138,7 +139,6 @@ func administer(t *testing.T, k administered) *transcribed {
 	return x
 }
 
-// throttle moves a partition at a limited rate.
 func (x *transcribed) throttle() {
 	tool(x.t, x.k.target, "topics", "--create", "--topic", "spared", "--replica-assignment", "1:2")
 	plan := filepath.Join(x.t.TempDir(), "plan.json")
@@ -151,7 +151,7 @@ func (x *transcribed) throttle() {
 	x.tool("no throttled rates", "configs", "--describe", "--entity-type", "brokers", "--entity-name", "3")
 }
 
-// reassign asks for other replicas, also for brokers that Kafka's tool refuses since they are away.
+// reassign requests other replicas. Unlike Kafka's tool, it also names brokers that are down.
 func reassign(t *testing.T, k target, topic string, partition int32, replicas ...int32) {
 	t.Helper()
 	r, rt, rp := kmsg.NewPtrAlterPartitionAssignmentsRequest(), kmsg.NewAlterPartitionAssignmentsRequestTopic(), kmsg.NewAlterPartitionAssignmentsRequestTopicPartition()
@@ -164,8 +164,8 @@ func reassign(t *testing.T, k target, topic string, partition int32, replicas ..
 	require.Zero(t, got.Topics[0].Partitions[0].ErrorCode)
 }
 
-// quorum looks at what the tool says of the metadata: voters differ, the rest has to be in itself
-// right.
+// quorum checks the tool's output about the metadata quorum. Voters differ between clusters, so it
+// only requires the rest to be consistent.
 func (x *transcribed) quorum() {
 	status := toolIn(x.t, x.k.target, "", "metadata-quorum", "describe", "--status")
 	leader := regexp.MustCompile(`LeaderId:\s+(\d+)`).FindStringSubmatch(status)
@@ -177,7 +177,7 @@ func (x *transcribed) quorum() {
 	require.NotRegexp(x.t, `(?m)^3\s+\S+\s+\d+\s+0\s`, replicas, "it is gone")
 }
 
-// directories are the partitions that each broker has, with their lag.
+// directories lists the partitions of each broker, with their lag.
 func directories(t *testing.T, k target) string {
 	out := toolIn(t, k, "", "log-dirs", "--describe", "--topic-list", "led,moved")
 	var all struct {
@@ -210,7 +210,8 @@ func directories(t *testing.T, k target) string {
 	return strings.Join(lines, "\n")
 }
 
-// followerFetches asks the leader and a follower of led-0, which has two records, from racks.
+// followerFetches fetches led-0, which has two records, from its leader and from a follower, as a
+// client in several racks.
 func followerFetches(t *testing.T, k target) string {
 	md, err := admin(t, k).Metadata(within(t), "led")
 	require.NoError(t, err)
@@ -249,9 +250,9 @@ func followerFetches(t *testing.T, k target) string {
 	return strings.Join(said, "\n")
 }
 
-// TestKafkasToolsShowWhatTheyShowOfKafka administers replicas with Kafka's own tools, here and in a
-// real Kafka: what they print is the same. Every call starts a Java of its own, which takes minutes
-// in all, so it is for STRATA_LONG.
+// TestKafkasToolsShowWhatTheyShowOfKafka administers replicas with Kafka's own tools, against
+// Strata and against Kafka. The output must be equal. Each call starts a JVM, which takes minutes
+// in all, so the test needs STRATA_LONG.
 func TestKafkasToolsShowWhatTheyShowOfKafka(t *testing.T) {
 	if os.Getenv("STRATA_LONG") == "" {
 		t.Skip("it takes minutes; set STRATA_LONG")

@@ -12,8 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// TestAnswersToTheNewerProtocolAreKafkas lets members of KIP-848 join, pass partitions on, go away
-// and do it wrong.
+// TestAnswersToTheNewerProtocolAreKafkas lets members of KIP-848 groups join, pass partitions to
+// each other, leave, and send invalid requests.
 func TestAnswersToTheNewerProtocolAreKafkas(t *testing.T) {
 	t.Parallel()
 	kafkas := startKafka(t)
@@ -170,7 +170,7 @@ func (s *consumerScript) passOn() {
 	s.describe("nobody left", "g")
 }
 
-// commits asks in two versions of OffsetCommit.
+// commits sends OffsetCommit in two versions.
 func (s *consumerScript) commits(name, group, member string, epoch int32) {
 	for _, v := range []int16{8, 9} {
 		r, rt := kmsg.NewPtrOffsetCommitRequest(), kmsg.NewOffsetCommitRequestTopic()
@@ -217,8 +217,8 @@ func (s *consumerScript) fetched() {
 	s.ask("delete: subscribed", 0, del)
 }
 
-// awaitClassic waits until a group is no longer one of the newer protocol: Kafka answers a join
-// before the records by which the group changes are written, and describes what is written.
+// awaitClassic waits until a group no longer uses the newer protocol. Kafka answers a join before
+// it has written the records that convert the group, and describes the written state.
 func (s *consumerScript) awaitClassic(group string) {
 	require.Eventually(s.t, func() bool {
 		r := kmsg.NewPtrConsumerGroupDescribeRequest()
@@ -228,7 +228,7 @@ func (s *consumerScript) awaitClassic(group string) {
 	}, 10*time.Second, 10*time.Millisecond)
 }
 
-// becomes has groups without members become those of the other protocol.
+// becomes converts groups without members to the other protocol.
 func (s *consumerScript) becomes() {
 	s.beat("reader leaves", "f", beat{member: "m1", epoch: -1})
 	s.commits("nobody, in an empty group", "f", "", -1)
@@ -247,7 +247,7 @@ func (s *consumerScript) becomes() {
 	s.describe("deleted", "f")
 }
 
-// configured sets, shows and lists configurations of groups. Bounds are the target's own.
+// configured sets, describes and lists configurations of groups. The bounds are the target's own.
 func (s *consumerScript) configured() {
 	const heartbeat, session = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
 	alter := func(name, group string, kvs ...kmsg.IncrementalAlterConfigsRequestResourceConfig) {
@@ -278,7 +278,7 @@ func (s *consumerScript) configured() {
 	}
 	list := kmsg.NewPtrListConfigResourcesRequest()
 	list.ResourceTypes = []int8{int8(kmsg.ConfigResourceTypeGroupConfig)}
-	await := func(groups int) { // Kafka's broker heeds what its controller has taken a moment later
+	await := func(groups int) { // Kafka's broker applies the controller's records a moment later
 		require.Eventually(s.t, func() bool {
 			list.Version = 1
 			resp, err := s.exchange(list)
@@ -294,7 +294,7 @@ func (s *consumerScript) configured() {
 	s.beat("not configured any more", "c", beat{member: "m1", epoch: 2, topic: "two", owned: []int32{0, 1}})
 }
 
-// classicMember is a member of the classic protocol in the transcript. Its ids are the target's.
+// classicMember is a member of the classic protocol. The target chooses its ids.
 type classicMember struct {
 	s          *consumerScript
 	group, id  string
@@ -302,7 +302,7 @@ type classicMember struct {
 	generation int32
 }
 
-// subscription is that of version 1, of the topic two, with what is owned of it.
+// subscription returns a subscription of version 1 to the topic two, with the owned partitions.
 func subscription(owned ...int32) []byte {
 	b := []byte{0, 1, 0, 0, 0, 1, 0, 3, 't', 'w', 'o', 255, 255, 255, 255}
 	if len(owned) == 0 {
@@ -331,7 +331,7 @@ func (m *classicMember) join(name string, version int16, owned ...int32) {
 	}
 }
 
-// sync assigns both partitions to the member if it leads.
+// sync sends SyncGroup. The assignment gives both partitions to the member if it leads.
 func (m *classicMember) sync(name string, edits ...func(r *kmsg.SyncGroupRequest)) {
 	r := kmsg.NewPtrSyncGroupRequest()
 	kind, chosen := "consumer", "range"
@@ -350,7 +350,7 @@ func (m *classicMember) heartbeat(name string, generation int32) {
 	m.s.ask("heartbeat: "+name, 4, r)
 }
 
-// migrates has groups change their protocol while they have members.
+// migrates converts groups to another protocol while they have members.
 func (s *consumerScript) migrates() {
 	old := &classicMember{s: s, group: "u"}
 	old.join("first, classic", 9)
@@ -390,7 +390,7 @@ func (s *consumerScript) migrates() {
 	}
 	s.beat("last leaves", "u", beat{member: "m1", epoch: -1})
 	s.awaitClassic("u")
-	s.list("downgraded") // Kafka's old description has the assignment of before, which we leave out
+	s.list("downgraded") // not describe: Kafka's answer still has the assignment from before the downgrade
 	old.heartbeat("downgraded", old.generation)
 	old.join("downgraded", 9)
 	old.sync("downgraded")

@@ -94,8 +94,8 @@ func askTopics(x *transcript) {
 
 type newCreate = func(topic string, partitions int32, factor int16, edit ...func(*kmsg.CreateTopicsRequestTopic)) *kmsg.CreateTopicsRequest
 
-// askCreateTwiceWrong asks for topics with two things wrong each: which is told shows
-// the order in which they are looked at.
+// askCreateTwiceWrong creates topics with two invalid fields each. The error shows the order of
+// the checks.
 func askCreateTwiceWrong(x *transcript, create newCreate) {
 	config := func(key string, value *string) func(*kmsg.CreateTopicsRequestTopic) {
 		return func(t *kmsg.CreateTopicsRequestTopic) {
@@ -134,7 +134,7 @@ func askCreateTwiceWrong(x *transcript, create newCreate) {
 	}
 }
 
-// askGrowTwiceWrong is askCreateTwiceWrong for partitions to be added.
+// askGrowTwiceWrong is askCreateTwiceWrong for CreatePartitions.
 func askGrowTwiceWrong(x *transcript) {
 	grow := func(topic string, count int32, replicas ...[]int32) *kmsg.CreatePartitionsRequest {
 		t := kmsg.NewCreatePartitionsRequestTopic()
@@ -157,8 +157,8 @@ func askGrowTwiceWrong(x *transcript) {
 	}
 }
 
-// askGone asks about topics that are deleted, and made again, by name and by
-// id, within fetch sessions and without.
+// askGone sends requests about topics that are deleted and created again, by name and by id, with
+// and without fetch sessions.
 func askGone(x *transcript) {
 	id := func(name string) [16]byte {
 		md := kmsg.NewPtrMetadataRequest()
@@ -184,7 +184,7 @@ func askGone(x *transcript) {
 		f.SessionEpoch, f.MaxBytes, ft.Topic = -1, 1<<20, name
 		ft.Partitions = []kmsg.FetchRequestTopicPartition{kmsg.NewFetchRequestTopicPartition()}
 		f.Topics = append(f.Topics, ft)
-		for { // it takes Kafka's broker a moment to lead what was made
+		for { // Kafka's broker leads a new partition only a moment later
 			resp, err := x.exchange(f)
 			require.NoError(x.t, err)
 			if resp.(*kmsg.FetchResponse).Topics[0].Partitions[0].ErrorCode == 0 {
@@ -249,7 +249,7 @@ func askGone(x *transcript) {
 	}
 }
 
-// askProduceGone produces by the id of a topic that is no more.
+// askProduceGone produces to the id of a deleted topic.
 func askProduceGone(x *transcript, state string, old [16]byte) {
 	var b record.Builder
 	b.AppendKV(1_700_000_000_000, nil, []byte("v"), nil)

@@ -13,9 +13,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// TestAnswersAboutShareGroupsAreKafkas lets members of share groups join, take records, say what
-// came of them and do it wrong; and administrators and brokers look at, move and forget what is
-// stored.
+// TestAnswersAboutShareGroupsAreKafkas lets members of share groups join, acquire records,
+// acknowledge them and send invalid requests. Administrators and brokers read, change and delete
+// the stored state.
 func TestAnswersAboutShareGroupsAreKafkas(t *testing.T) {
 	t.Parallel()
 	kafkas := startKafka(t)
@@ -38,11 +38,11 @@ func askShares(t *testing.T, k target) *transcript {
 type shareScript struct {
 	*transcript
 	id    [16]byte // of the topic jobs
-	group string   // whose records are fetched and acknowledged
+	group string   // the group of ShareFetch and ShareAcknowledge requests
 }
 
 // prepare creates the topic with twenty records, each in a batch of its own, and a group that
-// begins with them, and waits for the coordinators.
+// starts at the first. It waits for the coordinators.
 func (s *shareScript) prepare() {
 	name := "jobs"
 	createNamed(s.t, s.k, name, 2)
@@ -60,7 +60,7 @@ func (s *shareScript) prepare() {
 	awaitCoordinators(s.t, s.k)
 }
 
-// shareConfigs are the keys of share groups, and what they are set to.
+// shareConfigs maps keys of share groups to the values that the test sets.
 var shareConfigs = map[string][]string{
 	"share.auto.offset.reset":          {"nonsense", "", "by_duration:", "by_duration:P1D", "by_duration:-PT1H", "by_duration:PT1H30M", "by_duration:PT0.5S", "by_duration:1h", "LATEST", "latest", "none"},
 	"share.isolation.level":            {"READ_COMMITTED", "", "nonsense", "read_committed", "read_uncommitted"},
@@ -73,7 +73,7 @@ var shareConfigs = map[string][]string{
 	"share.assignment.interval.ms":     {"-1", "0", "15000", "15001"},
 }
 
-// What share groups cannot be configured to: all have the same.
+// Strata has these keys only as broker settings, the same for all share groups.
 var _ = func() bool {
 	for key, values := range shareConfigs {
 		if key == "share.auto.offset.reset" || key == "share.isolation.level" {
@@ -88,7 +88,7 @@ var _ = func() bool {
 	return true
 }()
 
-// configured sets and shows what there is to be set about share groups.
+// configured sets and describes the configuration keys of share groups.
 func (s *shareScript) configured() {
 	alter := func(name, group, key, value string) {
 		r, rr := kmsg.NewPtrIncrementalAlterConfigsRequest(), kmsg.NewIncrementalAlterConfigsRequestResource()
@@ -124,13 +124,13 @@ func (s *shareScript) beat(group, member string, epoch int32, topics ...string) 
 	return r
 }
 
-// joined has a member join, and returns when it has its partitions.
+// joined has a member join, and returns once it has an assignment.
 func (s *shareScript) joined(group, member string) (epoch int32) {
 	got := s.until(1, s.beat(group, member, 0, "jobs"), func(r kmsg.Response) bool { return r.(*kmsg.ShareGroupHeartbeatResponse).ErrorCode == 0 }).(*kmsg.ShareGroupHeartbeatResponse)
 	for got.Assignment == nil || len(got.Assignment.TopicPartitions) == 0 {
 		got = s.until(1, s.beat(group, member, got.MemberEpoch), func(kmsg.Response) bool { return true }).(*kmsg.ShareGroupHeartbeatResponse)
 		require.Zero(s.t, got.ErrorCode)
-		time.Sleep(20 * time.Millisecond) // between two questions
+		time.Sleep(20 * time.Millisecond) // between two heartbeats
 	}
 	return got.MemberEpoch
 }
@@ -201,7 +201,7 @@ func (s *shareScript) describe(name string, groups ...string) {
 	s.ask("share describe: "+name, 1, r)
 }
 
-// fetched is a ShareFetch of partition 0.
+// fetched returns a ShareFetch of partition 0.
 func (s *shareScript) fetched(member string, epoch int32, acks ...ackRange) *kmsg.ShareFetchRequest {
 	r := kmsg.NewPtrShareFetchRequest()
 	r.GroupID, r.MemberID, r.ShareSessionEpoch = &s.group, &member, epoch
@@ -217,7 +217,7 @@ func (s *shareScript) fetched(member string, epoch int32, acks ...ackRange) *kms
 	return r
 }
 
-// waits has a ShareFetch wait: Kafka finds out about a share-partition when it is fetched first.
+// waits makes a ShareFetch wait for records: Kafka loads a share partition on its first fetch.
 func (s *shareScript) waits(r *kmsg.ShareFetchRequest) *kmsg.ShareFetchRequest {
 	r.MinBytes, r.MaxWaitMillis = 1, 20_000
 	return r
@@ -230,7 +230,7 @@ type ackRange struct {
 
 func acked(first, last int64, types ...int8) ackRange { return ackRange{first, last, types} }
 
-// works has a group with a member, whose partitions have a state.
+// works creates a group with one member, which initializes the state of its share partitions.
 func (s *shareScript) works(group string) {
 	s.group = group
 	s.joined(group, "somebody")
@@ -387,9 +387,9 @@ func (s *shareScript) offsets() {
 	s.describe("deleted", "g")
 }
 
-// states asks what brokers ask each other.
+// states sends the requests about share state that brokers send to each other.
 func (s *shareScript) states() {
-	const unknownID = "AAAAAAAAAAAAAAAAAAAAAQ" // in an answer it would be the target's
+	const unknownID = "AAAAAAAAAAAAAAAAAAAAAQ" // an answer would contain the target's own id
 	key := &kmsg.FindCoordinatorRequest{CoordinatorType: 2, CoordinatorKeys: []string{fmt.Sprintf("s:%s:0", unknownID)}}
 	s.until(6, key, func(r kmsg.Response) bool { return r.(*kmsg.FindCoordinatorResponse).Coordinators[0].ErrorCode == 0 })
 	for _, bad := range []string{"s", "s:x:0", ":" + unknownID + ":0", "s:" + unknownID + ":x"} {

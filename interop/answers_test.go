@@ -17,11 +17,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Requests by hand, most of them wrong in some way, to Strata and to
-// Apache Kafka: the answers must be the same.
+// These tests send handwritten requests, most of them invalid in some way, to Strata and to Apache
+// Kafka. The answers must be the same.
 
-// deviations are the steps whose answers differ, in all versions or in the named one, with the
-// reason. All other answers must be equal except for texts, order, ids and addresses.
+// deviations maps steps whose answers differ, in all versions or in the named one, to the reason.
+// All other answers must be equal except for texts, order, ids and addresses.
 var deviations = map[string]string{
 	"a coordinator of transactions":              "the topic is made while the client waits; Kafka sends it round meanwhile (COORDINATOR_NOT_AVAILABLE)",
 	"a group whose offsets are all deleted":      "Kafka remembers a group without offsets or members until it next looks for expired ones, if it is not restarted before",
@@ -60,7 +60,7 @@ var deviations = map[string]string{
 	"txn2-update: only validated, to 1 by 3":     "the level is set when a cluster is opened",
 }
 
-// A transcript is what a broker answered, step by step.
+// A transcript has a broker's answers, step by step.
 type transcript struct {
 	t     *testing.T
 	k     target
@@ -88,8 +88,8 @@ func (x *transcript) dial() {
 	x.t.Cleanup(func() { nc.Close() })
 }
 
-// ask sends a request in one version and notes the answer, or that there is
-// none because the connection was closed.
+// ask sends a request in one version and records the answer, or that the broker closed the
+// connection instead.
 func (x *transcript) ask(name string, version int16, req kmsg.Request) kmsg.Response {
 	name = fmt.Sprintf("%s (v%d)", name, version)
 	require.NotContains(x.t, x.said, name)
@@ -130,11 +130,11 @@ func (x *transcript) exchange(req kmsg.Request) (kmsg.Response, error) {
 
 var uuidPattern = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// shortUUIDPattern is a value that may be a UUID in base64.
+// shortUUIDPattern matches a value that may be a UUID in base64.
 var shortUUIDPattern = regexp.MustCompile(`(:\\*")[A-Za-z0-9_-]{22}(\\*")`)
 
-// plain writes an answer so that it can be compared: lists sorted, without texts, tags,
-// throttling and what only this broker can know.
+// plain returns an answer as comparable text: lists are sorted; texts, tags, throttling and the
+// broker's own ids and addresses are left out.
 func (x *transcript) plain(resp kmsg.Response) string {
 	b, err := json.Marshal(resp)
 	require.NoError(x.t, err)
@@ -179,15 +179,15 @@ func simplify(v any) any {
 		}
 		slices.Sort(text)
 		if len(text) == 0 {
-			return nil // a list of nothing and none are the same to clients
+			return nil // an empty list and null are the same to clients
 		}
 		return text
 	}
 	return v
 }
 
-// until sends a request without noting the answer, until it is what is waited for: topics are made,
-// markers are written in the background, and coordinators move in.
+// until sends a request, without recording the answer, until good accepts it: topics are created,
+// markers written and coordinators loaded in the background.
 func (x *transcript) until(version int16, req kmsg.Request, good func(kmsg.Response) bool) kmsg.Response {
 	x.t.Helper()
 	req.SetVersion(version)
@@ -205,8 +205,8 @@ func (x *transcript) until(version int16, req kmsg.Request, good func(kmsg.Respo
 	return nil
 }
 
-// deletesNothing keeps a broker from deleting old records, which it does half a minute after its
-// start.
+// deletesNothing keeps a broker from deleting old records, which it otherwise does half a minute
+// after its start.
 const deletesNothing = "log.initial.task.delay.ms=3600000"
 
 func TestAnswersAreKafkas(t *testing.T) {
@@ -234,8 +234,8 @@ func TestAnswersAreKafkas(t *testing.T) {
 	sameAnswers(t, run(kafkas), run(ours))
 }
 
-// TestAnswersAboutTransactionsAreKafkas asks at each level of transaction.version: 2 is what new
-// clusters have.
+// TestAnswersAboutTransactionsAreKafkas runs the script at each level of transaction.version. New
+// clusters have level 2.
 func TestAnswersAboutTransactionsAreKafkas(t *testing.T) {
 	t.Parallel()
 	for _, level := range []int16{1, 2} {
@@ -253,7 +253,7 @@ func TestAnswersAboutTransactionsAreKafkas(t *testing.T) {
 	}
 }
 
-// sameAnswers fails the test if two brokers have not answered the same.
+// sameAnswers fails the test if two brokers answered differently.
 func sameAnswers(t *testing.T, theirs, mine *transcript) {
 	require.Equal(t, theirs.names, mine.names)
 	for _, name := range theirs.names {
@@ -267,8 +267,8 @@ func sameAnswers(t *testing.T, theirs, mine *transcript) {
 	}
 }
 
-// seedAnswers makes the topic "t" with ten records in partition
-// 0, "compacted", and the offsets topic.
+// seedAnswers creates the topic "t" with ten records in partition 0, the topic "compacted", and
+// the offsets topic.
 func seedAnswers(t *testing.T, k target) {
 	createNamed(t, k, "t", 2)
 	createNamed(t, k, "compacted", 1, "cleanup.policy=compact")

@@ -10,14 +10,14 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A txnScript asks what clients of transactions ask, by hand: every request in every version that
-// it is served in, most of them wrong in some way.
+// A txnScript sends the requests of transactional clients by hand: every request in every served
+// version, most of them invalid in some way.
 type txnScript struct {
 	*transcript
-	name string // of the part of the script: steps and ids begin with it
+	name string // of this part of the script; prefix of its steps and ids
 }
 
-// A txnIdentity is what a producer shows of itself.
+// A txnIdentity is how a producer identifies itself.
 type txnIdentity struct {
 	id    string
 	pid   int64
@@ -27,7 +27,7 @@ type txnIdentity struct {
 func (p txnIdentity) withEpoch(epoch int16) txnIdentity { p.epoch = epoch; return p }
 func (p txnIdentity) withPID(pid int64) txnIdentity     { p.pid = pid; return p }
 
-// step is ask; a step that comes again has a number.
+// step is ask, and numbers a step that occurs again.
 func (x *txnScript) step(what string, version int16, req kmsg.Request) kmsg.Response {
 	name := x.name + what
 	for n := 2; x.said[fmt.Sprintf("%s (v%d)", name, version)] != ""; n++ {
@@ -40,7 +40,7 @@ func initTxn(p txnIdentity, timeout int32) *kmsg.InitProducerIDRequest {
 	return &kmsg.InitProducerIDRequest{TransactionalID: &p.id, TransactionTimeoutMillis: timeout, ProducerID: p.pid, ProducerEpoch: p.epoch}
 }
 
-// begin gives an id a new producer.
+// begin initializes a new producer for an id.
 func (x *txnScript) begin(id string) txnIdentity {
 	x.t.Helper()
 	id = x.name + id
@@ -88,7 +88,7 @@ func commitTxn(p txnIdentity, group, topic string, offset int64, partitions ...i
 	return r
 }
 
-// txnBatch is one record of a transaction.
+// txnBatch returns a batch with one transactional record.
 func txnBatch(t *testing.T, p txnIdentity, sequence int32) []byte {
 	var b record.Builder
 	b.SetProducer(p.pid, p.epoch, sequence)
@@ -111,7 +111,6 @@ func describeTxn(ids ...string) *kmsg.DescribeTransactionsRequest {
 	return &kmsg.DescribeTransactionsRequest{TransactionalIDs: ids}
 }
 
-// settled waits until the transaction of an id is complete, in all its partitions.
 func (x *txnScript) settled(p txnIdentity) txnIdentity {
 	x.t.Helper()
 	r := x.until(0, describeTxn(p.id), func(r kmsg.Response) bool {
@@ -121,8 +120,8 @@ func (x *txnScript) settled(p txnIdentity) txnIdentity {
 	return txnIdentity{p.id, r.ProducerID, r.ProducerEpoch}
 }
 
-// ready returns when the coordinators of transactions, and the topic of this part, are there. Its
-// partitions have nothing but what this part writes.
+// ready returns when the transaction coordinators and the topic of this part are available. Only
+// this part writes to its partitions.
 func (x *txnScript) ready(topic string) {
 	find := &kmsg.FindCoordinatorRequest{CoordinatorKey: "first", CoordinatorType: 1}
 	x.until(3, find, func(r kmsg.Response) bool { return r.(*kmsg.FindCoordinatorResponse).ErrorCode == 0 })
@@ -158,7 +157,8 @@ func fetchTxn(topic string, isolation int8, offset int64) *kmsg.FetchRequest {
 	return r
 }
 
-// askTransactions is the whole script. Its names begin with the level of transaction.version.
+// askTransactions runs the whole script. The names of its steps begin with the level of
+// transaction.version.
 func askTransactions(x *transcript, level int16) {
 	s := &txnScript{x, fmt.Sprintf("txn%d-", level)}
 	topic := s.name + "t"
@@ -233,7 +233,7 @@ func (s *txnScript) askPartitions(topic string) {
 	}
 }
 
-// askBatched is the form of AddPartitionsToTxn that brokers use among themselves.
+// askBatched sends the batched form of AddPartitionsToTxn, which brokers send to each other.
 func (s *txnScript) askBatched(topic string) {
 	for v := int16(4); v <= 5; v++ {
 		p := s.begin("batch" + itoa(int(v)))
@@ -271,7 +271,7 @@ func (s *txnScript) askWrites(topic string) {
 		s.step("write: unknown topic", v, produceTxn(s.t, p, "nope", 0, 0))
 		s.step("write: unknown partition", v, produceTxn(s.t, p, topic, 7, 0))
 		s.step("write: described", 0, describeTxn(p.id))
-		p = s.begin("write-in" + itoa(int(v))) // Kafka remembers the sequence of what it has refused
+		p = s.begin("write-in" + itoa(int(v))) // Kafka keeps the sequence of a rejected batch
 		s.until(3, addTxn(p, topic, 0), func(r kmsg.Response) bool {
 			return r.(*kmsg.AddPartitionsToTxnResponse).Topics[0].Partitions[0].ErrorCode == 0
 		})
@@ -330,7 +330,7 @@ func (s *txnScript) askEnds(topic string) {
 			s.step("end: "+how+", described", 0, describeTxn(p.id))
 		}
 	}
-	// A transaction under way is aborted for the next producer.
+	// InitProducerId aborts the previous producer's open transaction.
 	s.begin("fenced")
 	p := s.begin("fenced")
 	s.until(3, addTxn(p, topic, 0), func(r kmsg.Response) bool {
@@ -467,8 +467,8 @@ func (s *txnScript) exchangeFetch(r *kmsg.FetchRequest, version int16) *kmsg.Fet
 	return resp.(*kmsg.FetchResponse)
 }
 
-// note notes an answer to a fetch: of the records only their number of bytes, since markers have
-// the time of their broker.
+// note records an answer to a fetch. Of the records it keeps only the number of bytes, since
+// markers contain their broker's time.
 func (s *txnScript) note(what string, version int16, r *kmsg.FetchResponse) {
 	for i := range r.Topics {
 		for j := range r.Topics[i].Partitions {
@@ -521,8 +521,8 @@ func (s *txnScript) askMarkers(topic string) {
 }
 
 func (s *txnScript) askAbout(topic string) {
-	// Of the ids of this script nothing is compared here: markers by hand have left some of them
-	// in the middle.
+	// The ids of this script are not compared here: handwritten markers have left some of their
+	// transactions incomplete.
 	p := s.begin("about-open")
 	s.until(3, addTxn(p, topic, 0, 1), func(r kmsg.Response) bool {
 		return r.(*kmsg.AddPartitionsToTxnResponse).Topics[0].Partitions[0].ErrorCode == 0

@@ -12,10 +12,10 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// The topic "t" has partitions 0, 1 and 2 led by brokers 1, 2 and 3, with one record each. The
-// steps ask broker 1 about partition 1: nearly all of it is the business of broker 2.
+// The topic "t" has partitions 0, 1 and 2 led by brokers 1, 2 and 3, with one record each. Most
+// steps send broker 1 requests about partition 1, which broker 2 leads.
 
-// seedBrokers makes the topic, and the offsets topic.
+// seedBrokers creates the topic and the offsets topic.
 func seedBrokers(t *testing.T, k target) {
 	r, rt := kmsg.NewPtrCreateTopicsRequest(), kmsg.NewCreateTopicsRequestTopic()
 	rt.Topic, rt.NumPartitions, rt.ReplicationFactor, r.TimeoutMillis = "t", -1, -1, 10_000
@@ -36,7 +36,6 @@ func seedBrokers(t *testing.T, k target) {
 	awaitCoordinators(t, k)
 }
 
-// groupOf returns the name of a group that broker coordinates.
 func groupOf(t *testing.T, k target, broker int32) string {
 	for i := range 200 {
 		id := fmt.Sprint("group-", i)
@@ -50,7 +49,8 @@ func groupOf(t *testing.T, k target, broker int32) string {
 	return ""
 }
 
-// askOtherBrokersPartitions asks x's broker, which is 1, for partitions that others lead.
+// askOtherBrokersPartitions sends x's broker, broker 1, requests for partitions that other brokers
+// lead.
 func askOtherBrokersPartitions(x *transcript, id [16]byte) {
 	for _, v := range []int16{3, 8, 9, 10, 12, 13} {
 		x.ask("elsewhere: produce", v, produceTo(x.t, id, 1, 1))
@@ -103,7 +103,7 @@ func askOtherBrokersPartitions(x *transcript, id [16]byte) {
 	}
 }
 
-// askOtherBrokersGroups asks for a group that another broker coordinates.
+// askOtherBrokersGroups sends requests for a group that another broker coordinates.
 func askOtherBrokersGroups(x *transcript, group string) {
 	protocols := []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: []byte{0, 0, 0, 0, 0, 0}}}
 	for _, v := range []int16{0, 5, 9} {
@@ -155,7 +155,7 @@ func askOtherBrokersGroups(x *transcript, group string) {
 	}
 }
 
-// askAnyBroker asks for what every broker answers, or forwards to the controller.
+// askAnyBroker sends requests that every broker answers, or forwards to the controller.
 func askAnyBroker(x *transcript, self int32) {
 	for _, v := range []int16{0, 8, 12, 13} {
 		r, t := kmsg.NewPtrMetadataRequest(), kmsg.NewMetadataRequestTopic()

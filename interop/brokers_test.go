@@ -28,11 +28,13 @@ func startKafkaBrokers(t *testing.T, n int) (ks []target) {
 	return ks
 }
 
-// ownOfACluster is what two clusters cannot have in common: addresses, which broker coordinates a
-// group, records as they were written, and the controller, for which Kafka names any broker.
+// ownOfACluster matches text that differs between any two clusters: addresses, names of groups
+// chosen by their coordinator, record batches, and the controller id. Kafka returns any broker as
+// the controller.
 var ownOfACluster = regexp.MustCompile(`(\\*"Host\\*":\\*"[^"\\]*\\*"|\\*"ControllerID\\*":-?\d+|group-\d+|\\*"RecordBatches\\*":\\*"[^"\\]+\\*")`)
 
-// TestAnswersOfTheWrongBrokerAreKafkas asks brokers for what others lead and coordinate.
+// TestAnswersOfTheWrongBrokerAreKafkas sends brokers requests for partitions and groups that other
+// brokers lead and coordinate.
 func TestAnswersOfTheWrongBrokerAreKafkas(t *testing.T) {
 	t.Parallel()
 	ours, _ := startStrataBrokers(t, 3)

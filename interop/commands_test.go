@@ -55,7 +55,7 @@ func TestCommandsOfThePage(t *testing.T) {
 	}
 }
 
-// serveIn starts the server that the page begins with, in dir, until the end of the test, and
+// serveIn starts the server of the page's first command in dir, until the end of the test, and
 // returns its address.
 func serveIn(t *testing.T, dir, strata string) string {
 	t.Helper()

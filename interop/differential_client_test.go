@@ -13,16 +13,16 @@ import (
 // A wireClient sends requests to one broker.
 type wireClient struct {
 	addr string
-	user string // authenticates with the password secret; "": not at all
+	user string // authenticates with the password secret; "": no authentication
 	nc   net.Conn
 	form *kmsg.RequestFormatter
 	next int32
 }
 
-// answerTimeout is how long an answer may take: no request of a script has to wait for long.
+// answerTimeout is the limit for one answer; no request of a script waits for long.
 const answerTimeout = 30 * time.Second
 
-// errNoAnswer is of a broker that does not answer at all.
+// errNoAnswer means that a broker did not answer within answerTimeout.
 var errNoAnswer = errors.New("there is no answer")
 
 var errClosed = errors.New("the connection was closed")
@@ -43,8 +43,8 @@ func (c *wireClient) send(req kmsg.Request) error {
 	return err
 }
 
-// receive returns the answer to req; nil if the broker closed the connection, which is then dialled
-// again.
+// receive returns the answer to req. It returns nil, and dials again, if the broker closed the
+// connection.
 func (c *wireClient) receive(req kmsg.Request) (kmsg.Response, error) {
 	resp, err := c.read(req)
 	var late net.Error

@@ -17,11 +17,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A correspondence says which id of ours is which of Kafka's. Ids are not ignored: one that was
-// seen stands for the same thing in every later answer.
+// A correspondence maps Kafka's ids to Strata's. Ids are not ignored: a known id must stand for
+// the same object in every later answer.
 type correspondence struct {
-	toOurs, toTheirs map[string]any // by kind and value
-	texts            [][2]string    // spellings of Kafka's ids, and of ours
+	toOurs, toTheirs map[string]any // keys are kind and value
+	texts            [][2]string    // spellings of Kafka's id and of Strata's
 }
 
 func newCorrespondence() *correspondence {
@@ -35,7 +35,7 @@ func (c *correspondence) ours(kind string, theirs any) (any, bool) {
 	return v, ok
 }
 
-// bind notes a pair. It reports false if one of them already stands for another.
+// bind adds a pair. It returns false if either id is already paired with another one.
 func (c *correspondence) bind(kind string, theirs, ours any) bool {
 	t, o := idKey(kind, theirs), idKey(kind, ours)
 	before, known := c.toOurs[t]
@@ -61,7 +61,7 @@ func spellings(id any) []string {
 	return nil
 }
 
-// text returns a text with our ids in the place of Kafka's.
+// text returns s with Strata's ids in place of Kafka's.
 func (c *correspondence) text(s string) string {
 	for _, pair := range c.texts {
 		if len(pair[0]) > 8 {
@@ -71,7 +71,7 @@ func (c *correspondence) text(s string) string {
 	return s
 }
 
-// kindOf returns what a field is an id of; "": of nothing.
+// kindOf returns the kind of id that a field has; "" if it has none.
 func kindOf(field string) string {
 	switch field {
 	case "TopicID", "TopicIDs":
@@ -88,7 +88,7 @@ func kindOf(field string) string {
 	return ""
 }
 
-// An id is one of which the broker says what it is.
+// An id is a value that the broker chose, with its kind.
 type id struct {
 	kind string
 	v    any
@@ -99,22 +99,22 @@ type scalar string
 
 func scalarOf(v any) scalar { return scalar(fmt.Sprint(v)) }
 
-// A view turns answers into trees that can be compared: maps, lists, values and ids.
+// A view turns answers into comparable trees of maps, lists, values and ids.
 type view struct {
-	prefix string // names of other scripts are left out
+	prefix string // elements with names of other scripts are left out
 	asked  string // the request, as text
-	twice  bool   // the request names something twice
+	twice  bool   // the request has a name twice
 }
 
 func viewOf(prefix string, req kmsg.Request) view {
 	return view{prefix, jsonOf(req), namesTwice(jsonTree(req))}
 }
 
-// left are the fields that no two brokers have in common, or that tell the time.
+// left has the fields that differ between any two brokers, or that depend on the time.
 var left = map[string]bool{"UnknownTags": true, "ThrottleMillis": true, "Host": true, "Port": true, "ClusterID": true, "Rack": true, "SubscriptionID": true,
 	"Version": true, "ReplicaDirectoryID": true, "LastFetchTimestamp": true, "LastCaughtUpTimestamp": true, "TotalBytes": true, "UsableBytes": true, "Dir": true, "Size": true, "LogEndOffsetQuorum": true}
 
-// times are fields of which only whether there is one is compared.
+// times has the fields of which only presence is compared.
 var times = map[string]bool{"StartTimestamp": true, "LastTimestamp": true, "LogAppendTimeMillis": true, "LogAppendTime": true, "TxnStartTimestamp": true, "PushIntervalMillis": true}
 
 func (w view) tree(field string, v reflect.Value) any {
@@ -151,7 +151,7 @@ func (w view) tree(field string, v reflect.Value) any {
 			}
 		}
 		if len(list) == 0 && v.Len() > 0 {
-			return nil // as a list of nothing is mostly read
+			return nil // most code reads an empty list like this
 		}
 		if strings.HasPrefix(field, "Subscribed") { // a set
 			slices.SortFunc(list, func(a, b any) int { return strings.Compare(plainly(a), plainly(b)) })
@@ -185,7 +185,7 @@ func (w view) tree(field string, v reflect.Value) any {
 	return scalarOf(n)
 }
 
-// foreign reports whether an element is about what neither this script nor its request names.
+// foreign reports whether an element is about a name that neither this script nor its request has.
 func (w view) foreign(v reflect.Value) bool {
 	if v.Kind() != reflect.Struct {
 		return false
@@ -213,12 +213,12 @@ func jsonText(v any) string {
 	return string(b)
 }
 
-// plainly is a tree as text, in which all ids of a kind are alike.
+// plainly returns a tree as text, in which all ids of a kind are alike.
 func plainly(v any) string {
 	switch v := v.(type) {
 	case map[string]any:
 		var b strings.Builder
-		for _, first := range []bool{true, false} { // what it is about comes first
+		for _, first := range []bool{true, false} { // the subject's fields come first
 			for _, k := range slices.Sorted(maps.Keys(v)) {
 				if about[k] == first {
 					b.WriteString(k + ":" + plainly(v[k]) + " ")
@@ -244,16 +244,18 @@ func plainly(v any) string {
 	return fmt.Sprintf("%q", v)
 }
 
-// about are the fields that say what an element of a list is about. Lists whose elements have some
-// are in no order; an answer in any other list belongs to what is asked at its place.
+// about has the fields that identify the subject of a list's element. Lists whose elements have
+// such a field are unordered. In any other list an answer belongs to the request's element at the
+// same index.
 var about = map[string]bool{"ApiKey": true, "Topic": true, "TopicID": true, "Partition": true, "Name": true, "ResourceType": true, "ResourceName": true, "User": true,
 	"Group": true, "GroupID": true, "TransactionalID": true, "ProducerID": true, "MemberID": true, "InstanceID": true, "Key": true, "Entity": true, "Type": true,
 	"Principal": true, "Operation": true, "PermissionType": true, "Mechanism": true, "NodeID": true, "SubtopologyID": true}
 
-// An absent is the element that a list does not have.
+// absent stands for an element that one of two lists lacks.
 type absent struct{}
 
-// subject is what an element of a list is about, by our ids; "": it does not say so.
+// subject returns the subject of a list's element, with Strata's ids; "" if no field identifies
+// it.
 func (c *correspondence) subject(v any, theirs bool) string {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -269,7 +271,7 @@ func (c *correspondence) subject(v any, theirs bool) string {
 	return b.String()
 }
 
-// plainlyOurs is plainly with the ids that are known.
+// plainlyOurs is plainly, with the ids that are already paired.
 func (c *correspondence) plainlyOurs(v any, theirs bool) string {
 	switch v := v.(type) {
 	case id:
@@ -293,18 +295,18 @@ func (c *correspondence) plainlyOurs(v any, theirs bool) string {
 	return plainly(v)
 }
 
-// A difference is where two answers are not the same: path is the place, at the place among its
-// list's others.
+// A difference is a place where two answers differ. path names the place; at also has the index in
+// each list.
 type difference struct{ path, at, theirs, ours string }
 
 func (d difference) String() string {
 	return fmt.Sprintf("%s: Kafka %s, Strata %s", d.path, d.theirs, d.ours)
 }
 
-// element is the innermost element of a list that the difference is in.
+// element returns the innermost list element that contains the difference.
 func (d difference) element() string { return d.at[:strings.LastIndexByte(d.at, ']')+1] }
 
-// A place is where a tree is in an answer.
+// A place is the position of a tree in an answer.
 type place struct{ path, at string }
 
 func (p place) field(name string) place { return place{p.path + "." + name, p.at + "." + name} }
@@ -319,7 +321,7 @@ func (p place) differs(theirs, ours any) []difference {
 
 var anyID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// diff compares two trees, and binds ids that are new to both.
+// diff compares two trees, and pairs ids that are new on both sides.
 func (c *correspondence) diff(p place, theirs, ours any) (out []difference) {
 	switch t := theirs.(type) {
 	case map[string]any:
@@ -329,7 +331,7 @@ func (c *correspondence) diff(p place, theirs, ours any) (out []difference) {
 		}
 		for _, k := range slices.Sorted(maps.Keys(t)) {
 			if k == "ErrorMessage" && (t["ErrorCode"] != o["ErrorCode"] || wordless[fmt.Sprint(t[k])]) {
-				continue // words follow from the code; where Kafka has none, any are fine
+				continue // the text follows from the code; if Kafka sends none, any text is accepted
 			}
 			out = append(out, c.diff(p.field(k), t[k], o[k])...)
 		}
@@ -365,10 +367,10 @@ func (c *correspondence) diff(p place, theirs, ours any) (out []difference) {
 	return nil
 }
 
-// wordless are messages of Kafka's that say nothing.
+// wordless has Kafka's messages that carry no information.
 var wordless = map[string]bool{"": true, "<nil>": true, "NONE": true, "The server experienced an unexpected error when processing the request.": true}
 
-// lists compares lists: by what their elements are about, or by their order if they do not say so.
+// lists compares lists: by the subjects of their elements, or by order if the elements have none.
 func (c *correspondence) lists(p place, theirs, ours []any) (out []difference) {
 	t, o := slices.Clone(theirs), slices.Clone(ours)
 	bySubject := func(theirs bool) func(a, b any) int {
@@ -411,7 +413,7 @@ func (c *correspondence) lists(p place, theirs, ours []any) (out []difference) {
 	return out
 }
 
-// alike returns how many elements at the beginning of a list are about the same thing.
+// alike returns the number of elements at the start of a list that have the same subject.
 func (c *correspondence) alike(list []any, theirs bool) int {
 	first := c.subject(list[0], theirs)
 	n := 1
@@ -421,7 +423,7 @@ func (c *correspondence) alike(list []any, theirs bool) int {
 	return n
 }
 
-// amongThem reports whether ours has each of theirs, and ids for it.
+// amongThem reports whether ours contains each element of theirs, up to ids.
 func (c *correspondence) amongThem(p place, theirs, ours []any) bool {
 	for _, t := range theirs {
 		if !slices.ContainsFunc(ours, func(o any) bool {
@@ -434,7 +436,7 @@ func (c *correspondence) amongThem(p place, theirs, ours []any) bool {
 	return true
 }
 
-// label is what a path calls the next element of a list.
+// label returns the name in a path of a list's next element: a configuration's key, or "".
 func (p place) label(lists ...[]any) string {
 	for _, l := range lists {
 		if len(l) > 0 && strings.HasSuffix(p.path, "Configs") {
@@ -447,7 +449,8 @@ func (p place) label(lists ...[]any) string {
 	return ""
 }
 
-// compare returns in what two answers to a request differ. A nil answer is a closed connection.
+// compare returns the differences between two answers to a request. A nil answer is a closed
+// connection.
 func (c *correspondence) compare(w view, theirs, ours kmsg.Response) []difference {
 	var t, o any = w.tree("", reflect.ValueOf(theirs)), w.tree("", reflect.ValueOf(ours))
 	switch {
@@ -464,8 +467,8 @@ func (c *correspondence) compare(w view, theirs, ours kmsg.Response) []differenc
 	return c.diff(place{}, t, o)
 }
 
-// merged returns a tree in which what is about the same thing is together, and said once: what is
-// named twice some answers tell twice, and others at one place.
+// merged returns a tree with the list elements of each subject merged into one. For a subject that
+// a request has twice, some answers have two elements, others one.
 func merged(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -514,7 +517,7 @@ func scalars(list []any) bool {
 	return !slices.ContainsFunc(list, func(e any) bool { _, ok := e.(map[string]any); return ok })
 }
 
-// readBatches returns what batches say, without what says when they were written.
+// readBatches returns the contents of batches without their timestamps.
 func readBatches(b []byte) any {
 	if b == nil {
 		return nil
@@ -537,7 +540,7 @@ func readBatches(b []byte) any {
 		if producer := int64(binary.BigEndian.Uint64(batch[43:])); producer >= 0 {
 			m["Producer"] = id{"producer", producer}
 		}
-		if batch[22]&0x20 == 0 { // of control records the epoch of the coordinator is each broker's own
+		if batch[22]&0x20 == 0 { // the coordinator epoch in control records differs between brokers
 			m["First"], m["Values"] = scalarOf(binary.BigEndian.Uint64(batch[27:])), fmt.Sprintf("%x", batch[61:])
 			if batch[22]&8 == 0 {
 				m["Max"] = scalarOf(binary.BigEndian.Uint64(batch[35:]))

@@ -7,8 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// anAnswer returns an answer in which everything that the comparison treats in its own way occurs;
-// id is what the broker calls things.
+// anAnswer returns an answer with every kind of value that the comparison handles specially. id
+// makes the broker's ids.
 func anAnswer(id byte) *kmsg.MetadataResponse {
 	r := kmsg.NewPtrMetadataResponse()
 	r.Version = 13

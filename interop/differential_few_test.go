@@ -10,9 +10,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// TestAnswersToAUserOfFewRightsAreKafkas sends random requests as a user to whom each script grants
-// other rights, about things of which some are nobody's business. Nothing may be said of those that
-// Kafka does not say.
+// TestAnswersToAUserOfFewRightsAreKafkas sends random requests as a user with few rights. Each
+// script grants other rights, and none on the hidden objects. An answer of Strata may not reveal a
+// hidden name that Kafka's does not.
 func TestAnswersToAUserOfFewRightsAreKafkas(t *testing.T) {
 	t.Parallel()
 	requests, next := howMany(t, 250, 12_500, 100)
@@ -22,10 +22,11 @@ func TestAnswersToAUserOfFewRightsAreKafkas(t *testing.T) {
 	c.seen.report(t, c.versions)
 }
 
-// hidden is in the names of what the user must not hear of.
+// hidden is part of the names that the user must not learn.
 const hidden = "hidden"
 
-// leaks are differences by which a broker says a name that it should not.
+// leaks returns a difference if Strata's answer reveals a hidden name, and Kafka's answer and the
+// request do not.
 func leaks(asked, theirs, ours string) []difference {
 	if strings.Contains(ours, hidden) && !strings.Contains(theirs, hidden) && !strings.Contains(asked, hidden) {
 		return []difference{{"", "", "keeps a secret", "tells of what is " + hidden}}
@@ -33,7 +34,7 @@ func leaks(asked, theirs, ours string) []difference {
 	return nil
 }
 
-// openingOfFew makes what is hidden, and grants some rights.
+// openingOfFew creates the hidden objects, and grants some rights.
 func (x *script) openingOfFew() []func(*model) kmsg.Request {
 	g := newGen(x.seed, -2, x.m)
 	return []func(*model) kmsg.Request{
@@ -70,7 +71,7 @@ func (x *script) openingOfFew() []func(*model) kmsg.Request {
 	}
 }
 
-// grants returns a request for more rights of the user, or for fewer.
+// grants returns a request that adds rights of the user, or removes some.
 func (x *script) grants(g *gen) kmsg.Request {
 	if g.one(8) {
 		r, f := kmsg.NewPtrDeleteACLsRequest(), kmsg.NewDeleteACLsRequestFilter()
@@ -112,7 +113,7 @@ func (x *script) grant(g *gen) kmsg.CreateACLsRequestCreation {
 	return c
 }
 
-// revoke takes all rights of the user away.
+// revoke removes all rights of the user.
 func (r *referee) revoke() error {
 	req, f := kmsg.NewPtrDeleteACLsRequest(), kmsg.NewDeleteACLsRequestFilter()
 	f.ResourceType, f.ResourcePatternType, f.Principal, f.Operation, f.PermissionType = 1, 1, ptr("User:"+r.user), 1, 1

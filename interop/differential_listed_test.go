@@ -13,29 +13,29 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A cause is why some answers differ: a paragraph of differential.txt, whose head says how it
-// reads.
+// A cause is a reason for differences: a paragraph of differential.txt. The head of that file
+// describes the format.
 type cause struct {
 	why    string
 	rare   bool
 	places []*deviation
 }
 
-// A deviation is where a cause shows.
+// A deviation is a pattern of differences that a cause explains.
 type deviation struct {
 	cause        *cause
 	line         string
 	api          int16 // -1: any
 	from, to     int16 // versions
 	path         *regexp.Regexp
-	whole        bool // all of the answer is excused
-	twice        bool // something is named twice
+	whole        bool // covers the whole answer
+	twice        bool // applies only if the request has a name twice
 	theirs, ours *regexp.Regexp
-	asked        *regexp.Regexp // nil: whatever is asked
+	asked        *regexp.Regexp // nil: any request
 	used         atomic.Int64
 }
 
-// causes are those of differential.txt.
+// causes returns the causes in differential.txt.
 var causes = sync.OnceValue(func() []*cause {
 	text, err := os.ReadFile("differential.txt")
 	if err != nil {
@@ -121,7 +121,7 @@ func parseDeviation(line string) (*deviation, error) {
 	return d, nil
 }
 
-// pattern is of a text in which a * is any text.
+// pattern returns a regular expression for a text in which * matches any text.
 func pattern(glob string) *regexp.Regexp {
 	return regexp.MustCompile("(?s)^" + strings.ReplaceAll(regexp.QuoteMeta(glob), `\*`, ".*") + "$")
 }
@@ -133,8 +133,8 @@ func (d *deviation) matches(req kmsg.Request, asked string, x difference) bool {
 		(!d.twice || namesTwice(jsonTree(req)))
 }
 
-// unlisted returns those of an answer's differences that have no cause. asked is the request in
-// plain names.
+// unlisted returns the differences of an answer that have no cause. asked is the request in plain
+// names.
 func (y *tally) unlisted(req kmsg.Request, asked string, plain func(string) string, diffs []difference) (left []difference) {
 	whole := false
 	for _, x := range diffs {
@@ -175,7 +175,7 @@ func jsonTree(v any) (tree any) {
 	return tree
 }
 
-// namesTwice reports whether a list of a request has two elements about the same thing.
+// namesTwice reports whether a list of a request has two elements with the same subject.
 func namesTwice(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:

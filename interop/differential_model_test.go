@@ -11,15 +11,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A model is what a script knows of the brokers' state, in Kafka's ids: enough for most requests to
-// be nearly valid.
+// A model is a script's view of the brokers' state, with Kafka's ids. It is detailed enough to
+// make most requests nearly valid.
 type model struct {
 	prefix       string // of every name
 	topics       []*topicModel
-	groups       []*groupModel    // a classic one, a consumer group, a share group, a streams group
-	streams      []*streamsMember // of the streams group
+	groups       []*groupModel    // a classic group, a consumer group, a share group, a streams group
+	streams      []*streamsMember // members of the streams group
 	streaming    bool             // the script is mostly about the streams group
-	txns         []*txnModel      // nobody, an idempotent producer, two transactional ids
+	txns         []*txnModel      // no producer, an idempotent producer, two transactional ids
 	session      int32            // of fetches
 	sessionEpoch int32
 }
@@ -31,7 +31,7 @@ type topicModel struct {
 
 type groupModel struct {
 	name, member   string
-	epoch, session int32 // the generation or the member's epoch; a share session's epoch
+	epoch, session int32 // epoch: generation or member epoch; session: epoch of the share session
 }
 
 type txnModel struct {
@@ -46,7 +46,7 @@ func newModel(prefix string) *model {
 	for _, n := range []string{"g", "n", "s", "y"} {
 		m.groups = append(m.groups, &groupModel{name: m.name(n)})
 	}
-	m.streams = []*streamsMember{{id: "m1"}, {id: "m2"}} // which is their order in a hash table of Kafka's, too
+	m.streams = []*streamsMember{{id: "m1"}, {id: "m2"}} // also their order in a hash table of Kafka's
 	m.groups[streamsGroup].member = "m1"
 	m.groups[1].member, m.groups[2].member = "AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAB"
 	for i, id := range []string{"", "", m.name("x1"), m.name("x2")} {
@@ -61,10 +61,9 @@ func newModel(prefix string) *model {
 
 func (m *model) name(of string) string { return m.prefix + "-" + of }
 
-// long returns a name of n bytes.
 func (m *model) long(n int) string { return (m.prefix + strings.Repeat("x", n))[:n] }
 
-// groupOf returns a group that an API is mostly asked about.
+// groupOf returns a group of the kind that an API mostly concerns.
 func (m *model) groupOf(g *gen, key int16) *groupModel {
 	kind := g.rng.IntN(3)
 	if !g.wrong() {
@@ -82,7 +81,7 @@ func (m *model) groupOf(g *gen, key int16) *groupModel {
 	return m.groups[kind]
 }
 
-// learn notes what Kafka answered.
+// learn updates the model from Kafka's answer.
 func (m *model) learn(req kmsg.Request, resp kmsg.Response) {
 	group := func(name string) *groupModel {
 		for _, g := range m.groups {
@@ -177,7 +176,7 @@ func (m *model) produced(q *kmsg.ProduceRequest, r *kmsg.ProduceResponse) {
 	}
 }
 
-// A theme is what a script is mostly about: APIs, the more often the likelier.
+// A theme lists the APIs of a script. An API that is listed more often is likelier.
 var themes = [][]int16{
 	{0, 0, 0, 1, 1, 1, 2, 21, 23, 22, 61},                                // records
 	{11, 11, 11, 14, 14, 14, 12, 13, 8, 9, 10, 15, 16, 42, 47},           // classic groups
@@ -192,13 +191,14 @@ var themes = [][]int16{
 	{0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 55, 57, 60, 61, 65, 66, 68, 69, 74, 75, 76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92},
 }
 
-// notServed are APIs of Kafka's that Strata says it does not have (ApiVersions).
+// notServed maps APIs that Strata does not list in ApiVersions to the reason.
 var notServed = map[int16]string{
 	34: "there is one directory for a broker",
 	64: "brokers are those that the cluster was opened with", 80: "no voters of KRaft", 81: "no voters of KRaft",
 }
 
-// tame keeps requests to what a script may change: its own things, and at most for its own time.
+// tame limits requests to objects of the script itself, and waits to at most the script's own
+// time.
 func (g *gen) tame(req kmsg.Request) {
 	internal := func(name string) bool { return strings.HasPrefix(name, "__") }
 	switch r := req.(type) {
@@ -239,7 +239,7 @@ func (g *gen) tame(req kmsg.Request) {
 				r.Topics[i].Assignment = nil
 			}
 			if t.Count > 100 {
-				r.ValidateOnly = true // Kafka makes as many where it can, which takes it minutes
+				r.ValidateOnly = true // Kafka also creates thousands of partitions, which takes minutes
 			}
 		}
 	case *kmsg.AlterConfigsRequest:
@@ -283,7 +283,7 @@ func (g *gen) tame(req kmsg.Request) {
 		g.heartbeat(r)
 	case *kmsg.OffsetCommitRequest:
 		for i := range r.Topics {
-			if r.Version >= 10 { // which have ids only
+			if r.Version >= 10 { // these versions have only ids
 				r.Topics[i].Topic = ""
 			}
 		}
@@ -292,7 +292,7 @@ func (g *gen) tame(req kmsg.Request) {
 	}
 }
 
-// translate puts our ids in the place of Kafka's.
+// translate returns the request with Strata's ids in place of Kafka's.
 func translate(req kmsg.Request, ids *correspondence) kmsg.Request {
 	out := kmsg.RequestForKey(req.Key())
 	out.SetVersion(req.GetVersion())
@@ -302,7 +302,7 @@ func translate(req kmsg.Request, ids *correspondence) kmsg.Request {
 	return out
 }
 
-// translated returns a copy of v that shares nothing which has an id.
+// translated returns a copy of v. No part of it that contains an id is shared with v.
 func translated(field string, v reflect.Value, ids *correspondence) reflect.Value {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -355,7 +355,7 @@ func translated(field string, v reflect.Value, ids *correspondence) reflect.Valu
 	return out
 }
 
-// batches returns records with our producer id in the place of Kafka's.
+// batches returns records with Strata's producer id in place of Kafka's.
 func (c *correspondence) batches(b []byte) []byte {
 	if len(b) <= 61 {
 		return b
@@ -382,8 +382,8 @@ func (c *correspondence) batches(b []byte) []byte {
 	return whole
 }
 
-// newGen returns the generator of a step. Each has random numbers of its own: a step that is left
-// out changes no other.
+// newGen returns the generator of a step. Each step has random numbers of its own, so leaving one
+// step out changes no other.
 func newGen(seed uint64, step int, m *model) *gen {
 	return &gen{rng: rand.New(rand.NewPCG(seed, uint64(step))), m: m}
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// TestMutatedRequestsEndAsInKafka sends requests whose bytes were changed. Those that still are
-// requests must be answered as Kafka answers them, and the others must close the connection. A
-// valid request follows each, and must be answered if the connection goes on.
+// TestMutatedRequestsEndAsInKafka sends requests whose bytes were changed. If the bytes are still
+// a request, Strata must answer it as Kafka does; otherwise it must close the connection. A valid
+// request follows each, and must be answered if the connection stays open.
 func TestMutatedRequestsEndAsInKafka(t *testing.T) {
 	t.Parallel()
 	requests, next := howMany(t, 400, 20_000, 150)
@@ -36,7 +36,7 @@ func TestMutatedRequestsEndAsInKafka(t *testing.T) {
 	}
 }
 
-// runMutated is run for a script of changed requests. Each is sent by connections of its own.
+// runMutated is run for a script of changed requests. Each uses connections of its own.
 func (r *referee) runMutated(a attempt) ([]*finding, error) {
 	x, err := r.begin(a)
 	if err != nil {
@@ -96,7 +96,7 @@ func (x *script) mutated(step int, req kmsg.Request) (goesOn bool, err error) {
 	}
 	x.trace = append(x.trace, fmt.Sprintf("%d: %s %s", step, change.what, asked))
 	changes := slices.ContainsFunc(sent, func(s sentRequest) bool { return s.req == nil || !readOnly[s.key] })
-	if len(diffs) > 0 && changes { // one that cannot be read here may have changed something there
+	if len(diffs) > 0 && changes { // a request that this code cannot read may have changed the brokers' state
 		return false, nil
 	}
 	for _, s := range sent {
@@ -107,7 +107,7 @@ func (x *script) mutated(step int, req kmsg.Request) (goesOn bool, err error) {
 	return true, err
 }
 
-// settled waits until nothing comes of a request any more.
+// settled waits until a request has no further effect.
 func (x *script) settled(s sentRequest, theirs exchanged) error {
 	for _, frame := range theirs.frames {
 		if len(frame) < 4 || int32(binary.BigEndian.Uint32(frame)) != s.correlation {
@@ -122,12 +122,12 @@ func (x *script) settled(s sentRequest, theirs exchanged) error {
 	return x.rest(s.req)
 }
 
-// A sentRequest is one of those that are in bytes: as brokers divide them, by the sizes.
+// A sentRequest is one request in a byte sequence, divided by the size fields as in brokers.
 type sentRequest struct {
 	key, version int16
 	correlation  int32
 	req          kmsg.Request // nil: it cannot be read
-	how          string       // it is read
+	how          string       // how it was read
 	whole        bool
 }
 
@@ -177,11 +177,11 @@ func (s *sentRequest) read(frame []byte) {
 	}
 	s.req = req
 	if again := req.AppendTo(nil); !bytes.HasPrefix(body, again) {
-		s.how = " (loosely)" // as a null where there may be none, or a flag of 2
+		s.how = " (loosely)" // such as a null in a field that is not nullable, or a flag of 2
 	}
 }
 
-// behindTags returns what follows the tagged fields of a header.
+// behindTags returns the bytes after the tagged fields of a header.
 func behindTags(b []byte) (rest []byte, ok bool) {
 	next := func() (v uint64) {
 		v, n := binary.Uvarint(b)
@@ -200,7 +200,7 @@ func behindTags(b []byte) (rest []byte, ok bool) {
 	return b, ok
 }
 
-// text is the request as a deviation may ask for it.
+// text returns the request as the patterns of deviations match it.
 func (s sentRequest) text(what string) string {
 	if s.req == nil {
 		return fmt.Sprintf("no request, %s, key %d, version %d, %t", what, s.key, s.version, s.whole)
@@ -208,7 +208,7 @@ func (s sentRequest) text(what string) string {
 	return what + s.how + " " + jsonOf(s.req)
 }
 
-// like returns a request by which deviations are looked up.
+// like returns the request for looking up deviations.
 func (s sentRequest) like(original kmsg.Request) kmsg.Request {
 	if s.req != nil {
 		return s.req
@@ -216,14 +216,15 @@ func (s sentRequest) like(original kmsg.Request) kmsg.Request {
 	return original
 }
 
-// harmless reports whether the brokers are the same for others afterwards, and fast.
+// harmless reports whether the request leaves the brokers unchanged for other scripts, and is
+// fast.
 func (s sentRequest) harmless(prefix string) bool {
 	switch q := s.req.(type) {
 	case *kmsg.UpdateFeaturesRequest:
 		return q.ValidateOnly
 	case *kmsg.UnregisterBrokerRequest:
 		return false
-	case *kmsg.CreateTopicsRequest: // Kafka places partitions that are only validated, too, in all of its memory
+	case *kmsg.CreateTopicsRequest: // Kafka assigns partitions in memory even if it only validates them
 		return !slices.ContainsFunc(q.Topics, func(t kmsg.CreateTopicsRequestTopic) bool {
 			return t.NumPartitions > 10 || !q.ValidateOnly && !strings.HasPrefix(t.Topic, prefix[:1])
 		})
@@ -242,28 +243,28 @@ func (s sentRequest) harmless(prefix string) bool {
 	case *kmsg.DeleteTopicsRequest:
 		return !strings.Contains(jsonOf(q), "__")
 	}
-	return !slices.Contains([]int16{64, 80, 81}, s.key) // they would change Kafka's cluster
+	return !slices.Contains([]int16{64, 80, 81}, s.key) // these change Kafka's cluster
 }
 
-// An exchanged is what came back for some bytes.
+// An exchanged has the frames that a broker returned for some bytes.
 type exchanged struct {
 	frames [][]byte
-	end    string // closed; waits: nothing more came
-	err    error  // of the dialling
+	end    string // closed, or waits: no more frames arrived
+	err    error  // of dialling
 }
 
 func (e exchanged) String() string { return fmt.Sprintf("%x, %s", e.frames, e.end) }
 
-// The request that follows, and how long is waited for more until the side that sends is closed,
-// and after.
+// followed is the correlation id of the request that follows. The durations are the waits for more
+// frames before and after the write side is closed.
 const (
 	followed  = 0x0f0f0f0f
 	untilHalf = time.Second
 	untilGone = 3 * time.Second
 )
 
-// exchange sends bytes and a request that is right by a new connection, and reads what comes back
-// up to the answer to that.
+// exchange sends bytes and a valid request over a new connection. It reads frames until the answer
+// to the valid request.
 func exchange(addr string, b []byte) (e exchanged) {
 	nc, err := net.DialTimeout("tcp", addr, 10*time.Second)
 	if err != nil {
@@ -298,7 +299,7 @@ func exchange(addr string, b []byte) (e exchanged) {
 	}
 }
 
-// next is the request that follows.
+// next returns the valid request that follows.
 func next() []byte {
 	return kmsg.NewRequestFormatter(kmsg.FormatterClientID("next")).AppendRequest(nil, kmsg.NewPtrApiVersionsRequest(), followed)
 }
@@ -313,7 +314,7 @@ func readFrame(nc net.Conn) ([]byte, error) {
 	return frame, err
 }
 
-// compareExchanges compares the answers to the requests that were sent, and the ends.
+// compareExchanges compares the answers to the sent requests, and how the connections ended.
 func (x *script) compareExchanges(sent []sentRequest, got [2]exchanged) (diffs []difference) {
 	for i := range max(len(got[0].frames), len(got[1].frames)) {
 		theirs, ours := x.told(sent, got[0], i), x.told(sent, got[1], i)
@@ -335,8 +336,9 @@ func (x *script) compareExchanges(sent []sentRequest, got [2]exchanged) (diffs [
 	return diffs
 }
 
-// told is what a broker answered at a place: a tree, or bytes that cannot be read as the answer to
-// what has its correlation id, or how it ended.
+// told returns the broker's answer i as a tree. It returns bytes if they cannot be read as the
+// answer to the request with that correlation id. After the last frame it returns how the
+// connection ended.
 func (x *script) told(sent []sentRequest, e exchanged, i int) any {
 	if i >= len(e.frames) {
 		return scalar(map[string]string{"waits": "hangs"}[e.end] + strings.TrimPrefix(e.end, "waits"))
@@ -380,19 +382,19 @@ func (s sentRequest) response(frame []byte) (kmsg.Response, error) {
 	return resp, resp.ReadFrom(body)
 }
 
-// A mutation is a way in which bytes change; the same at the same place of other bytes.
+// A mutation is a change of bytes. It changes the same place in other bytes.
 type mutation struct {
 	what  string
 	apply func([]byte) []byte
 }
 
-// resized has a frame tell its size.
+// resized updates a frame's size field.
 func resized(b []byte) []byte {
 	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
 	return b
 }
 
-// mutation chooses what becomes of a frame.
+// mutation chooses a change of a frame.
 func (g *gen) mutation(frame []byte) mutation {
 	const head = 14 // the size, the API, its version, the correlation id, the length of the client id
 	at := head + g.rng.IntN(len(frame)-head+1)
@@ -434,7 +436,7 @@ func (g *gen) mutation(frame []byte) mutation {
 	return g.header(12, -1, -2, 0, 1, 4, 6, 300, math.MaxInt16, math.MinInt16)
 }
 
-// header changes a number of two bytes in a request's head.
+// header sets a two-byte number in a request's header.
 func (g *gen) header(at int, to ...int) mutation {
 	n := pick(g, to...)
 	name := map[int]string{4: "key", 6: "version", 12: "length of the client id"}[at]
@@ -445,7 +447,7 @@ func (g *gen) header(at int, to ...int) mutation {
 	}}
 }
 
-// flips changes some bits behind the version.
+// flips flips some bits after the version.
 func (g *gen) flips(size int) mutation {
 	var bits []int
 	for range pick(g, 1, 1, 1, 2, 3) {
@@ -462,7 +464,7 @@ func (g *gen) flips(size int) mutation {
 	}}
 }
 
-// overwritten writes a number over what is there: one that is no length, or a long one.
+// overwritten writes a number over the bytes at a place: an invalid or a large length.
 func (g *gen) overwritten(at int) mutation {
 	n := pick(g, uint64(0), 1, math.MaxUint64, math.MaxInt64, 1<<63, 0xffff_fffe<<32, 0x8080_8080_8080_8080, 0xffff_ffff_0f00_0000, 0x8000_0000_0000_0000|1<<32)
 	size := pick(g, 1, 2, 4, 5, 8)

@@ -19,9 +19,9 @@ import (
 	"github.com/stratalog/strata/kafka"
 )
 
-// A pair is both brokers, with the same settings, and where they listen to those who have to say by
-// SASL PLAIN who they are: one of fews, by the password secret. At the plain listener everybody may
-// do everything.
+// A pair is both brokers with the same settings. At their SASL PLAIN listeners clients
+// authenticate as one of fews with the password secret. Clients at the plain listeners may do
+// everything.
 type pair struct {
 	kafkas, ours         target
 	kafkasSASL, oursSASL string
@@ -42,8 +42,8 @@ func startPair(t *testing.T) pair {
 	b, err := kafkaKit(t).StartListening(within(t), t.TempDir(), more,
 		"auto.create.topics.enable=false", "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS",
 		"share.coordinator.state.topic.num.partitions=50", "connection.failed.authentication.delay.ms=1",
-		"log.retention.check.interval.ms=86400000", "log.initial.task.delay.ms=86400000", // a topic that is deleted then takes Kafka's directory with it
-		"group.streams.initial.rebalance.delay.ms=0", "group.streams.assignment.interval.ms=0", // what is answered would be a matter of time
+		"log.retention.check.interval.ms=86400000", "log.initial.task.delay.ms=86400000", // during these tasks a topic's deletion can fail Kafka's log directory
+		"group.streams.initial.rebalance.delay.ms=0", "group.streams.assignment.interval.ms=0", // otherwise the answers depend on time
 		at+"sasl.enabled.mechanisms=PLAIN",
 		at+"plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "+users+";")
 	require.NoError(t, err)
@@ -63,7 +63,7 @@ func startPair(t *testing.T) pair {
 	return pair{target{kind: "kafka", addr: b.Addr, dir: b.Dir}, served.targets[0], more[0].Addr, ln.Addr().String()}
 }
 
-// handshake asks for PLAIN.
+// handshake sends SaslHandshake for PLAIN.
 func (c *wireClient) handshake() error {
 	req := kmsg.NewPtrSASLHandshakeRequest()
 	req.Version, req.Mechanism = 1, "PLAIN"
@@ -74,7 +74,7 @@ func (c *wireClient) handshake() error {
 	return err
 }
 
-// authenticate says who the client is.
+// authenticate sends the user and the password.
 func (c *wireClient) authenticate() error {
 	if err := c.handshake(); err != nil {
 		return err
@@ -88,9 +88,9 @@ func (c *wireClient) authenticate() error {
 	return err
 }
 
-// TestRequestsDuringAuthenticationAreRefusedAsByKafka sends requests of all APIs where a token is
-// due. They are answered with ILLEGAL_SASL_STATE, and the connection is closed. Kafka:
-// getErrorResponse of its requests.
+// TestRequestsDuringAuthenticationAreRefusedAsByKafka sends requests of all APIs when a token is
+// due. Brokers answer ILLEGAL_SASL_STATE and close the connection. Kafka: getErrorResponse of its
+// requests.
 func TestRequestsDuringAuthenticationAreRefusedAsByKafka(t *testing.T) {
 	t.Parallel()
 	p := startPair(t)
@@ -144,7 +144,7 @@ func TestRequestsDuringAuthenticationAreRefusedAsByKafka(t *testing.T) {
 		})
 	}
 	for key, v := range versions {
-		if _, served := mine[key]; !served || key == 36 { // SaslAuthenticate is what is due
+		if _, served := mine[key]; !served || key == 36 { // SaslAuthenticate is the request that is due
 			continue
 		}
 		for version := max(v[0], mine[key][0]); version <= min(v[1], mine[key][1]); version++ {

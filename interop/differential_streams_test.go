@@ -6,26 +6,26 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// What scripts ask about streams groups (KIP-1071): heartbeats of two members, who join with a
-// topology over the script's topics, say what they were told, leave, and say what makes no sense.
+// Requests about streams groups (KIP-1071): heartbeats of two members with a topology over the
+// script's topics. The members join, report their tasks, leave, and send invalid fields.
 
-// streamsTheme is what scripts of streams groups are mostly about.
+// streamsTheme lists the APIs of scripts about streams groups.
 var streamsTheme = []int16{88, 88, 88, 88, 88, 88, 88, 89, 89, 89, 8, 9, 15, 16, 42, 47, 68, 69, 11, 3}
 
-// streamsSeeds is of how many scripts one is of streams groups.
+// streamsSeeds is the number of scripts among which one is about streams groups.
 const streamsSeeds = 8
 
-// A streamsMember is one of the group, as the script knows it.
+// A streamsMember is the script's view of a member of the streams group.
 type streamsMember struct {
 	id    string
 	epoch int32
-	tasks []kmsg.TaskIDs // active ones that it was told of last
+	tasks []kmsg.TaskIDs // active tasks of the last assignment
 }
 
-// streamsGroup is the place of the streams group among a model's.
+// streamsGroup is the index of the streams group in model.groups.
 const streamsGroup = 3
 
-// member returns the member of an id; nil: it is none of the script's.
+// member returns the member with an id; nil if the script has none.
 func (m *model) member(id string) *streamsMember {
 	for _, s := range m.streams {
 		if s.id == id {
@@ -35,7 +35,7 @@ func (m *model) member(id string) *streamsMember {
 	return nil
 }
 
-// learnStreams notes what a member was told.
+// learnStreams updates a member from the answer to its heartbeat.
 func (m *model) learnStreams(q *kmsg.StreamsGroupHeartbeatRequest, r *kmsg.StreamsGroupHeartbeatResponse) {
 	s, g := m.member(q.MemberID), m.groups[streamsGroup]
 	if s == nil || q.Group != g.name {
@@ -43,7 +43,7 @@ func (m *model) learnStreams(q *kmsg.StreamsGroupHeartbeatRequest, r *kmsg.Strea
 	}
 	switch {
 	case r.ErrorCode == 110 || r.ErrorCode == 25 || r.ErrorCode == 69 || r.ErrorCode == 0 && r.MemberEpoch < 0:
-		s.epoch, s.tasks = 0, nil // it begins anew
+		s.epoch, s.tasks = 0, nil // it joins again
 	case r.ErrorCode == 0:
 		if s.epoch = r.MemberEpoch; r.ActiveTasks != nil {
 			s.tasks = r.ActiveTasks
@@ -52,9 +52,9 @@ func (m *model) learnStreams(q *kmsg.StreamsGroupHeartbeatRequest, r *kmsg.Strea
 	g.member, g.epoch = s.id, s.epoch
 }
 
-// heartbeat makes a heartbeat of a streams group one that mostly makes sense.
+// heartbeat replaces a random heartbeat of a streams group with a mostly valid one.
 func (g *gen) heartbeat(req *kmsg.StreamsGroupHeartbeatRequest) {
-	if g.one(6) { // as the fields were filled in without any sense
+	if g.one(6) { // keep the random fields
 		return
 	}
 	s := pick(g, g.m.streams...)
@@ -69,7 +69,7 @@ func (g *gen) heartbeat(req *kmsg.StreamsGroupHeartbeatRequest) {
 		req.ActiveTasks, req.StandbyTasks, req.WarmupTasks = []kmsg.TaskIDs{}, []kmsg.TaskIDs{}, []kmsg.TaskIDs{}
 	case g.one(15):
 		req.MemberEpoch = -1
-	case !g.one(3): // it has done what it was told
+	case !g.one(3): // it owns its assigned tasks
 		req.ActiveTasks, req.StandbyTasks, req.WarmupTasks = append([]kmsg.TaskIDs{}, s.tasks...), []kmsg.TaskIDs{}, []kmsg.TaskIDs{}
 	}
 	if g.one(6) {
@@ -77,7 +77,7 @@ func (g *gen) heartbeat(req *kmsg.StreamsGroupHeartbeatRequest) {
 	}
 }
 
-// topology returns what the application reads, or sometimes something else.
+// topology returns the application's topology, or sometimes a changed one.
 func (g *gen) topology() *kmsg.StreamsGroupHeartbeatRequestTopology {
 	m := g.m
 	t := &kmsg.StreamsGroupHeartbeatRequestTopology{Epoch: 1, Subtopologies: []kmsg.StreamsGroupHeartbeatRequestTopologySubtopology{
@@ -168,8 +168,8 @@ func (g *gen) spoil(req *kmsg.StreamsGroupHeartbeatRequest) {
 	}
 }
 
-// internalTopics waits until both brokers have the internal topics that a member was told are being
-// created, and the coordinators have heard of them.
+// internalTopics waits until both brokers have the internal topics that a heartbeat's answer
+// reports as being created, and until the coordinators have read them.
 func (r *referee) internalTopics(resp *kmsg.StreamsGroupHeartbeatResponse, m *model) error {
 	being := false
 	for _, s := range resp.Status {

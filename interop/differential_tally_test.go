@@ -12,15 +12,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A tally is what was sent so far.
+// A tally counts the requests sent so far.
 type tally struct {
 	mu    sync.Mutex
 	sent  map[offer]int
-	good  map[offer]int  // of which Kafka answered so many without any error
-	times map[*cause]int // differences by what they come from
+	good  map[offer]int  // requests that Kafka answered without any error
+	times map[*cause]int // differences by their cause
 }
 
-// An offer is an API in a version that both serve.
+// An offer is an API in a version that both brokers serve.
 type offer struct{ key, version int16 }
 
 func (s offer) String() string { return fmt.Sprintf("%s v%d", kmsg.NameForKey(s.key), s.version) }
@@ -48,7 +48,7 @@ func (y *tally) total() (n int) {
 	return n
 }
 
-// listed returns how many differences have a cause.
+// listed returns the number of differences that have a cause.
 func (y *tally) listed() (n int) {
 	for _, times := range y.times {
 		n += times
@@ -56,7 +56,7 @@ func (y *tally) listed() (n int) {
 	return n
 }
 
-// unasked are the APIs and versions that nothing was sent of.
+// unasked returns the APIs and versions of which no request was sent.
 func (y *tally) unasked(versions map[int16][2]int16) (none []offer) {
 	for key, v := range versions {
 		for version := v[0]; version <= v[1]; version++ {
@@ -68,7 +68,7 @@ func (y *tally) unasked(versions map[int16][2]int16) (none []offer) {
 	return none
 }
 
-// report prints what was sent and what differs, by cause.
+// report logs the requests sent and the differences by cause.
 func (y *tally) report(t *testing.T, versions map[int16][2]int16) {
 	pairs, fewest, good := 0, 1<<30, 0
 	for _, key := range slices.Sorted(maps.Keys(versions)) {
@@ -96,7 +96,7 @@ func (y *tally) report(t *testing.T, versions map[int16][2]int16) {
 	}
 }
 
-// hasError reports whether an answer has an error anywhere.
+// hasError reports whether an answer contains an error code.
 func hasError(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Pointer:

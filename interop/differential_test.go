@@ -25,7 +25,7 @@ import (
 )
 
 // Seeded random requests, valid and not, go to Apache Kafka and to Strata, and the answers must be
-// the same. A script is some dozen requests about names of its own: any one can be run again by its
+// the same. A script is some dozen requests about names of its own. Each can be run again by its
 // seed.
 //
 //	STRATA_WIRE_SEED=SEED go test -run TestRandomAnswersAreKafkas       one script
@@ -34,16 +34,16 @@ import (
 
 const stepsOfAScript = 50
 
-// errKafkaHangs is of a request that Kafka does not answer, and Strata does.
+// errKafkaHangs means that Kafka did not answer a request that Strata answered.
 var errKafkaHangs = errors.New("no answer from Kafka")
 
 // A referee sends scripts to both brokers.
 type referee struct {
 	clients
-	super    clients            // who may do everything; the same unless the script is of somebody else
-	user     string             // who the clients are, "": anybody
-	versions map[int16][2]int16 // that both advertise
-	trace    []string           // of the last run, what was asked and answered
+	super    clients            // may do everything; the same clients unless the script runs as another user
+	user     string             // the clients' user; "": anonymous
+	versions map[int16][2]int16 // of each API, served by both
+	trace    []string           // requests and answers of the last run
 	fence    string
 	fenced   int
 }
@@ -51,7 +51,7 @@ type referee struct {
 // clients are of one principal, at both brokers.
 type clients struct{ theirs, ours *wireClient }
 
-// newClients returns clients at two addresses, of a user if it is not "".
+// newClients returns clients at two addresses, authenticated as user unless it is "".
 func newClients(t *testing.T, theirs, ours, user string) clients {
 	client := func(addr string) *wireClient {
 		c := &wireClient{addr: addr, user: user, form: kmsg.NewRequestFormatter(kmsg.FormatterClientID("probe"))}
@@ -88,7 +88,7 @@ func newReferee(t *testing.T, p pair, name, user string) *referee {
 		}
 		r.versions[key] = [2]int16{max(v[0], mine[key][0]), min(v[1], mine[key][1])}
 	}
-	// Kafka advertises older ones for the sake of a client's bug, and serves none.
+	// Kafka also advertises older versions because of a bug of a client, and serves none of them.
 	r.versions[0] = [2]int16{3, r.versions[0][1]}
 	return r
 }
@@ -105,8 +105,8 @@ func advertised(t *testing.T, c *wireClient) map[int16][2]int16 {
 	return versions
 }
 
-// both sends a request to both and returns the answers. hangs says that Kafka is known not to
-// answer it; then there is ours with errKafkaHangs.
+// both sends a request to both brokers and returns the answers. If hangs is set, Kafka may not
+// answer; then both returns Strata's answer with errKafkaHangs.
 func (r clients) both(theirs, ours kmsg.Request, hangs bool) (a, b kmsg.Response, err error) {
 	if err := errors.Join(r.theirs.send(theirs), r.ours.send(ours)); err != nil {
 		return nil, nil, err
@@ -114,8 +114,7 @@ func (r clients) both(theirs, ours kmsg.Request, hangs bool) (a, b kmsg.Response
 	unanswered := false
 	if p, ok := theirs.(*kmsg.ProduceRequest); ok && p.Acks == 0 {
 		unanswered = true
-		// There is no answer, but of the next request there is one, unless the connection is
-		// closed.
+		// The request has no answer, but the next one has, unless the connection is closed.
 		theirs, ours = kmsg.NewPtrApiVersionsRequest(), kmsg.NewPtrApiVersionsRequest()
 		r.theirs.send(theirs)
 		r.ours.send(ours)
@@ -133,13 +132,13 @@ func (r clients) both(theirs, ours kmsg.Request, hangs bool) (a, b kmsg.Response
 		return nil, b, err
 	}
 	if unanswered && a != nil && b != nil {
-		a, b = kmsg.NewPtrProduceResponse(), kmsg.NewPtrProduceResponse() // what counts is that both go on
+		a, b = kmsg.NewPtrProduceResponse(), kmsg.NewPtrProduceResponse() // only whether both connections are still open counts
 	}
 	return a, b, err
 }
 
-// settle waits until Kafka's broker has heard of all that its controller has decided: an access
-// control entry comes after all else.
+// settle waits until Kafka's broker has applied all decisions of its controller. It changes an
+// access control entry and waits for it: the broker applies changes in order.
 func (r *referee) settle() error {
 	principal := "User:" + r.fence
 	filter := kmsg.NewPtrDescribeACLsRequest()
@@ -169,7 +168,7 @@ func (r *referee) settle() error {
 	})
 }
 
-// ended waits until no transaction of an id is being ended.
+// ended waits until the transaction of an id is no longer being ended.
 func (r *referee) ended(transactionalID string) error {
 	for _, c := range []*wireClient{r.super.theirs, r.super.ours} {
 		req := kmsg.NewPtrDescribeTransactionsRequest()
@@ -197,7 +196,7 @@ func until(done func() (bool, error)) error {
 	return errors.New("a broker does not come to rest")
 }
 
-// changes are APIs that Kafka's controller decides on, and its broker hears of later.
+// changes has the APIs that Kafka's controller serves; its broker applies the result later.
 var changes = map[int16]bool{19: true, 20: true, 37: true, 33: true, 44: true, 45: true, 43: true, 30: true, 31: true, 49: true, 51: true, 57: true}
 
 // A finding is a step whose answers differ.
@@ -207,8 +206,8 @@ type finding struct {
 	req          kmsg.Request
 	theirs, ours kmsg.Response
 	diffs        []difference
-	how          string // it was asked
-	said         string // of answers that are bytes
+	how          string // the user, or the change of the request's bytes; "" if neither
+	said         string // the answers, if they are bytes
 }
 
 func (f *finding) String() string {
@@ -224,7 +223,7 @@ func (f *finding) String() string {
 	return b.String()
 }
 
-// sign is what findings of one cause have in common.
+// sign returns a text that findings of one cause share.
 func (f *finding) sign() string {
 	d := f.diffs[0]
 	return fmt.Sprintf("%s %s | %.90s | %.90s", kmsg.NameForKey(f.req.Key()), d.path, d.theirs, d.ours)
@@ -238,7 +237,7 @@ func jsonOf(v any) string {
 		v = withoutNaN(req)
 	}
 	b, err := json.Marshal(v)
-	if err != nil { // a quota that is no number
+	if err != nil { // a quota that is not a number
 		return fmt.Sprintf("%+v", v)
 	}
 	return string(b)
@@ -266,16 +265,16 @@ type attempt struct {
 	seed   uint64
 	prefix string        // of all names
 	pause  time.Duration // after each request
-	only   map[int]bool  // the steps to run, nil: all
+	only   map[int]bool  // the steps to run; nil: all
 	seen   *tally
 }
 
-// leftOut reports whether a step is not run, which none of the opening is.
+// leftOut reports whether a step is not run. Steps of the opening always run.
 func (a attempt) leftOut(step, opening int) bool {
 	return step >= opening && a.only != nil && !a.only[step]
 }
 
-// A script is one that is under way.
+// A script is a running attempt.
 type script struct {
 	*referee
 	attempt
@@ -287,7 +286,7 @@ type script struct {
 	found   []*finding
 }
 
-// begin starts a script, for whom the brokers are as if nothing had been before.
+// begin starts a script with new connections, so that earlier scripts have no effect.
 func (r *referee) begin(a attempt) (*script, error) {
 	m := newModel(a.prefix)
 	x := &script{referee: r, attempt: a, m: m, ids: newCorrespondence(), opening: opening, plain: strings.NewReplacer(a.prefix, "P").Replace}
@@ -299,8 +298,8 @@ func (r *referee) begin(a attempt) (*script, error) {
 	return x, errors.Join(r.again(), r.super.again())
 }
 
-// run runs a script, up to the first finding after which the brokers may have different states:
-// that is, any but of texts.
+// run runs a script, up to the first finding after which the brokers may have different states.
+// Differences in texts do not end it.
 func (r *referee) run(a attempt) ([]*finding, error) {
 	x, err := r.begin(a)
 	if err != nil {
@@ -329,7 +328,7 @@ func (r *referee) run(a attempt) ([]*finding, error) {
 	return x.found, r.sweep(x.m)
 }
 
-// next returns what is asked in a step, nil for nothing, and who asks it.
+// next returns a step's request, nil if it has none, and the clients that send it.
 func (x *script) next(step int) (kmsg.Request, clients) {
 	if step < len(x.opening) {
 		return x.opening[step](x.m), x.super
@@ -353,7 +352,8 @@ func (x *script) next(step int) (kmsg.Request, clients) {
 	return g.request(key, v[0]+int16(g.rng.IntN(int(v[1]-v[0])+1))), by
 }
 
-// step sends a request to both and compares the answers. It reports whether the script can go on.
+// step sends a request to both and compares the answers. It reports whether the script can
+// continue.
 func (x *script) step(step int, req kmsg.Request, by clients) (goesOn bool, err error) {
 	asked := x.plain(jsonOf(req))
 	theirs, ours, err := by.both(req, translate(req, x.ids), find(req, asked, difference{theirs: "hangs"}) != nil)
@@ -383,7 +383,7 @@ func (x *script) step(step int, req kmsg.Request, by clients) (goesOn bool, err 
 		return false, nil
 	}
 	if req.Key() == 11 && w.twice {
-		return false, nil // Kafka's group counts the support for a protocol of a member's twice from now on
+		return false, nil // from now on Kafka's group counts the support for a member's protocol twice
 	}
 	if theirs == nil {
 		x.m.session, x.m.sessionEpoch, x.m.groups[2].session = 0, 0, 0
@@ -401,7 +401,7 @@ func ofStates(d difference) bool {
 	return !strings.HasSuffix(d.path, ".ErrorMessage") && !strings.Contains(d.path, ".Configs[")
 }
 
-// rest waits until both brokers have done what a request began.
+// rest waits until both brokers have completed the request's work in the background.
 func (r *referee) rest(req kmsg.Request) (err error) {
 	switch q := req.(type) {
 	case *kmsg.EndTxnRequest:
@@ -417,8 +417,8 @@ func (r *referee) rest(req kmsg.Request) (err error) {
 	return err
 }
 
-// sweep deletes the topics of a script: thousands would make brokers slow; and the access control
-// entries.
+// sweep deletes the topics and the access control entries of a script. Thousands of topics slow
+// brokers down.
 func (r *referee) sweep(m *model) error {
 	req := kmsg.NewPtrDeleteTopicsRequest()
 	req.Version, req.TimeoutMillis = 6, 10_000
@@ -438,7 +438,7 @@ func (r *referee) sweep(m *model) error {
 // readOnly are APIs that change nothing.
 var readOnly = map[int16]bool{2: true, 3: true, 9: true, 10: true, 15: true, 16: true, 18: true, 23: true, 29: true, 32: true, 35: true, 41: true, 46: true, 48: true, 50: true, 55: true, 60: true, 61: true, 65: true, 66: true, 69: true, 74: true, 75: true, 77: true, 89: true, 90: true}
 
-// opening is what every script begins with: two topics, of which one has records.
+// opening has the first steps of every script: two topics, one of them with records.
 var opening = []func(*model) kmsg.Request{
 	func(m *model) kmsg.Request {
 		r := kmsg.NewPtrCreateTopicsRequest()
@@ -465,15 +465,15 @@ var opening = []func(*model) kmsg.Request{
 type campaign struct {
 	pair    pair
 	seen    *tally
-	users   []string // as whom each worker asks, "": as anybody
+	users   []string // the user of each worker; "": anonymous
 	run     func(*referee, attempt) ([]*finding, error)
 	found   []*finding
-	refused error // what ended it
+	refused error // error that ended the campaign
 
 	versions map[int16][2]int16
 }
 
-// newCampaign returns one of four workers.
+// newCampaign returns a campaign of four workers.
 func newCampaign(t *testing.T) *campaign {
 	c := &campaign{pair: startPair(t), seen: newTally(), users: make([]string, 4), run: (*referee).run}
 	for _, k := range []target{c.pair.kafkas, c.pair.ours} {
@@ -482,7 +482,7 @@ func newCampaign(t *testing.T) *campaign {
 	return c
 }
 
-// scripts runs scripts in parallel, and keeps what differs in two runs of the same script.
+// scripts runs scripts in parallel, and keeps the differences that recur in a second run.
 func (c *campaign) scripts(t *testing.T, seeds func() (uint64, bool)) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -512,11 +512,11 @@ func (c *campaign) scripts(t *testing.T, seeds func() (uint64, bool)) {
 	wg.Wait()
 }
 
-// script runs one script. Kafka's broker does some things a moment later: only what is seen again,
-// with time between the requests, is a finding.
+// script runs one script. Kafka's broker does some things a moment later, so a difference is a
+// finding only if it recurs with time between the requests.
 func (c *campaign) script(t *testing.T, r *referee, seed uint64) (found []*finding, err error) {
 	found, err = c.run(r, attempt{seed: seed, prefix: fmt.Sprintf("a%x", seed), seen: c.seen})
-	if err != nil { // as Kafka's controller, which some requests have step down, is away for a moment
+	if err != nil { // for example, some requests make Kafka's controller resign; it is unavailable for a moment
 		t.Logf("once more: %v", err)
 		found, err = c.run(r, attempt{seed: seed, prefix: fmt.Sprintf("e%x", seed), seen: c.seen})
 	}
@@ -545,7 +545,7 @@ func (c *campaign) script(t *testing.T, r *referee, seed uint64) (found []*findi
 	return found, err
 }
 
-// in returns f as it was found in another run of its script.
+// in returns the finding of another run that matches f; nil if there is none.
 func (f *finding) in(others []*finding) *finding {
 	for _, o := range others {
 		if o.step == f.step && o.diffs[0].path == f.diffs[0].path {
@@ -573,12 +573,13 @@ func shrink(f *finding, again func(string, map[int]bool) []*finding) *finding {
 	return f
 }
 
-// usualSeeds are those of the scripts that are run, from the first on. They stay the same, so that
-// what they say of a change is about the change.
+// usualSeeds is the first seed of the usual scripts. It stays the same, so that a new difference
+// comes from a change of the code.
 const usualSeeds = 30_000
 
-// howMany returns how many requests a test sends, and the first of its seeds. Of the usual form
-// STRATA_SAMPLE chooses some scripts in a row, of as many as are known to differ in nothing new.
+// howMany returns the number of requests that a test sends, and its first seed. In the usual form
+// STRATA_SAMPLE chooses a run of scripts among the first known ones, which have no unlisted
+// differences.
 func howMany(t *testing.T, usual, long int, known uint64) (requests int, next uint64) {
 	requests, next = usual, usualSeeds
 	if os.Getenv("STRATA_LONG") != "" {
@@ -600,7 +601,8 @@ func howMany(t *testing.T, usual, long int, known uint64) (requests int, next ui
 	return requests, next
 }
 
-// send has scripts of new seeds run until so many requests were sent, and reports what was found.
+// send runs scripts of new seeds until the given number of requests was sent, and reports the
+// findings.
 func (c *campaign) send(t *testing.T, requests int, first uint64) {
 	next := first
 	c.scripts(t, func() (uint64, bool) {
@@ -622,8 +624,8 @@ func (c *campaign) send(t *testing.T, requests int, first uint64) {
 	}
 }
 
-// TestRandomAnswersAreKafkas runs some hundred requests, and with STRATA_LONG 50,000, which are of
-// every API in every version. Differences that are known are in differential.txt.
+// TestRandomAnswersAreKafkas sends some hundred requests; with STRATA_LONG 50,000, of every API in
+// every version. Known differences are in differential.txt.
 func TestRandomAnswersAreKafkas(t *testing.T) {
 	t.Parallel()
 	requests, next := howMany(t, 400, 50_000, 2600)
@@ -635,7 +637,7 @@ func TestRandomAnswersAreKafkas(t *testing.T) {
 	}
 }
 
-// kafkaSaid is the end of what a broker of Kafka's has logged.
+// kafkaSaid returns the end of the log of one of Kafka's brokers.
 func kafkaSaid(k target) string {
 	b, _ := os.ReadFile(filepath.Join(filepath.Dir(k.dir), "out"))
 	return tail(b)
@@ -655,8 +657,8 @@ func startKafkaAt(t *testing.T, features []string, settings ...string) target {
 	return target{kind: "kafka", addr: b.Addr, dir: b.Dir}
 }
 
-// startStrataAuthorizing starts a Strata in which anonymous clients may do everything, and others
-// what they are allowed.
+// startStrataAuthorizing starts a Strata in which anonymous clients may do everything. Other users
+// need access control entries.
 func startStrataAuthorizing(t *testing.T) target {
 	t.Helper()
 	ks, _ := startStrataServing(t, 1, func(cfg *strata.Config) {
@@ -668,7 +670,7 @@ func startStrataAuthorizing(t *testing.T) target {
 	return ks[0]
 }
 
-// warm has a broker make its internal topics.
+// warm has a broker create its internal topics.
 func warm(t *testing.T, k target) {
 	awaitCoordinators(t, k)
 	c := &wireClient{addr: k.addr, form: kmsg.NewRequestFormatter(kmsg.FormatterClientID("warm"))}

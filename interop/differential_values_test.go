@@ -14,13 +14,13 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A gen fills in requests. What it chooses follows from rng and from the script's model alone.
+// A gen fills in requests. Its choices depend only on rng and on the script's model.
 type gen struct {
 	rng *rand.Rand
 	m   *model
 	api int16
 
-	// What the fields that belong together are about.
+	// The subject of the fields that belong together.
 	topic *topicModel
 	group *groupModel
 	txn   *txnModel
@@ -31,7 +31,7 @@ func (g *gen) one(n int) bool { return g.rng.IntN(n) == 0 }
 
 func pick[T any](g *gen, of ...T) T { return of[g.rng.IntN(len(of))] }
 
-// wrong reports whether a value shall be one that does not belong to the rest.
+// wrong reports whether to choose a value that does not fit the rest of the request.
 func (g *gen) wrong() bool { return g.one(12) }
 
 // fill fills in a struct: each field by its name and type.
@@ -51,7 +51,7 @@ func (g *gen) fill(v reflect.Value) {
 	}
 }
 
-// optional are the fields that are mostly null.
+// optional has the fields that are mostly null.
 var optional = map[string]bool{"InstanceID": true, "Reason": true, "ClusterID": true, "RackID": true, "ServerAssignor": true, "SubscribedTopicRegex": true,
 	"Cursor": true, "OwnerPrincipalType": true, "OwnerPrincipalName": true, "TransactionalIDPattern": true, "Match": true}
 
@@ -113,7 +113,7 @@ func (g *gen) slice(in, name string, v reflect.Value) {
 		n = pick(g, 0, 0, 0, 1, 1, 2)
 	}
 	if (name == "Topics" && (g.api == 61 || g.api == 35 || g.api == 3 || g.api == 46 || g.api == 43)) && g.one(10) {
-		v.SetZero() // all of them, where that may be asked for
+		v.SetZero() // all topics, in requests that allow it
 		return
 	}
 	out := reflect.MakeSlice(v.Type(), n, n)
@@ -124,7 +124,7 @@ func (g *gen) slice(in, name string, v reflect.Value) {
 			}
 		}
 		if i > 0 && g.one(25) {
-			out.Index(i).Set(out.Index(i - 1)) // twice the same
+			out.Index(i).Set(out.Index(i - 1)) // a duplicate
 			continue
 		}
 		g.field(in, name, out.Index(i))
@@ -149,12 +149,12 @@ func (g *gen) uuid(name string) [16]byte {
 	case g.one(3):
 		return [16]byte{}
 	case g.one(3):
-		return [16]byte{15: 1} // the id of the metadata's topic, which is reserved
+		return [16]byte{15: 1} // the id of the metadata topic, which is reserved
 	}
 	return [16]byte{9, 9, 9, byte(g.rng.IntN(3))}
 }
 
-// text returns a value of a string.
+// text returns a value for a string field.
 func (g *gen) text(in, name string) string {
 	m := g.m
 	switch name {
@@ -260,7 +260,7 @@ func (g *gen) resource(in string) string {
 	return pick(g, g.topic.name, g.topic.name, g.topic.name, g.topic.name, g.group.name, g.group.name, m.name("metrics"), m.name("absent"), "1", "", "7", "x", "a/b", "-1", "__consumer_offsets")
 }
 
-// clientMetrics is the type of resources that say what clients push.
+// clientMetrics is the resource type of client metrics subscriptions.
 const clientMetrics = 16
 
 func (g *gen) configName() string {
@@ -285,7 +285,7 @@ func (g *gen) configValue() string {
 
 var small = []int64{0, 0, 0, 1, 1, -1, 2, -2, 3, 7, 100}
 
-// number returns a value of an integer.
+// number returns a value for an integer field.
 func (g *gen) number(in, name string) int64 {
 	switch name {
 	case "Partition", "Partitions":
@@ -389,7 +389,7 @@ func (g *gen) number(in, name string) int64 {
 	case "MaxVersionLevel":
 		return pick[int64](g, 0, 1, 2, 3, 25, 27, 100, -1)
 	case "BrokerID":
-		return pick[int64](g, 7, -1, 2, math.MaxInt32) // never one that there is
+		return pick[int64](g, 7, -1, 2, math.MaxInt32) // never the id of an existing broker
 	case "VoterID":
 		return pick[int64](g, 7, -1)
 	case "DurationFilterMillis":
@@ -429,7 +429,7 @@ func sum(batch []byte) {
 	}
 }
 
-// validRecords returns a batch.
+// validRecords returns a valid batch.
 func (g *gen) validRecords() []byte {
 	var b record.Builder
 	n := pick(g, 1, 1, 2, 3)
@@ -462,7 +462,7 @@ func (g *gen) validRecords() []byte {
 	return batch
 }
 
-// records returns a batch, one that is damaged, or several.
+// records returns a batch, a damaged batch, or several batches.
 func (g *gen) records() []byte {
 	batch := g.validRecords()
 	if !g.one(4) {
@@ -491,7 +491,7 @@ func (g *gen) records() []byte {
 	case 8:
 		batch[22] = pick[byte](g, 5, 6, 7, 8, 16, 32, 64) // attributes
 	case 9:
-		binary.BigEndian.PutUint32(batch[57:], pick[uint32](g, 0, 1, 5, math.MaxUint32)) // how many records
+		binary.BigEndian.PutUint32(batch[57:], pick[uint32](g, 0, 1, 5, math.MaxUint32)) // the record count
 	case 10:
 		binary.BigEndian.PutUint32(batch[23:], pick[uint32](g, 0, 1, 5, math.MaxUint32)) // the last offset
 	case 11:

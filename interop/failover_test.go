@@ -24,13 +24,13 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Clients of three brokers with replicas on each, whose leaders are killed one after the other:
-// what was acknowledged is there once, and in order.
+// Clients of three brokers with replicas on each, whose leaders are killed one after the other.
+// Every acknowledged record must be there once and in order.
 
-// partitionsRidden are the partitions of the topics that are produced to while leaders die.
+// partitionsRidden is the number of partitions of a ride's topic.
 const partitionsRidden = 6
 
-// startReplicated serves three brokers, with three replicas of each partition, of which two have to
+// startReplicated serves three brokers, with three replicas of each partition. Two of them have to
 // be in sync for acks=all.
 func startReplicated(t *testing.T, dir string) (*kafkatest.Server, target) {
 	t.Helper()
@@ -40,9 +40,9 @@ func startReplicated(t *testing.T, dir string) (*kafkatest.Server, target) {
 	return s, target{kind: "strata", addr: s.Addrs()[0] + "," + s.Addrs()[1] + "," + s.Addrs()[2], dir: dir}
 }
 
-// killLeaders kills the brokers in turn, each of which leads a third of the partitions, and starts
-// each again a little later, until done is closed. It returns how many it killed. It belongs on the
-// test's goroutine.
+// killLeaders kills the brokers in turn and starts each again a little later, until done is
+// closed. Each broker leads a third of the partitions. killLeaders returns the number of kills.
+// Call it on the test's goroutine.
 func killLeaders(s *kafkatest.Server, every time.Duration, done <-chan struct{}) (kills int) {
 	for {
 		select {
@@ -53,7 +53,7 @@ func killLeaders(s *kafkatest.Server, every time.Duration, done <-chan struct{})
 		gone := int32(kills%3 + 1)
 		s.KillBroker(gone)
 		kills++
-		select { // it is started also if the clients are through
+		select { // start the broker again even if the clients have finished
 		case <-done:
 		case <-time.After(every / 4):
 		}
@@ -61,13 +61,13 @@ func killLeaders(s *kafkatest.Server, every time.Duration, done <-chan struct{})
 	}
 }
 
-// A ride is what a client does while leaders are killed.
+// A ride is the load of a client while leaders are killed.
 type ride struct {
 	records int           // in each partition
 	pace    time.Duration // between two records of a partition
 }
 
-// newRide is long enough for a few leaders to die, and for many in the long form.
+// newRide returns a ride during which a few leaders die; in the long form many.
 func newRide() ride {
 	if os.Getenv("STRATA_LONG") != "" {
 		return ride{60_000, time.Millisecond}
@@ -109,7 +109,7 @@ func requireRead(t *testing.T, k target, name string, n int) {
 	}
 }
 
-// newRidden makes the topic of a ride.
+// newRidden creates the topic of a ride.
 func newRidden(t *testing.T, k target) string {
 	t.Helper()
 	name := fresh("ridden")
@@ -118,8 +118,8 @@ func newRidden(t *testing.T, k target) string {
 	return name
 }
 
-// writeFranz writes a ride's records with franz-go's producer, which is idempotent and waits for
-// all in sync.
+// writeFranz writes a ride's records with franz-go's producer, which is idempotent and uses
+// acks=all.
 func writeFranz(t *testing.T, k target, name string, r ride) error {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(seeds(k)...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(50*time.Millisecond))
 	if err != nil {
@@ -148,9 +148,9 @@ func writeFranz(t *testing.T, k target, name string, r ride) error {
 	return first
 }
 
-// rideOut has write write a ride's records while leaders are killed, and checks that they can be
-// read from brokers that are all in sync again. dir "" is memory, which a kill takes what was not
-// synced from.
+// rideOut runs write while leaders are killed. When all brokers are in sync again, it checks that
+// the ride's records can be read. With dir "" the files are in memory, and a kill loses unsynced
+// data.
 func rideOut(t *testing.T, dir string, write func(t *testing.T, k target, name string, r ride) error) (topic string) {
 	s, k := startReplicated(t, dir)
 	name, r := newRidden(t, k), newRide()
@@ -175,13 +175,13 @@ func TestFranzGoRidesThroughKilledLeaders(t *testing.T) {
 	rideOut(t, "", writeFranz)
 }
 
-// TestKafkaReadsReplicasAndTakesOneOver has Kafka's dump tool read what all three brokers have
-// after leaders were killed, and a real Kafka take over one of them.
+// TestKafkaReadsReplicasAndTakesOneOver has Kafka's dump tool read the logs of all three brokers
+// after leaders were killed. Then a real Kafka takes over one broker's directory.
 func TestKafkaReadsReplicasAndTakesOneOver(t *testing.T) {
 	t.Parallel()
 	kit := kafkaKit(t)
 	dir, name := filepath.Join(t.TempDir(), "data"), ""
-	t.Run("ride", func(t *testing.T) { // which closes the brokers
+	t.Run("ride", func(t *testing.T) { // its end closes the brokers
 		name = rideOut(t, dir, writeFranz)
 	})
 	var logs []string
@@ -266,8 +266,8 @@ func TestJavaClientRidesThroughKilledLeaders(t *testing.T) {
 }
 
 // TestJavaTransactionsRideThroughKilledLeaders has the Java client commit and abort transactions
-// over all partitions while the leaders of these, and the coordinator, are killed: each committed
-// one is there once, in order and in every partition, and nothing of the others.
+// over all partitions while their leaders and the coordinator are killed. Each committed
+// transaction must be in every partition once and in order, and no aborted one.
 func TestJavaTransactionsRideThroughKilledLeaders(t *testing.T) {
 	if os.Getenv("STRATA_LONG") == "" {
 		t.Skip("set STRATA_LONG")
@@ -298,10 +298,10 @@ func TestJavaTransactionsRideThroughKilledLeaders(t *testing.T) {
 	}
 }
 
-// TestFranzGosOwnSuiteRidesThroughKilledLeaders is TestFranzGosOwnSuite with replicas while brokers
-// are killed. Its group tests take every error that a poll returns for a failure, also that the
-// coordinator's connection is gone, which the client gets over: whether one is disturbed so is a
-// matter of who is killed when, and those that were are run again.
+// TestFranzGosOwnSuiteRidesThroughKilledLeaders is TestFranzGosOwnSuite with replicas while
+// brokers are killed. Its group tests fail on every error of a poll, even a lost connection to the
+// coordinator, from which the client recovers. Whether such an error occurs depends on the times
+// of the kills, so tests that fail with one are run again.
 func TestFranzGosOwnSuiteRidesThroughKilledLeaders(t *testing.T) {
 	if os.Getenv("STRATA_LONG") == "" {
 		t.Skip("set STRATA_LONG")
@@ -330,16 +330,16 @@ func TestFranzGosOwnSuiteRidesThroughKilledLeaders(t *testing.T) {
 	t.Logf("%d tests went through, %d brokers killed", len(passed), kills)
 }
 
-// franzDisturbed is what franz-go's tests say of a coordinator that died. A poll tells of a join
-// whose generation the dead one had not written, as in Kafka, and the client goes on from there.
-// The end of a transaction may fail because the client does not ask again where a connection was
-// refused. What they say of records that are missing, or there twice, it does not match.
+// franzDisturbed matches output of franz-go's tests after a coordinator's death. A poll returns an
+// error for a join whose generation was not written before the death, as in Kafka; the client then
+// continues. The end of a transaction may fail because the client does not retry a refused
+// connection. Output about missing or duplicate records does not match.
 var franzDisturbed = regexp.MustCompile(`poll got unexpected errs: \[\{ 0 unable to join group session: [^{}]*\}\]|` +
 	`flush unexpected err: unable to dial: dial tcp [0-9.:]+: connect: connection refused$|completed in |NOT DELETING`)
 
-// TestFranzGosTransactionsRideThroughKilledLeaders runs franz-go's chain of groups that copy topics
-// in transactions, of every assignor, with three replicas while brokers are killed, until it has
-// gone through undisturbed twice.
+// TestFranzGosTransactionsRideThroughKilledLeaders runs franz-go's chain of groups that copy
+// topics in transactions, with three replicas while brokers are killed. It runs until every
+// assignor has passed undisturbed twice.
 func TestFranzGosTransactionsRideThroughKilledLeaders(t *testing.T) {
 	if os.Getenv("STRATA_LONG") == "" {
 		t.Skip("set STRATA_LONG")
@@ -373,12 +373,12 @@ func TestFranzGosTransactionsRideThroughKilledLeaders(t *testing.T) {
 	t.Logf("%d rounds, %d brokers killed", rounds, kills)
 }
 
-// What is run again is what says something, and not the tests around it.
+// Only the innermost tests are run again, not their parents.
 func TestInnermostOfTheDisturbed(t *testing.T) {
 	require.Equal(t, []string{"A/x/y", "B", "A/xz"}, innermost([]string{"A/x/y", "A/x", "A", "B", "A/xz"}))
 }
 
-// What is excused above is a poll's error, and nothing that is said of records.
+// Only errors of polls and refused connections are excused, not output about records.
 func TestOnlyPollsOfAGroupWhoseCoordinatorDiedAreExcused(t *testing.T) {
 	own := suite{disturbed: franzDisturbed}
 	poll := "    helpers_test.go:978: poll got unexpected errs: [{ 0 unable to join group session: ILLEGAL_GENERATION: Specified group generation id is not valid.}]\n"
@@ -393,10 +393,10 @@ func TestOnlyPollsOfAGroupWhoseCoordinatorDiedAreExcused(t *testing.T) {
 	require.False(t, suite{}.excuses(poll))
 }
 
-// handOverReplica has a new Kafka take over topics, of as many partitions, from the directory of
-// one broker of several, which Export does not take. It gets topics of the same names, and while it
-// is down our files in the place of its own. It recovers all of them: its marker of a clean stop
-// and its checkpoints are taken away, but those of where logs start.
+// handOverReplica has a new Kafka take over topics from the directory of one broker of several.
+// Export does not accept such a directory. Kafka first gets topics of the same names and partition
+// counts. While it is down, Strata's files replace Kafka's. Kafka recovers all logs: its clean
+// shutdown marker and its checkpoints are removed, except the one of log start offsets.
 func handOverReplica(t *testing.T, kit *apache.Kit, dir string, topics map[string]int32) target {
 	t.Helper()
 	home := t.TempDir()
@@ -431,8 +431,8 @@ func handOverReplica(t *testing.T, kit *apache.Kit, dir string, topics map[strin
 	return adopted
 }
 
-// swapPartition puts the files of a partition below from, if there are any, in the place of those
-// that dir has; without the indexes, so that they are made anew.
+// swapPartition replaces the files of a partition in dir with those of from, if any. It leaves the
+// indexes out, so that Kafka rebuilds them.
 func swapPartition(t *testing.T, from, dir, name string) {
 	t.Helper()
 	from, to := findPartition(t, from, name), filepath.Join(dir, name)
@@ -457,7 +457,7 @@ func swapPartition(t *testing.T, from, dir, name string) {
 	}
 }
 
-// checkpoints returns the content of a checkpoint file, wherever it is.
+// checkpoints returns the content of a checkpoint file anywhere below dir.
 func checkpoints(t *testing.T, dir, name string) (content string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {

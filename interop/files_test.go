@@ -18,13 +18,13 @@ import (
 	"github.com/stratalog/strata/kafkadir"
 )
 
-// Our files under Kafka's reader, and under a Kafka broker.
+// These tests have Kafka's tools and a Kafka broker read Strata's files, and Strata read Kafka's.
 
-// written is what writeOneOfEverything left in a topic's partition 0: values by offset.
+// written is the content of partition 0 by topic: values by offset.
 type written map[string]map[int64]string
 
-// writeOneOfEverything fills topics in all the ways that change what is in the files, commits
-// offsets of a group, and returns what can be read.
+// writeOneOfEverything fills topics in all ways that affect the files, and commits offsets of a
+// group. It returns the readable records and the group.
 func writeOneOfEverything(t *testing.T, k target) (written, string) {
 	all := written{}
 	write := func(topic string, n int, opts ...kgo.Opt) {
@@ -91,7 +91,7 @@ func readTopic(t *testing.T, k target, topic string) map[int64]string {
 	return got
 }
 
-// partitionDir finds the directory of a partition in a cluster's.
+// partitionDir returns the directory of a partition below a cluster's directory.
 func partitionDir(t *testing.T, dir, name string) string {
 	t.Helper()
 	found := findPartition(t, dir, name)
@@ -99,7 +99,8 @@ func partitionDir(t *testing.T, dir, name string) string {
 	return found
 }
 
-// findPartition is partitionDir of a partition that may never have been written; "": it was not.
+// findPartition is partitionDir for a partition that may never have been written; it then returns
+// "".
 func findPartition(t *testing.T, dir, name string) (found string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
@@ -175,7 +176,7 @@ func TestKafkaTakesOverOurDirectory(t *testing.T) {
 		require.Equal(t, want, got, topic)
 	}
 	requireSameOffsets(t, adopted, group, committed)
-	for topic := range all { // and it goes on from there
+	for topic := range all { // and it accepts records
 		require.NoError(t, franz(t, adopted, kgo.DefaultProduceTopic(topic)).ProduceSync(within(t), kgo.StringRecord("next")).FirstErr())
 	}
 }
@@ -197,7 +198,7 @@ func requireSameOffsets(t *testing.T, k target, group string, committed kadm.Off
 	})
 }
 
-// TestWeTakeOverKafkasDirectory has what a broker of Kafka wrote read here, record by record.
+// TestWeTakeOverKafkasDirectory has Strata read a directory of a Kafka broker, record by record.
 func TestWeTakeOverKafkasDirectory(t *testing.T) {
 	t.Parallel()
 	forms(t, []string{"stopped", "killed", "stopped 3.9.1", "killed 3.9.1"}, func(t *testing.T, form string) {
@@ -221,7 +222,7 @@ func TestWeTakeOverKafkasDirectory(t *testing.T) {
 		ours := takeOver(t, b.Dir)
 		for topic, want := range all {
 			got := readTopic(t, ours, topic)
-			for offset := range got { // a broker that is killed may forget that records were deleted
+			for offset := range got { // a killed broker may lose the deletion of records
 				if _, ok := want[offset]; !ok && end == "killed" && len(want) == 60 && offset < 40 {
 					delete(got, offset)
 				}
@@ -229,14 +230,14 @@ func TestWeTakeOverKafkasDirectory(t *testing.T) {
 			require.Equal(t, want, got, topic)
 		}
 		requireSameOffsets(t, ours, group, committed)
-		for topic := range all { // and it goes on from there
+		for topic := range all { // and it accepts records
 			require.NoError(t, franz(t, ours, kgo.DefaultProduceTopic(topic)).ProduceSync(within(t), kgo.StringRecord("next")).FirstErr())
 		}
 	})
 }
 
-// handOver has a broker of Kafka take over a directory of ours, and returns it. Ours stays as it
-// is.
+// handOver has a Kafka broker take over a copy of a Strata directory, and returns the broker. dir
+// stays as it is.
 func handOver(t *testing.T, kit *apache.Kit, dir string, settings ...string) target {
 	t.Helper()
 	home := t.TempDir()

@@ -19,7 +19,7 @@ var _ = func() bool {
 	return true
 }()
 
-// A reader polls in the background and notes what it has and what it saw.
+// A reader polls in the background and records its partitions and the values it read.
 type reader struct {
 	cl     *kgo.Client
 	cancel context.CancelFunc
@@ -74,8 +74,8 @@ func (r *reader) count() int {
 	return len(r.seen)
 }
 
-// distinct is how many records were seen by any of the readers:
-// after a rebalance some are seen twice.
+// distinct returns the number of different records that the readers have seen. After a rebalance
+// some are seen twice.
 func distinct(readers ...*reader) int {
 	all := map[string]bool{}
 	for _, r := range readers {
@@ -88,7 +88,7 @@ func distinct(readers ...*reader) int {
 	return len(all)
 }
 
-// eventually waits for something that only asking tells.
+// eventually polls cond until it holds, for at most a minute.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	require.Eventually(t, cond, 60*time.Second, 20*time.Millisecond, what)

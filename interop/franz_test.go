@@ -97,7 +97,7 @@ var _ = add("franz-go/topics-are-created-on-first-use", func(t *testing.T, k tar
 var _ = add("franz-go/consume-waits-for-new-records", func(t *testing.T, k target) {
 	topic := newTopic(t, k, 1)
 	cl := franz(t, k, kgo.ConsumeTopics(topic), kgo.FetchMaxWait(5*time.Second))
-	go func() { // some while into the first fetch
+	go func() { // some time into the first fetch
 		p := franz(t, k, kgo.DefaultProduceTopic(topic))
 		for i := range 20 {
 			p.ProduceSync(context.Background(), &kgo.Record{Value: value(i)})

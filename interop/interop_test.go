@@ -26,17 +26,17 @@ import (
 type target struct {
 	kind string // strata, kafka, broker
 	addr string // HOST:PORT, or several of them with commas
-	dir  string // where it keeps its partitions; "": not known
+	dir  string // directory of its partitions; "": not known
 }
 
-// A check is one thing done with one client. It makes its own topics and groups: checks run
-// at the same time, and again and again.
+// A check tests one operation with one client. It creates its own topics and groups, since checks
+// run concurrently and repeatedly.
 type check struct {
-	name string // client/what
+	name string // CLIENT/OPERATION
 	run  func(t *testing.T, k target)
 }
 
-// checks is the list of all, filled in by the files of the clients.
+// checks lists all checks; the files of the clients add theirs.
 var checks []check
 
 func add(name string, run func(t *testing.T, k target)) bool {
@@ -47,8 +47,8 @@ func add(name string, run func(t *testing.T, k target)) bool {
 // checkTimeout bounds one check.
 const checkTimeout = 90 * time.Second
 
-// runAll runs every check against k, or against a real Kafka one in three (internal/sample): there
-// they say whether the check is right. Against Strata allow.txt says which are expected to pass.
+// runAll runs every check against k; against a real Kafka one in three (internal/sample), to see
+// that the checks are right. For Strata, allow.txt lists the checks that are expected to pass.
 func runAll(t *testing.T, k target) {
 	look := func(int) bool { return true }
 	if k.kind == "kafka" {
@@ -73,7 +73,7 @@ func runAll(t *testing.T, k target) {
 }
 
 // readAllowed returns the reasons of the checks that are not expected to pass. It fails if
-// allow.txt and the list of checks differ: a check is never lost, and a new one is never forgotten.
+// allow.txt and the list of checks differ, so that no check is lost or left unlisted.
 func readAllowed(t *testing.T) map[string]string {
 	f, err := os.Open("allow.txt")
 	require.NoError(t, err)
@@ -104,8 +104,8 @@ func readAllowed(t *testing.T) map[string]string {
 	return excused
 }
 
-// startKafka starts a real broker, until the end of the test. features are levels other than
-// Kafka's defaults, as transaction.version=1.
+// startKafka starts a real broker, until the end of the test. features are levels that differ from
+// Kafka's defaults, such as transaction.version=1.
 func startKafka(t *testing.T, features ...string) target {
 	t.Helper()
 	kit := kafkaKit(t)
@@ -125,8 +125,8 @@ func TestApacheKafka(t *testing.T) {
 	runAll(t, k)
 }
 
-// awaitCoordinators returns when every partition of a Kafka's offsets topic has its
-// coordinator: until then some clients fail.
+// awaitCoordinators returns when every partition of the offsets topic has its coordinator. Until
+// then some clients fail.
 func awaitCoordinators(t *testing.T, k target) {
 	t.Helper()
 	var groups []string
@@ -144,7 +144,7 @@ func awaitCoordinators(t *testing.T, k target) {
 	})
 }
 
-// TestBroker runs the checks against whatever listens at STRATA_INTEROP_BROKER.
+// TestBroker runs the checks against the broker at STRATA_INTEROP_BROKER.
 func TestBroker(t *testing.T) {
 	addr := os.Getenv("STRATA_INTEROP_BROKER")
 	if addr == "" {
@@ -153,7 +153,7 @@ func TestBroker(t *testing.T) {
 	runAll(t, target{kind: "broker", addr: addr})
 }
 
-// need skips the test if a program is missing; in CI that is a failure.
+// need skips the test if a program is missing; in CI the test fails.
 func need(t *testing.T, programs ...string) {
 	for _, p := range programs {
 		if _, err := exec.LookPath(p); err != nil {
@@ -199,7 +199,7 @@ func kafkaRelease(t *testing.T, release string) *apache.Kit {
 	return k
 }
 
-// fresh returns a name that was not used before.
+// fresh returns an unused name.
 func fresh(prefix string) string {
 	var b [6]byte
 	rand.Read(b[:])
@@ -213,7 +213,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// newTopic makes a topic and returns its name.
+// newTopic creates a topic and returns its name.
 func newTopic(t *testing.T, k target, partitions int32, configs ...string) string {
 	t.Helper()
 	name := fresh("topic")
@@ -221,8 +221,8 @@ func newTopic(t *testing.T, k target, partitions int32, configs ...string) strin
 	return name
 }
 
-// createNamed makes a topic and waits until the brokers know it: Kafka's learn of it a little
-// later.
+// createNamed creates a topic and waits until the brokers list it. Kafka's brokers list it a
+// little later.
 func createNamed(t *testing.T, k target, name string, partitions int32, configs ...string) {
 	t.Helper()
 	set := map[string]*string{}
@@ -248,7 +248,7 @@ func franz(t *testing.T, k target, opts ...kgo.Opt) *kgo.Client {
 	return cl
 }
 
-// seeds are the addresses of a target.
+// seeds returns the addresses of a target.
 func seeds(k target) []string { return strings.Split(k.addr, ",") }
 
 func admin(t *testing.T, k target) *kadm.Client { return kadm.NewClient(franz(t, k)) }
@@ -269,7 +269,7 @@ func seed(t *testing.T, k target, topic string, n int) {
 
 func value(i int) []byte { return []byte("v" + itoa(i)) }
 
-// values are what seed writes.
+// values returns the values that seed writes.
 func values(n int) (out []string) {
 	for i := range n {
 		out = append(out, string(value(i)))
@@ -297,7 +297,7 @@ func readValues(t *testing.T, k target, topic string, n int) (out []string) {
 	return out
 }
 
-// run runs a command and returns what it printed; it must end well.
+// run runs a command and returns its output; the command must succeed.
 func run(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	out, err := cmd.CombinedOutput()
@@ -305,7 +305,7 @@ func run(t *testing.T, cmd *exec.Cmd) string {
 	return string(out)
 }
 
-// A syncBuffer is what a logger writes to.
+// A syncBuffer is a writer that is safe for concurrent use.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  []byte

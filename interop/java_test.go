@@ -15,7 +15,7 @@ import (
 
 // The Java client and Kafka's own command-line tools.
 
-// A program runs many checks in one process, because starting it costs seconds, and prints "ok
+// A program runs many checks in one process, because starting it costs seconds. It prints "ok
 // NAME" or "failed NAME REASON" for each.
 type program struct {
 	command func(t *testing.T, ctx context.Context, addr string) *exec.Cmd
@@ -33,8 +33,8 @@ type programRun struct {
 // programTimeout bounds all checks of a program.
 const programTimeout = 3 * time.Minute
 
-// result runs the program if it did not run against k yet, and fails the
-// test unless it says that the check is ok.
+// result runs the program if it has not run against k yet. It fails the test unless the program's
+// output has the check as ok.
 func (p *program) result(t *testing.T, k target, name string) {
 	p.mu.Lock()
 	if p.runs == nil {
@@ -46,7 +46,7 @@ func (p *program) result(t *testing.T, k target, name string) {
 		p.runs[k.addr] = r
 	}
 	p.mu.Unlock()
-	// not this test's: the others need it too
+	// not the test's context: other tests need the program's result too
 	ctx, cancel := context.WithTimeout(context.Background(), programTimeout)
 	defer cancel()
 	cmd := p.command(t, ctx, k.addr)
@@ -85,7 +85,7 @@ var _ = func() bool {
 	return true
 }()
 
-// tool runs one of Kafka's scripts against the target and returns what it printed.
+// tool runs one of Kafka's scripts against the target and returns its output.
 func tool(t *testing.T, k target, name string, args ...string) string {
 	t.Helper()
 	return toolIn(t, k, "", name, args...)
@@ -157,7 +157,7 @@ var _ = add("tools/get-offsets-and-delete-records", func(t *testing.T, k target)
 	require.Contains(t, tool(t, k, "delete-records", "--offset-json-file", offsets), "low_watermark: 3")
 	require.Equal(t, topic+":0:7\n"+topic+":1:0\n", tool(t, k, "get-offsets", "--topic", topic))
 	require.Contains(t, tool(t, k, "get-offsets", "--topic", topic, "--time", "earliest"), topic+":0:3")
-	// whichever of the last millisecond's
+	// any of the records of the last millisecond
 	require.Contains(t, tool(t, k, "get-offsets", "--topic", topic, "--time", "max-timestamp"), topic+":0:")
 })
 
@@ -171,7 +171,7 @@ var _ = add("tools/cluster", func(t *testing.T, k target) {
 	require.Contains(t, clusterTool("list-endpoints"), "127.0.0.1")
 	require.Contains(t, tool(t, k, "log-dirs", "--describe", "--topic-list", topic), `"partition":"`+topic+`-0"`)
 	require.Contains(t, tool(t, k, "metadata-quorum", "describe", "--status"), "LeaderId:")
-	// we have no features to upgrade, and list none
+	// Strata has no metadata.version
 	if out := tool(t, k, "features", "describe"); k.kind != "strata" {
 		require.Contains(t, out, "metadata.version")
 	}

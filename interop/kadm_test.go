@@ -33,7 +33,7 @@ var _ = add("kadm/topics", func(t *testing.T, k target) {
 	grown, err := adm.UpdatePartitions(within(t), 5, topic)
 	require.NoError(t, err)
 	require.NoError(t, grown.Error())
-	// Kafka's brokers hear of them a moment later
+	// Kafka's brokers list them a moment later
 	eventually(t, "the new partitions are listed", func() bool {
 		listed, err := adm.ListTopics(within(t), topic)
 		return err == nil && len(listed[topic].Partitions) == 5
@@ -76,7 +76,7 @@ var _ = add("kadm/configs", func(t *testing.T, k target) {
 	require.NoError(t, alter(kadm.DeleteConfig, "retention.ms", ""))
 	require.Error(t, alter(kadm.SetConfig, "segment.bytes", "many"))
 	require.Error(t, alter(kadm.SetConfig, "nonsense", "1"))
-	eventually(t, "the changes are seen", func() bool { // of Kafka one after the other
+	eventually(t, "the changes are seen", func() bool { // Kafka's broker applies them one after the other
 		policy, _ := get("cleanup.policy")
 		segment, _ := get("segment.bytes")
 		retention, source := get("retention.ms")
@@ -190,5 +190,5 @@ var _ = add("kadm/cluster", func(t *testing.T, k target) {
 	require.ErrorIs(t, elected[topic][0].Err, kerr.ElectionNotNeeded)
 })
 
-// one is partition 0 of a topic.
+// one returns partition 0 of a topic.
 func one(topic string) kadm.TopicsSet { return kadm.TopicsSet{topic: {0: {}}} }

@@ -27,8 +27,9 @@ func recordsOf(t *testing.T, l *log.Log) map[int64]string {
 	return got
 }
 
-// A directory of Kafka's with a compacted topic, killed while it is at work, opens here with every
-// segment and every record, as often as one likes; what we close, Kafka's dump tool finds good.
+// A directory of Kafka's with a compacted topic, killed while the cleaner runs, opens in Strata
+// with every segment and every record. So does each later open. Kafka's dump tool reads the closed
+// log without errors.
 func TestKilledKafkaDirectoryWithCompactedTopicsOpensWhole(t *testing.T) {
 	t.Parallel()
 	kit := kafkaKit(t)
@@ -44,14 +45,14 @@ func TestKilledKafkaDirectoryWithCompactedTopicsOpensWhole(t *testing.T) {
 		for i := from; i < from+n; i++ {
 			key := "hot"
 			if i%5 == 0 {
-				key = fmt.Sprintf("cold%d", i) // stays
+				key = fmt.Sprintf("cold%d", i) // survives compaction
 			}
 			r := &kgo.Record{Key: []byte(key), Value: fmt.Appendf(nil, "%d %s", i, strings.Repeat("x", 250_000))}
 			require.NoError(t, p.ProduceSync(within(t), r).FirstErr())
 		}
 	}
 	write(0, 60)
-	dir := partitionDir(t, b.Dir, topic+"-0") // made some time after the topic is
+	dir := partitionDir(t, b.Dir, topic+"-0") // created some time after the topic
 	segments := func() []string {
 		logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
 		require.NoError(t, err)
@@ -75,7 +76,7 @@ func TestKilledKafkaDirectoryWithCompactedTopicsOpensWhole(t *testing.T) {
 		require.Len(t, l.Segments(), files, "every segment is there")
 		require.Empty(t, l.Recovery().SetAside)
 		got := recordsOf(t, l)
-		for offset, value := range want { // what the cleaner has taken since may be missing
+		for offset, value := range want { // records that the cleaner has removed since may be missing
 			if have, ok := got[offset]; ok {
 				require.Equal(t, value, have, "offset %d", offset)
 			}

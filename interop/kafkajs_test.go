@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// installJS puts kafkajs beside copies of the programs in the user's cache directory, once.
+// installJS installs kafkajs beside copies of the programs in the user's cache directory, once.
 var installJS = sync.OnceValues(func() (dir string, err error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

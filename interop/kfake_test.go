@@ -24,9 +24,9 @@ const (
 	oursPath     = "github.com/stratalog/strata/kafkatest/kfake"
 )
 
-// TestKfakesOwnTests runs the tests that franz-go's kfake has of itself against kafkatest/kfake:
-// they are copied from the module, with our package in place of the one they are in. kfake.txt
-// lists what is left out, with the reason.
+// TestKfakesOwnTests runs the tests of franz-go's kfake against kafkatest/kfake. They are copied
+// from the module, with Strata's package in place of kfake's. kfake.txt lists the tests that are
+// left out, with the reason.
 func TestKfakesOwnTests(t *testing.T) {
 	if os.Getenv("STRATA_LONG") == "" {
 		t.Skip("STRATA_LONG is not set: it takes a minute and a half")
@@ -39,7 +39,7 @@ func TestKfakesOwnTests(t *testing.T) {
 	run := func(args ...string) []byte {
 		cmd := exec.CommandContext(t.Context(), "go", args...)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod", "KFAKE_TEMP="+dir)
-		out, _ := cmd.CombinedOutput() // what failed is in it
+		out, _ := cmd.CombinedOutput() // the output has the failures
 		return out
 	}
 	out := run("test", "-json", "-count=1", "-parallel=4", "-timeout=9m", "-skip", left.skip(), ".")
@@ -64,13 +64,13 @@ func TestKfakesOwnTests(t *testing.T) {
 	t.Logf("%d tests pass, %d are left out", passed, len(left.tests))
 }
 
-// leftOut lists the tests and files of kfake's that are not run against ours.
+// leftOut lists kfake's tests and files that are not run against kafkatest/kfake.
 type leftOut struct {
-	files, decls map[string]bool // not copied: they are about what is inside kfake
+	files, decls map[string]bool // not copied: they test internals of kfake
 	tests        []string        // copied, and skipped, with the subtests below them
 }
 
-// skip is what go test skips.
+// skip returns the pattern of go test's -skip flag.
 func (l leftOut) skip() string {
 	var patterns []string
 	for _, name := range l.tests {
@@ -83,7 +83,7 @@ func (l leftOut) skip() string {
 	return strings.Join(patterns, "|")
 }
 
-// readLeftOut reads kfake.txt: its head says how it reads.
+// readLeftOut reads kfake.txt. The head of that file describes the format.
 func readLeftOut(t *testing.T) leftOut {
 	t.Helper()
 	f, err := os.Open("kfake.txt")
@@ -112,12 +112,12 @@ func readLeftOut(t *testing.T) leftOut {
 	return l
 }
 
-// copyKfakesTests writes kfake's test files to dir, without what is left out, as tests of our
-// package. It returns how many tests there are.
+// copyKfakesTests writes kfake's test files to dir as tests of kafkatest/kfake, except those in
+// left. It returns the number of tests.
 func copyKfakesTests(t *testing.T, dir string, left leftOut) (tests int) {
 	t.Helper()
 	list := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", kfakesModule)
-	list.Dir = "../bench" // which requires it
+	list.Dir = "../bench" // its go.mod requires the module
 	src, err := list.Output()
 	require.NoError(t, err)
 	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(src)), "*_test.go"))
@@ -144,13 +144,13 @@ func copyKfakesTests(t *testing.T, dir string, left leftOut) (tests int) {
 		importOurs(file)
 		var out bytes.Buffer
 		require.NoError(t, format.Node(&out, files, file))
-		out.WriteString("\nvar _ = NewCluster\n") // the import is used
+		out.WriteString("\nvar _ = NewCluster\n") // uses the import
 		require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(path)), out.Bytes(), 0o644))
 	}
 	return tests
 }
 
-// declares reports whether d declares one of some names, or a method of one.
+// declares reports whether d declares one of the names, or a method of one.
 func declares(d ast.Decl, names map[string]bool) bool {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -173,7 +173,7 @@ func declares(d ast.Decl, names map[string]bool) bool {
 	return false
 }
 
-// importOurs adds the import of our package, all of it, and takes away those that are not used.
+// importOurs adds a dot import of kafkatest/kfake, and removes unused imports.
 func importOurs(file *ast.File) {
 	used := map[string]bool{}
 	for _, d := range file.Decls {
@@ -209,8 +209,8 @@ func importOurs(file *ast.File) {
 	file.Decls = decls
 }
 
-// writeModule makes dir a module that requires what this one does, with what kfake's tests use of
-// its inside and is not about that.
+// writeModule makes dir a module with the requirements of this one. It adds the helpers that
+// kfake's tests use from inside their package.
 func writeModule(t *testing.T, dir string) {
 	t.Helper()
 	root, err := filepath.Abs("..")

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// librdkafka, which most clients in other languages are made of, by way of confluent-kafka-go.
+// librdkafka, on which most clients in other languages are built, through confluent-kafka-go.
 
 func rdProducer(t *testing.T, k target, conf kafka.ConfigMap) *kafka.Producer {
 	c := kafka.ConfigMap{"bootstrap.servers": k.addr, "linger.ms": 5}

@@ -18,9 +18,9 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// The metadata of our brokers under Kafka's tools.
+// These tests have Kafka's tools read the metadata of Strata's brokers.
 
-// manyTopics are so many that creating them takes more than a batch of metadata.
+// manyTopics returns so many topics that creating them takes more than a batch of metadata.
 func manyTopics(prefix string) (specs []replication.TopicSpec) {
 	props := map[string]string{}
 	for _, key := range []string{
@@ -35,9 +35,9 @@ func manyTopics(prefix string) (specs []replication.TopicSpec) {
 	return specs
 }
 
-// writeMetadata makes a cluster of three brokers with one of every kind of record in its metadata,
-// and closes it. It returns the id of the topic "orders", and how many topics there are. The last
-// thing that is written in bulk is a snapshot if snapshot is set, else a change.
+// writeMetadata creates a cluster of three brokers with every kind of record in its metadata, and
+// closes it. It returns the id of the topic "orders", and the number of topics. The last bulk
+// write is a snapshot if snapshot is set, else a change.
 func writeMetadata(t *testing.T, dir string, snapshot bool) (orders string, topics int) {
 	t.Helper()
 	specs := map[int32]replication.BrokerSpec{}
@@ -50,7 +50,7 @@ func writeMetadata(t *testing.T, dir string, snapshot bool) (orders string, topi
 	require.NoError(t, c.CreateTopic(ctx, "orders", topic.Config{Partitions: 4, Properties: map[string]string{"retention.ms": "123456"}}))
 	require.NoError(t, c.CreateTopic(ctx, "gone", topic.Config{}))
 	require.NoError(t, c.DeleteTopic(ctx, "gone"))
-	bulk := []string{"first"} // it outgrows what there was: a snapshot follows
+	bulk := []string{"first"} // the change is larger than the log before it: a snapshot follows
 	if !snapshot {
 		bulk = append(bulk, "second")
 	}
@@ -73,8 +73,8 @@ func writeMetadata(t *testing.T, dir string, snapshot bool) (orders string, topi
 	return info.ID.String(), 1 + len(bulk)*len(manyTopics(""))
 }
 
-// TestKafkasMetadataToolsReadEveryBrokersCopy has the metadata shell and the dump tool read what
-// each of three brokers keeps.
+// TestKafkasMetadataToolsReadEveryBrokersCopy has the metadata shell and the dump tool read the
+// metadata copies of three brokers.
 func TestKafkasMetadataToolsReadEveryBrokersCopy(t *testing.T) {
 	t.Parallel()
 	kit := kafkaKit(t)
@@ -126,7 +126,7 @@ func TestKafkasMetadataToolsReadEveryBrokersCopy(t *testing.T) {
 	}
 }
 
-// directoryID returns what is in the meta.properties of a broker.
+// directoryID returns the directory id in the meta.properties of a broker.
 func directoryID(t *testing.T, dir string, broker int) string {
 	t.Helper()
 	p, err := os.ReadFile(filepath.Join(dir, fmt.Sprint("broker-", broker), "meta.properties"))
@@ -142,18 +142,18 @@ type shell struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
-	all strings.Builder // of its output
+	all strings.Builder // its output so far
 }
 
-// startShell starts the shell and waits until it has loaded the record at offset last: it answers
-// before it has.
+// startShell starts the shell and waits until it has loaded the record at offset last. The shell
+// accepts commands before that.
 func startShell(t *testing.T, kit *apache.Kit, file, last string) *shell {
 	t.Helper()
 	sh := &shell{t: t, cmd: kit.Tool(within(t), "metadata-shell", "--snapshot", file)}
 	var err error
 	sh.in, err = sh.cmd.StdinPipe()
 	require.NoError(t, err)
-	r, w, err := os.Pipe() // both of its outputs: what goes wrong while it loads is in the other one
+	r, w, err := os.Pipe() // stdout and stderr: errors during loading are on stderr
 	require.NoError(t, err)
 	t.Cleanup(func() { r.Close() })
 	sh.cmd.Stdout, sh.cmd.Stderr, sh.out = w, w, bufio.NewReader(r)
@@ -166,7 +166,7 @@ func startShell(t *testing.T, kit *apache.Kit, file, last string) *shell {
 	return sh
 }
 
-// ask gives the shell a command and returns what it says.
+// ask runs a command in the shell and returns its output.
 func (sh *shell) ask(command string) string {
 	sh.t.Helper()
 	_, err := fmt.Fprintln(sh.in, command)
@@ -187,7 +187,7 @@ func (sh *shell) answer() string {
 	return strings.TrimSuffix(s.String(), ">> ")
 }
 
-// end ends the shell, which must have found nothing wrong.
+// end ends the shell, which must have reported no error.
 func (sh *shell) end() {
 	sh.t.Helper()
 	require.NoError(sh.t, sh.in.Close())

@@ -17,12 +17,12 @@ import (
 	"github.com/stratalog/strata/interop/apache"
 )
 
-// TestKafkasOwnTests runs tests that Apache Kafka has of its brokers and tools against `strata
-// serve`: those of the published jars, with the classes of Kafka's test framework that start
-// brokers replaced by those in referee/. Brokers have the ids that the tests expect, from 0 on, and
-// are stopped and started one by one: clients come by doors of referee/strata/Door.java, and the
-// program is built with the tag referee. apache.txt lists what is run, and what cannot pass, with
-// the reason. A few that are quick are run always, all of them with STRATA_LONG=1.
+// TestKafkasOwnTests runs Apache Kafka's tests of its brokers and tools, from the published jars,
+// against `strata serve`. The classes in referee/ replace the classes of Kafka's test framework
+// that start brokers. Brokers have the ids that the tests expect, from 0 on, and are stopped and
+// started one by one. Clients connect through doors (referee/strata/Door.java), and the program is
+// built with the tag referee. apache.txt lists the tests to run, and the tests that cannot pass,
+// with the reason. A few quick ones always run, and all with STRATA_LONG=1.
 func TestKafkasOwnTests(t *testing.T) {
 	list := readReferee(t)
 	selected, least, long := list.quick, 90, os.Getenv("STRATA_LONG") != ""
@@ -58,19 +58,19 @@ func TestKafkasOwnTests(t *testing.T) {
 	t.Logf("%d tests pass, %d do not and are listed", passed, left)
 }
 
-// ownThread is in the reason of a test that has passed, but for a thread of a pool of its own that
-// lived on for a moment after the pool had ended: Kafka's tests wait for the pool.
+// ownThread is in the reason of a test that is counted as passed: only a thread of its own pool
+// was still running a moment after the pool had ended. Kafka's tests wait for the pool.
 const ownThread = "Thread leak detected: pool-"
 
-// refereeList is what apache.txt has: its head says how it reads.
+// refereeList is the content of apache.txt. The head of that file describes the format.
 type refereeList struct {
-	quick, others []string          // classes that are run always, and those that are run beside them
-	left          []string          // tests of theirs that are not run
-	out           map[string]string // reasons of the tests that cannot pass, by what is listed
+	quick, others []string          // classes that always run, and classes that run with STRATA_LONG
+	left          []string          // tests of Kafka's that are not run
+	out           map[string]string // reasons of the tests that cannot pass, by entry
 }
 
-// reason returns why a test cannot pass, and what is listed: the test, or a beginning of its name
-// and *.
+// reason returns why a test cannot pass, and its entry in the list: the test, or a prefix of its
+// name and *.
 func (l *refereeList) reason(test string) (entry, reason string, listed bool) {
 	if reason, listed := l.out[test]; listed {
 		return test, reason, true
@@ -118,10 +118,10 @@ func readReferee(t *testing.T) refereeList {
 	return l
 }
 
-// A verdict is what came of a test.
+// A verdict is the result of a test.
 type verdict struct {
 	verdict string // passed, failed, aborted, skipped
-	name    string // CLASS#METHOD, with [N] if it is not the first time that the method is run
+	name    string // CLASS#METHOD, with [N] for a further run of the method
 	reason  string
 }
 
@@ -174,5 +174,5 @@ func judged(t *testing.T, classes, without []string) (verdicts []verdict) {
 	return verdicts[:last]
 }
 
-// tail is the end of what a program has printed.
+// tail returns the end of a program's output.
 func tail(out []byte) string { return fmt.Sprintf("...%s", out[max(0, len(out)-4000):]) }

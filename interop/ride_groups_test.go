@@ -11,9 +11,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// TestJavaGroupsRideThroughKilledBrokers has three members of a share group, and of a group of the
-// newer consumer protocol, work while the leaders of their partitions and their coordinators are
-// killed: every record is handed out, and what was confirmed is not handed out again.
+// TestJavaGroupsRideThroughKilledBrokers runs three members of a share group, and of a group of
+// the newer consumer protocol. Meanwhile the leaders of their partitions and their coordinators
+// are killed. Every record is delivered, and no acknowledged or committed record is delivered
+// again.
 func TestJavaGroupsRideThroughKilledBrokers(t *testing.T) {
 	if os.Getenv("STRATA_LONG") == "" {
 		t.Skip("set STRATA_LONG")

@@ -80,7 +80,7 @@ func saramaRoundTrip(t *testing.T, k target, c *sarama.Config) {
 	}
 }
 
-// A saramaHandler counts what a member of a group reads and owns.
+// A saramaHandler counts a member's records and partitions.
 type saramaHandler struct {
 	mu    sync.Mutex
 	owned int
@@ -131,7 +131,7 @@ func saramaMember(t *testing.T, k target, topic, group string, c *sarama.Config)
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			g.Consume(ctx, []string{topic}, h) // ends at every rebalance
+			g.Consume(ctx, []string{topic}, h) // returns at every rebalance
 		}
 	}()
 	go func() {

@@ -31,7 +31,7 @@ import (
 	xdgscram "github.com/xdg-go/scram"
 )
 
-// patience is how long a client is given that must not be served.
+// patience is the time limit of a client that must not be served.
 const patience = 5 * time.Second
 
 func init() {
@@ -43,7 +43,7 @@ func init() {
 	secureClients["kafkajs"] = jsLogins.logIn
 }
 
-// A loginProgram is a client in another language: one process for the logins of a test, because
+// A loginProgram is a client in another language. One process makes all logins of a test, because
 // starting it costs seconds.
 type loginProgram struct {
 	command func(t *testing.T) *exec.Cmd
@@ -52,7 +52,7 @@ type loginProgram struct {
 	in      io.Writer
 	last    int
 	waiting map[int]chan<- string
-	output  syncBuffer // what it said besides
+	output  syncBuffer // its other output
 }
 
 var javaLogins = &loginProgram{command: func(t *testing.T) *exec.Cmd {
@@ -97,7 +97,7 @@ func (p *loginProgram) start(t *testing.T) {
 		for _, told := range p.waiting {
 			select {
 			case told <- fmt.Sprintf("%v: %s", ended, p.output.bytes()):
-			default: // it was told before
+			default: // its result has arrived
 			}
 		}
 	}()
@@ -123,7 +123,7 @@ func (p *loginProgram) logIn(t *testing.T, l login) string {
 	}
 }
 
-// franzAs returns a client of a login, which ends with the test.
+// franzAs returns a client of a login, which is closed at the end of the test.
 func franzAs(t *testing.T, l login) *kgo.Client {
 	t.Helper()
 	opts := []kgo.Opt{kgo.SeedBrokers(l.addr), kgo.DefaultProduceTopic(l.topic), kgo.ConsumeTopics(l.topic), kgo.ConsumerGroup(l.group), kgo.DisableAutoCommit(),
@@ -154,12 +154,12 @@ func franzLogsIn(t *testing.T, l login) string {
 		case errors.Is(err, kerr.SaslAuthenticationFailed), strings.Contains(err.Error(), "unexpected data in oauth response"):
 			return notAuthenticated
 		case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.GroupAuthorizationFailed),
-			errors.Is(err, kerr.ClusterAuthorizationFailed): // who may write nowhere has no idempotent producer
+			errors.Is(err, kerr.ClusterAuthorizationFailed): // without Write on any topic, an idempotent producer is not allowed
 			return notAuthorized
 		}
 		return unconnected(err)
 	}
-	// The producer waits for metadata until its patience ends, and does not say why.
+	// The producer waits for metadata until patience has passed, and its error has no cause.
 	if err := cl.Ping(within(t)); err != nil {
 		return become(err)
 	}
@@ -188,14 +188,14 @@ func franzLogsIn(t *testing.T, l login) string {
 	return served
 }
 
-// pause waits between two records of a login that is to last.
+// pause waits between two records of a long login.
 func pause(l login) {
 	if l.writes > 10 {
 		time.Sleep(100 * time.Millisecond)
 	}
 }
 
-// unconnected says that an error is of a connection that was never made, or that it is another one.
+// unconnected returns notConnected if err is from a failed connection, else the error's text.
 func unconnected(err error) string {
 	text := err.Error()
 	var op *net.OpError
@@ -210,7 +210,7 @@ func unconnected(err error) string {
 	return text
 }
 
-// xdg is the client of SCRAM that sarama's own examples have.
+// xdg is the SCRAM client from sarama's own examples.
 type xdg struct {
 	hash xdgscram.HashGeneratorFcn
 	*xdgscram.ClientConversation
@@ -285,7 +285,7 @@ func saramaLogsIn(t *testing.T, l login) string {
 	return served
 }
 
-// A saramaCounts is a handler that commits each record, and is done when it has had enough.
+// A saramaCounts is a handler that commits each record, and calls done after enough of them.
 type saramaCounts struct {
 	want, got int
 	done      func()
@@ -305,7 +305,7 @@ func (h *saramaCounts) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.
 	return nil
 }
 
-// kafkaGoToken is OAUTHBEARER, which kafka-go leaves to its users.
+// kafkaGoToken implements OAUTHBEARER, which kafka-go leaves to its users.
 type kafkaGoToken string
 
 func (kafkaGoToken) Name() string { return "OAUTHBEARER" }
@@ -316,7 +316,7 @@ func (k kafkaGoToken) Start(context.Context) (kafkagosasl.StateMachine, []byte, 
 
 func (kafkaGoToken) Next(_ context.Context, challenge []byte) (bool, []byte, error) {
 	if len(challenge) > 0 {
-		return false, []byte{1}, nil // what is wrong; the answer to that ends it (RFC 7628)
+		return false, []byte{1}, nil // the challenge has the error; this answer ends the exchange (RFC 7628)
 	}
 	return true, nil, nil
 }
@@ -434,7 +434,7 @@ func rdLogsIn(t *testing.T, l login) string {
 					return become(err.(rdkafka.Error))
 				}
 				acked = true
-			case e := <-p.Events(): // what happens to its connections, which it tries to make for ever
+			case e := <-p.Events(): // errors of its connections, which it retries forever
 				if err, ok := e.(rdkafka.Error); ok {
 					if err.Code() == rdkafka.ErrAllBrokersDown && l.writes > 10 {
 						continue

@@ -27,46 +27,46 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// A login is how a client of these tests connects, and as whom.
+// A login is how a client of these tests connects, and its principal.
 type login struct {
 	addr           string
 	mechanism      string // of SASL; "": none
-	user, password string // by OAUTHBEARER the password is the token
+	user, password string // with OAUTHBEARER the password is the token
 	token          bool   // the user is the id of a delegation token, the password its HMAC
-	ca             string // file of the authority that the broker's certificate is of; "": no TLS
+	ca             string // file of the authority that signed the broker's certificate; "": no TLS
 	certificate    string // file of the client's certificate and its key; "": none
 	topic, group   string
-	writes         int // how many records it writes, one after the other; more than 10 take 100 ms each
+	writes         int // number of records it writes in sequence; above 10 they take 100 ms each
 }
 
-// What becomes of a client, in words that do not depend on it.
+// The results of a login, independent of the client.
 const (
 	served           = "served"
 	notAuthenticated = "not authenticated"
 	notAuthorized    = "not authorized"
-	notConnected     = "not connected" // the handshake of TLS has failed
+	notConnected     = "not connected" // the TLS handshake failed
 )
 
-// secureClients has of each client a function that writes to the topic of a login, reads what was
-// written as a member of its group and commits, and returns what became of it.
+// secureClients has a function for each client. It writes to the topic of a login, reads the
+// records as a member of its group, commits, and returns the result.
 var secureClients = map[string]func(t *testing.T, l login) string{}
 
-// A secured is a broker with a listener for each way to be known to it. At the plain one everybody
-// is User:ANONYMOUS, who may do anything.
+// A secured is a broker with a listener for each way to authenticate. Clients of the plain
+// listener are User:ANONYMOUS, a super user.
 type secured struct {
 	target
 	sasl   string // SASL_SSL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER
-	short  string // the same, where clients authenticate again every three seconds
+	short  string // the same, but clients authenticate again every three seconds
 	mutual string // SSL, where clients show a certificate
 	pki    pki
 }
 
-// A pki is the certificates of a test, in PEM files.
+// A pki has the certificates of a test, in PEM files.
 type pki struct {
-	authority, other string // certificates of the broker's authority, and of one nobody trusts
+	authority, other string // certificates of the broker's authority, and of an untrusted one
 	broker           string
 	alice, mallory   string // clients of the authority
-	foreign          string // alice by the other one
+	foreign          string // alice, signed by the other authority
 }
 
 const shortly = 3 * time.Second
@@ -101,7 +101,7 @@ func newPKI(t *testing.T) pki {
 	}
 }
 
-// tlsOf returns what a Go client needs for a login.
+// tlsOf returns the TLS configuration of a Go client for a login.
 func tlsOf(t *testing.T, l login) *tls.Config {
 	t.Helper()
 	pool := x509.NewCertPool()
@@ -112,7 +112,7 @@ func tlsOf(t *testing.T, l login) *tls.Config {
 	if l.certificate != "" {
 		c, err := tls.LoadX509KeyPair(l.certificate, l.certificate)
 		require.NoError(t, err)
-		// without asking whether the broker wants one of this authority
+		// even if the broker's request does not list the certificate's authority
 		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &c, nil }
 	}
 	return cfg
@@ -151,7 +151,7 @@ func startSecuredKafka(t *testing.T) secured {
 	return s
 }
 
-// startSecuredStrata serves a new directory in the same ways.
+// startSecuredStrata serves a new directory with the same listeners.
 func startSecuredStrata(t *testing.T) secured {
 	t.Helper()
 	s := secured{pki: newPKI(t)}
@@ -187,8 +187,8 @@ func startSecuredStrata(t *testing.T) secured {
 	return s
 }
 
-// prepare makes the users of SCRAM and the topic, which alice may write and read in groups that
-// begin with "g", and mallory describe only.
+// prepare creates the users of SCRAM and the topic. alice may write to it and read it in groups
+// that begin with "g"; mallory may only describe it.
 func (s secured) prepare(t *testing.T) {
 	t.Helper()
 	adm := admin(t, s.target)
@@ -228,7 +228,7 @@ func (s secured) prepare(t *testing.T) {
 	})
 }
 
-// An expected is a way to connect, and what must become of who does.
+// An expected is a login with its expected result.
 type expected struct {
 	login
 	becomes string
@@ -261,7 +261,7 @@ func (s secured) logins() map[string]expected {
 	return all
 }
 
-// delegated returns the login of a token that alice has made, which stands for her.
+// delegated returns the login of a token that alice created and owns.
 func (s secured) delegated(t *testing.T) login {
 	t.Helper()
 	alice := login{addr: s.sasl, mechanism: "SCRAM-SHA-256", user: "alice", password: "secret", ca: s.pki.authority, topic: "t", group: fresh("g")}
@@ -273,17 +273,17 @@ func (s secured) delegated(t *testing.T) login {
 	return alice
 }
 
-// knowTokens are the clients that can say that their user is a token. The others say that it is a
-// user, which nobody is.
+// knowTokens are the clients that support delegation tokens. The others log in with the token's id
+// as the name of a user, which does not exist.
 var knowTokens = []string{"franz-go", "java"}
 
-// TestSecuredKafka lets every client connect to a real broker in each way, to see that the tests
-// say what Kafka does.
+// TestSecuredKafka lets every client connect to a real broker in each way, to see that the
+// expected results are Kafka's.
 func TestSecuredKafka(t *testing.T) {
 	connectInEveryWay(t, startSecuredKafka(t))
 }
 
-// TestSecuredStrata is the same for ours.
+// TestSecuredStrata is the same for Strata.
 func TestSecuredStrata(t *testing.T) {
 	connectInEveryWay(t, startSecuredStrata(t))
 }
@@ -304,7 +304,7 @@ func connectInEveryWay(t *testing.T, s secured) {
 				}
 				way.topic, way.group, way.writes = fresh("t"), fresh("g"), 3
 				if way.becomes == notAuthorized {
-					way.topic = "t" // what it may not even describe is as if it were not there
+					way.topic = "t" // for a client without Describe a topic does not exist
 				} else {
 					createNamed(t, s.target, way.topic, 1)
 				}
@@ -315,13 +315,13 @@ func connectInEveryWay(t *testing.T, s secured) {
 	}
 }
 
-// TestClientsAuthenticateAgainOnKafka has clients write for longer than they are authenticated:
-// each does it again, or connects again, and loses no record by it (KIP-368).
+// TestClientsAuthenticateAgainOnKafka has clients write for longer than their session lasts. Each
+// authenticates again, or connects again, and loses no record (KIP-368).
 func TestClientsAuthenticateAgainOnKafka(t *testing.T) {
 	authenticateAgain(t, startSecuredKafka(t))
 }
 
-// TestClientsAuthenticateAgainOnStrata is the same for ours.
+// TestClientsAuthenticateAgainOnStrata is the same for Strata.
 func TestClientsAuthenticateAgainOnStrata(t *testing.T) {
 	authenticateAgain(t, startSecuredStrata(t))
 }

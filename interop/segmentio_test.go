@@ -13,7 +13,7 @@ var _ = func() bool {
 	for name, codec := range map[string]kafka.Compression{"none": 0, "gzip": kafka.Gzip, "snappy": kafka.Snappy, "lz4": kafka.Lz4, "zstd": kafka.Zstd} {
 		add("kafka-go/write-and-read-"+name, func(t *testing.T, k target) {
 			topic := newTopic(t, k, 1)
-			// the default one remembers topics of other checks for seconds
+			// the default transport caches topics of other checks for seconds
 			own := &kafka.Transport{}
 			defer own.CloseIdleConnections()
 			w := &kafka.Writer{Transport: own, Addr: kafka.TCP(k.addr), Topic: topic, RequiredAcks: kafka.RequireAll, BatchTimeout: 5 * time.Millisecond, Compression: codec}
@@ -67,7 +67,7 @@ var _ = add("kafka-go/client", func(t *testing.T, k target) {
 		md, err := c.Metadata(within(t), &kafka.MetadataRequest{Topics: []string{topic}})
 		return err == nil && len(md.Topics[0].Partitions) == 2
 	})
-	// Kafka's broker may not lead yet what the controller says it leads
+	// the controller may name Kafka's broker as the leader before the broker leads
 	eventually(t, "a record is taken", func() bool {
 		r := kafka.NewRecordReader(kafka.Record{Value: kafka.NewBytes([]byte("v"))})
 		produced, err := c.Produce(within(t), &kafka.ProduceRequest{Topic: topic, RequiredAcks: kafka.RequireAll, Records: r})

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Share groups with the Java client: what it is handed and told is what it is handed and told by a
-// real Kafka.
+// Share groups with the Java client: a real Kafka and Strata must give it the same deliveries and
+// errors.
 
 var javaShares = program{command: func(t *testing.T, ctx context.Context, addr string) *exec.Cmd {
 	source, err := filepath.Abs("java/Shares.java")
@@ -28,8 +28,8 @@ var _ = func() bool {
 	return true
 }()
 
-// TestJavaShareConsumersSeeWhatTheySeeAtAKafka compares what the checks have seen, deliveries and
-// errors, of one broker and of three.
+// TestJavaShareConsumersSeeWhatTheySeeAtAKafka compares the deliveries and errors of the checks,
+// with one broker and with three.
 func TestJavaShareConsumersSeeWhatTheySeeAtAKafka(t *testing.T) {
 	t.Parallel()
 	saw := func(t *testing.T, k target) []string {
@@ -43,7 +43,7 @@ func TestJavaShareConsumersSeeWhatTheySeeAtAKafka(t *testing.T) {
 	var want, one, three []string
 	at := func(t *testing.T, name string, seen *[]string, start func(t *testing.T) target) {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // it waits for locks to pass
+			t.Parallel() // it waits for locks to expire
 			*seen = saw(t, start(t))
 		})
 	}

@@ -17,15 +17,15 @@ import (
 	"github.com/stratalog/strata/transaction"
 )
 
-// TestStrata runs the checks against our server, on files.
+// TestStrata runs the checks against Strata, on files.
 func TestStrata(t *testing.T) {
 	t.Parallel()
 	k, _ := startStrata(t)
 	runAll(t, k)
 }
 
-// TestStrataOfThreeBrokers runs the checks against a cluster of three:
-// every client knows the address of one.
+// TestStrataOfThreeBrokers runs the checks against a cluster of three. Every client has the
+// address of one.
 func TestStrataOfThreeBrokers(t *testing.T) {
 	t.Parallel()
 	ks, _ := startStrataBrokers(t, 3)
@@ -33,7 +33,7 @@ func TestStrataOfThreeBrokers(t *testing.T) {
 }
 
 // startStrata serves a new directory until the end of the test, or until stop is called. A request
-// that failed for a reason nobody foresaw fails the test.
+// that failed with an unexpected error fails the test.
 func startStrata(t *testing.T) (k target, stop func()) {
 	t.Helper()
 	ks, stop := startStrataBrokers(t, 1)
@@ -70,7 +70,7 @@ func startStrataServing(t *testing.T, n int, edit func(*strata.Config), serving 
 	return s.targets, s.stop
 }
 
-// A serving is a cluster of ours and the server of its brokers.
+// A serving is a Strata cluster and the server of its brokers.
 type serving struct {
 	targets []target
 	stop    func()

@@ -13,8 +13,9 @@ import (
 	"github.com/stratalog/strata/kafkadir"
 )
 
-// describeCounting returns what a broker tells of the group counting when it has it, without the
-// partitions of internal topics, which Kafka tells only once a member has been heard of.
+// describeCounting returns a broker's description of the group counting, once it has the group. It
+// leaves out the partitions of internal topics: Kafka returns them only after a member's
+// heartbeat.
 func describeCounting(t *testing.T, k target) (g kmsg.StreamsGroupDescribeResponseGroup) {
 	t.Helper()
 	eventually(t, "the group is there", func() bool {
@@ -45,9 +46,9 @@ func commitCounting(t *testing.T, k target, epoch int32, offset int64) {
 	require.Zero(t, askStreams(t, k.addr, req).(*kmsg.OffsetCommitResponse).Topics[0].Partitions[0].ErrorCode)
 }
 
-// TestStreamsGroupsMoveBetweenKafkaAndStrata has a group of Kafka's taken over here, and by Kafka
-// again. It is the same group at all three: its topology, its member and its tasks, what it has
-// committed. Kafka's tool reads what was written of it in between.
+// TestStreamsGroupsMoveBetweenKafkaAndStrata has Strata take over a group of Kafka's, and Kafka
+// take it back. All three describe the same group: its topology, its member, its tasks and its
+// offsets. In between, Kafka's tool reads the group's records that Strata wrote.
 func TestStreamsGroupsMoveBetweenKafkaAndStrata(t *testing.T) {
 	t.Parallel()
 	kit := kafkaKit(t)
@@ -71,7 +72,7 @@ func TestStreamsGroupsMoveBetweenKafkaAndStrata(t *testing.T) {
 	ks, stop := startStrataWith(t, 1, func(cfg *strata.Config) { newMoved(cfg); cfg.Dir = dir })
 	require.Equal(t, at, describeCounting(t, ks[0]))
 	requireSameOffsets(t, ks[0], "counting", committed)
-	leaveStreams(t, ks[0].addr) // what is written here of a member that goes, and comes
+	leaveStreams(t, ks[0].addr) // writes the records of a member that leaves and joins
 	joinStreams(t, ks[0].addr)
 	at = describeCounting(t, ks[0])
 	require.Len(t, at.Members, 1)
@@ -82,15 +83,15 @@ func TestStreamsGroupsMoveBetweenKafkaAndStrata(t *testing.T) {
 	requireKafkaDecodes(t, dir)
 
 	again := handOver(t, kit, dir)
-	// The directory is one of Kafka 4.0, which had no streams groups: an operator goes up from
+	// The directory is one of Kafka 4.0, which had no streams groups. An operator upgrades from
 	// there.
 	run(t, kit.Tool(within(t), "features", "--bootstrap-server", again.addr, "upgrade", "--release-version", "4.3"))
 	require.Equal(t, at, describeCounting(t, again))
 	requireSameOffsets(t, again, "counting", committed)
 }
 
-// requireKafkaDecodes has Kafka's tool print what is stored of groups, among it all that there is
-// of a streams group.
+// requireKafkaDecodes has Kafka's tool print the stored records of groups, and requires all kinds
+// of a streams group's records.
 func requireKafkaDecodes(t *testing.T, dir string) {
 	t.Helper()
 	var files []string

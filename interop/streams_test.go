@@ -21,7 +21,7 @@ import (
 
 // Kafka Streams, exactly once: it counts words while instances are killed and replaced.
 
-// An instance of the program that counts.
+// An instance is a running program that counts words.
 type instance struct {
 	cmd  *exec.Cmd
 	out  syncBuffer
@@ -48,15 +48,15 @@ func (i *instance) kill() {
 	<-i.done
 }
 
-// streamsKills are the instances that are killed while words are counted.
+// streamsKills is the number of instances that are killed while words are counted.
 const streamsKills = 4
 
-// groupProtocols are those that Kafka Streams has: consumers share partitions out among themselves,
-// or the brokers share out tasks (KIP-1071).
+// groupProtocols are the protocols of Kafka Streams. Either the consumers assign the partitions
+// among themselves, or the brokers assign tasks (KIP-1071).
 var groupProtocols = []string{"classic", "streams"}
 
-// TestStreamsCountsWordsExactlyOnceWhileInstancesDie wants every count of every word once and in
-// order: 1, 2, 3 and so on to the number of times that it was written.
+// TestStreamsCountsWordsExactlyOnceWhileInstancesDie requires every count of every word once and
+// in order: from 1 to the number of times it was written.
 func TestStreamsCountsWordsExactlyOnceWhileInstancesDie(t *testing.T) {
 	t.Parallel()
 	need(t, "java", "mvn")

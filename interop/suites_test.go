@@ -23,9 +23,9 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// TestFranzGosOwnSuite runs franz-go's own tests, consumer groups of every assignor under load
-// among them, against our server. STRATA_SUITES=1 gives it its own number of records, 500,000 and
-// not 50,000.
+// TestFranzGosOwnSuite runs franz-go's own tests against Strata, among them consumer groups of
+// every assignor under load. They write 50,000 records; with STRATA_SUITES=1 the suite's own
+// 500,000.
 func TestFranzGosOwnSuite(t *testing.T) {
 	t.Parallel()
 	k, _ := startStrata(t)
@@ -56,9 +56,9 @@ var kafkaGoFails = map[string]string{
 // kafkaGoSecurity matches kafka-go's tests of users, passwords and access control.
 const kafkaGoSecurity = "Scram|SASL|ACLs|TestWriter/writing_a_message_with_SASL"
 
-// TestKafkaGosOwnSuite runs kafka-go's own tests against our server. All of them take minutes, and
-// want it at localhost:9092 and 9093: only with STRATA_SUITES=1. Those of security are always run,
-// with other addresses in them.
+// TestKafkaGosOwnSuite runs kafka-go's own tests against Strata. All of them take minutes and need
+// brokers at localhost:9092 and 9093, so they need STRATA_SUITES=1. Those of security always run,
+// with the addresses in them replaced.
 func TestKafkaGosOwnSuite(t *testing.T) {
 	t.Parallel()
 	own := serveStrata(t, 1, func(*strata.Config) {}, func(cfg *kafka.Config) {
@@ -69,7 +69,7 @@ func TestKafkaGosOwnSuite(t *testing.T) {
 	})
 	s := suite{
 		module: "github.com/segmentio/kafka-go", pkg: ".", run: kafkaGoSecurity,
-		// They call a function of the suite that is nil: no broker is asked.
+		// They call a nil function of the suite, and send no request to a broker.
 		skip: "TestReaderConsumerGroup/(consumer_group_commits_on_close|verify_offset)",
 		env:  []string{"KAFKA_VERSION=4.0.0"},
 	}
@@ -123,19 +123,19 @@ func TestKafkaGosOwnSuite(t *testing.T) {
 	t.Logf("%d pass, %d fail with a known reason", len(r.passed)+len(of.passed), len(r.failed))
 }
 
-// A suite is the tests of a package of a module that this one requires.
+// A suite is the tests of a package of a module that this module requires.
 type suite struct {
 	module, pkg string
-	run, skip   string // as go test has them
+	run, skip   string // values of go test's -run and -skip flags
 	env         []string
-	instead     map[string]string // what its tests have there for what they say
+	instead     map[string]string // replacements for texts in the suite's files
 
-	// disturbed matches what a test of the suite may say when it fails because a broker died, and
-	// not because of what it read. A test that fails and says nothing else is not failed.
+	// disturbed matches the output of a test that fails because a broker died, and not because of
+	// the records it read. A failed test is excused if its output has no other lines.
 	disturbed *regexp.Regexp
 }
 
-// said matches what a test says, in its file and line.
+// said matches a line of a test's output with its file and line number.
 var said = regexp.MustCompile(`(?m)^\s*\w+_test\.go:\d+: .*$`)
 
 // excuses reports whether a test that failed was only disturbed.
@@ -151,7 +151,7 @@ func (s suite) excuses(output string) bool {
 	return !strings.Contains(output, "panic:")
 }
 
-// What the tests of a suite did, by their names.
+// The results of a suite's tests, by their names.
 type ran struct{ passed, failed, disturbed []string }
 
 // runSuite runs a suite in a copy of its own.
@@ -182,7 +182,7 @@ func runSuite(t *testing.T, s suite) (r ran) {
 	goCommand := func(args ...string) ([]byte, error) {
 		cmd := exec.CommandContext(t.Context(), "go", args...)
 		cmd.Dir = filepath.Join(dir, s.pkg)
-		// -trimpath: what it compiles does not depend on the directory, and is not compiled again.
+		// -trimpath: compiled packages do not depend on the directory, and are not compiled again.
 		cmd.Env = append(os.Environ(), append(s.env, "GOWORK=off", "GOFLAGS=-mod=mod -trimpath")...)
 		cmd.WaitDelay = time.Second
 		return cmd.CombinedOutput()
@@ -190,7 +190,7 @@ func runSuite(t *testing.T, s suite) (r ran) {
 	if out, err := goCommand("mod", "tidy"); err != nil {
 		t.Fatalf("go mod tidy: %v\n%s", err, out)
 	}
-	// It fails if one of its tests does; what failed is in its output.
+	// The command fails if a test does; the failures are in its output.
 	out, runErr := goCommand("test", "-json", "-count=1", "-timeout=8m", "-run", s.run, "-skip", s.skip, ".")
 	output := map[string]string{}
 	for line := range bytes.Lines(out) {
@@ -219,9 +219,8 @@ func runSuite(t *testing.T, s suite) (r ran) {
 	return r
 }
 
-// undisturbed runs a suite, and what was disturbed in it again, until each test has gone through or
-// failed, at most the given number of times. It returns what passed, and what did not: failed, or
-// disturbed to the last.
+// undisturbed runs a suite, and its disturbed tests again, until each test has passed or failed,
+// or most times. It returns the passed tests, and the others: failed, or disturbed in every run.
 func undisturbed(t *testing.T, s suite, most int) (passed, not []string) {
 	r := runSuite(t, s)
 	passed, not = r.passed, r.failed

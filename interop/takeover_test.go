@@ -17,26 +17,27 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Directories change hands in the middle of transactions: a real Kafka takes over ours, and we its.
+// Directories change hands during transactions: a real Kafka takes over Strata's, and Strata
+// Kafka's.
 
-// The topic and the group of what changes hands, and the partitions that the topics behind both
-// coordinators have on both sides.
+// The topic and the group in a directory that changes hands, and the partitions of both
+// coordinators' topics on both sides.
 const (
 	movedTopic, movedGroup = "moved", "moved-group"
-	movedLate, lateGroup   = "moved-late", "moved-late-group" // of the transaction that nobody ends
-	movedTimeout           = 5 * time.Second                  // which it has
+	movedLate, lateGroup   = "moved-late", "moved-late-group" // of the transaction that no producer ends
+	movedTimeout           = 5 * time.Second                  // of that transaction
 	movedOffsets           = 4
 )
 
-// A mover writes transactions by hand, so that a producer that was half through before its
-// directory changed hands goes on behind that.
+// A mover writes transactions by hand, so that a producer can continue after its directory changed
+// hands.
 type mover struct {
 	*txnScript
 	sequences map[movedTo]int32
-	adds      bool // says what a transaction is about to write to, as before transaction.version 2
+	adds      bool // adds partitions to a transaction before it writes, as before transaction.version 2
 }
 
-// movedTo is what sequences are counted for.
+// movedTo is the key of a sequence.
 type movedTo struct {
 	producer  txnIdentity
 	topic     string
@@ -47,10 +48,10 @@ func newMover(t *testing.T, k target) *mover {
 	return &mover{&txnScript{transcript: newTranscript(t, k)}, map[movedTo]int32{}, false}
 }
 
-// movers are the producers of what changes hands, as they are when it does.
+// movers are the producers at the moment when the directory changes hands.
 type movers struct{ committed, aborted, open, late, decided txnIdentity }
 
-// init gives an id a producer, with a timeout.
+// init initializes a producer for an id, with a timeout.
 func (m *mover) init(id string, timeout time.Duration) txnIdentity {
 	m.t.Helper()
 	req := initTxn(txnIdentity{id, -1, -1}, int32(timeout.Milliseconds()))
@@ -58,8 +59,7 @@ func (m *mover) init(id string, timeout time.Duration) txnIdentity {
 	return txnIdentity{id, got.ProducerID, got.ProducerEpoch}
 }
 
-// coordinators returns when there are coordinators of groups and of transactions, and so their
-// topics.
+// coordinators returns when groups and transactions have coordinators, and so their topics exist.
 func (m *mover) coordinators() {
 	m.t.Helper()
 	for kind, key := range []string{movedGroup, "first"} {
@@ -113,7 +113,7 @@ func (m *mover) offset(p txnIdentity, group string, partition int32, offset int6
 	})
 }
 
-// end ends a transaction, and returns the identity that the next one has.
+// end ends a transaction, and returns the identity for the next one.
 func (m *mover) end(p txnIdentity, commit bool) txnIdentity {
 	m.t.Helper()
 	version := int16(5)
@@ -128,9 +128,9 @@ func (m *mover) end(p txnIdentity, commit bool) txnIdentity {
 	return txnIdentity{p.id, got.ProducerID, got.ProducerEpoch}
 }
 
-// fill writes a transaction of every kind: a committed one inside of an aborted one, one that stays
-// open with committed and plain records behind it, one that is open for movedTimeout only, and a
-// committed one that is the last thing in its partition, and in the coordinator's.
+// fill writes transactions of every kind. A committed one lies inside an aborted one. An open one
+// has committed and plain records after it. Another open one has the timeout movedTimeout. A
+// committed one is the last in its partition and in the coordinator's log.
 func (m *mover) fill() (ps movers) {
 	m.coordinators()
 	m.ready(movedTopic)
@@ -166,7 +166,7 @@ func (m *mover) fill() (ps movers) {
 	return ps
 }
 
-// shows is all that a broker tells about what fill wrote.
+// shows returns all answers of a broker about the records that fill wrote.
 func (m *mover) shows() map[string]string {
 	m.t.Helper()
 	out := map[string]string{}
@@ -204,7 +204,7 @@ func (m *mover) shows() map[string]string {
 	return out
 }
 
-// fetchOf asks for the offsets of a group.
+// fetchOf returns an OffsetFetch of a group.
 func fetchOf(group, topic string, stable bool) *kmsg.OffsetFetchRequest {
 	r, g := kmsg.NewPtrOffsetFetchRequest(), kmsg.NewOffsetFetchRequestGroup()
 	r.RequireStable, g.Group = stable, group
@@ -213,8 +213,8 @@ func fetchOf(group, topic string, stable bool) *kmsg.OffsetFetchRequest {
 	return r
 }
 
-// goOn has what was open before the directory changed hands end behind it: one by its producer,
-// one by its timeout. Then every producer goes on.
+// goOn ends the transactions that were open when the directory changed hands: one by its producer,
+// another by its timeout. Then every producer writes again.
 func (m *mover) goOn(ps movers) {
 	ps.open = m.end(ps.open, true)
 	m.until(0, describeTxn("late"), func(r kmsg.Response) bool {
@@ -237,7 +237,7 @@ func (m *mover) goOn(ps movers) {
 		return r.(*kmsg.ListOffsetsResponse).Topics[0].Partitions[1].Offset == 2
 	})
 
-	m.write(ps.committed, movedTopic, 0, "next 1") // by a producer that was not told that its transaction is over
+	m.write(ps.committed, movedTopic, 0, "next 1") // this producer did not get the answer that its transaction has ended
 	m.end(ps.committed, true)
 	for _, id := range []string{"aborted", "open", "late"} { // their producers get a new epoch
 		p := m.init(id, time.Minute)
@@ -257,13 +257,13 @@ func (m *mover) requireOffsets(group, topic string, want ...int64) {
 	require.Equal(m.t, want, []int64{stable[0].Offset, stable[1].Offset}, group)
 }
 
-// newMoved configures a cluster of ours as Kafka's is.
+// newMoved gives a Strata cluster the settings of Kafka's.
 func newMoved(cfg *strata.Config) {
 	cfg.Group.OffsetsPartitions, cfg.Transactions.Topic.Partitions = movedOffsets, 1
 }
 
-// forms are the subtests of ends, of which the first one always runs, and the others with
-// STRATA_LONG: each starts Kafka once or twice.
+// forms runs subtests named by ends. The first always runs, the others with STRATA_LONG, since
+// each starts Kafka once or twice.
 func forms(t *testing.T, ends []string, run func(t *testing.T, end string)) {
 	for i, end := range ends {
 		t.Run(end, func(t *testing.T) {
@@ -275,9 +275,9 @@ func forms(t *testing.T, ends []string, run func(t *testing.T, end string)) {
 	}
 }
 
-// TestKafkaTakesOverOurTransactions has a directory of ours under a broker of Kafka's: of a cluster
-// that was stopped, with our indexes and snapshots of producers as they are, and of one that was
-// killed, the last time between the decision of a transaction and its marker.
+// TestKafkaTakesOverOurTransactions has Kafka open a Strata directory. One cluster was stopped,
+// with its indexes and producer snapshots. The others were killed, the last one between the
+// decision of a transaction and its marker.
 func TestKafkaTakesOverOurTransactions(t *testing.T) {
 	t.Parallel()
 	forms(t, []string{"stopped", "killed", "killed with a decision"}, func(t *testing.T, end string) {
@@ -287,7 +287,7 @@ func TestKafkaTakesOverOurTransactions(t *testing.T) {
 		ps := m.fill()
 		want, dir := m.shows(), ks[0].dir
 		if end != "stopped" {
-			dir = filepath.Join(t.TempDir(), "killed") // what a process leaves that is killed now
+			dir = filepath.Join(t.TempDir(), "killed") // as a process that is killed now leaves it
 			require.NoError(t, os.CopyFS(dir, os.DirFS(ks[0].dir)))
 		}
 		stop()
@@ -301,14 +301,14 @@ func TestKafkaTakesOverOurTransactions(t *testing.T) {
 	})
 }
 
-// newMoverOf goes on where another one was, on the side that has taken over.
+// newMoverOf continues m's transactions on the side that has taken over.
 func newMoverOf(m *mover, t *testing.T, k target) *mover {
 	next := newMover(t, k)
 	next.sequences, next.adds = m.sequences, m.adds
 	return next
 }
 
-// TestWeTakeOverKafkasTransactions has a directory of Kafka's open here.
+// TestWeTakeOverKafkasTransactions has Strata open a directory of Kafka's.
 func TestWeTakeOverKafkasTransactions(t *testing.T) {
 	t.Parallel()
 	forms(t, []string{"killed", "stopped", "killed with a decision", "stopped 3.9.1", "killed 3.9.1"}, func(t *testing.T, end string) {
@@ -318,7 +318,7 @@ func TestWeTakeOverKafkasTransactions(t *testing.T) {
 		if of, ok := strings.CutSuffix(end, " 3.9.1"); ok {
 			end, release = of, "3.9.1"
 		}
-		// Its coordinator does not look for the transaction that takes too long.
+		// Its coordinator does not abort the transaction that times out.
 		b, err := kafkaRelease(t, release).Start(ctx, t.TempDir(), "transaction.abort.timed.out.transaction.cleanup.interval.ms=3600000")
 		require.NoError(t, err)
 		defer b.Stop()
@@ -340,8 +340,8 @@ func TestWeTakeOverKafkasTransactions(t *testing.T) {
 	})
 }
 
-// cutDecided takes the marker of the transaction "decided" away, and that it is complete: as if the
-// coordinator had died when it had decided.
+// cutDecided removes the marker of the transaction "decided" and the record of its completion, as
+// if the coordinator had died right after its decision.
 func cutDecided(t *testing.T, dir string) {
 	t.Helper()
 	for _, name := range []string{movedLate + "-1", "__transaction_state-0"} {
@@ -351,7 +351,7 @@ func cutDecided(t *testing.T, dir string) {
 		content, err := os.ReadFile(files[0])
 		require.NoError(t, err)
 		last, end := 0, 0
-		for end < len(content) && content[end+16] != 0 { // space that is reserved has no magic
+		for end < len(content) && content[end+16] != 0 { // reserved space has no magic
 			_, n, err := record.Parse(content[end:])
 			require.NoError(t, err)
 			last, end = end, end+n
@@ -360,7 +360,7 @@ func cutDecided(t *testing.T, dir string) {
 	}
 }
 
-// takeOver has a cluster of ours take over what a broker of Kafka has left, and returns it. Kafka's
+// takeOver has a Strata cluster import the directory of a Kafka broker, and returns it. Kafka's
 // directory stays as it is.
 func takeOver(t *testing.T, theirs string) target {
 	t.Helper()

@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// streamsSteps are what is done with the tool of streams groups, while a group has a member and
+// streamsSteps are the steps with the tool of streams groups, while a group has a member and
 // afterwards.
 var streamsSteps = []step{
 	{tool: "topics", args: "--create --topic clicks --partitions 2"},
@@ -81,7 +81,7 @@ func askStreams(t *testing.T, addr string, req kmsg.Request) kmsg.Response {
 func joinStreams(t *testing.T, addr string) {
 	epoch := int32(0)
 	eventually(t, "the member has tasks", func() bool {
-		if epoch == 0 { // the topic that groups are kept in is made by who asks for a coordinator
+		if epoch == 0 { // FindCoordinator creates the offsets topic
 			find := kmsg.NewPtrFindCoordinatorRequest()
 			find.Version, find.CoordinatorKeys = 4, []string{"counting"}
 			askStreams(t, addr, find)

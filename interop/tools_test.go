@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scripts says of each script in the bin directory of Apache Kafka 4.3 where it is run against
-// Strata, or why it is not.
+// scripts maps each script in the bin directory of Apache Kafka 4.3 to the place where it is run
+// against Strata. A script that is not run maps to the reason.
 var scripts = map[string]string{
 	"connect-distributed.sh":             "no part of a broker: a client as any other",
 	"connect-mirror-maker.sh":            "no part of a broker: a client as any other",
@@ -62,19 +62,20 @@ var scripts = map[string]string{
 	"trogdor.sh":                         "asks agents of its own",
 }
 
-// A step runs a tool with these arguments and perhaps input. {FILE} is a file with what is in file.
+// A step runs a tool with these arguments and perhaps input. {FILE} stands for a file with the
+// content of the field file.
 type step struct {
 	tool    string
 	args    string
 	stdin   string
 	file    string
-	chance  bool   // what it prints is a matter of time: only how it ends is compared
-	differs string // why it says another thing here than there
+	chance  bool   // the output depends on time: only the exit code is compared
+	differs string // the reason why the output differs from Kafka's
 
-	does func(t *testing.T, addr string) // in the place of a tool: it is done at the brokers
+	does func(t *testing.T, addr string) // runs instead of a tool, against the brokers
 }
 
-// toolSteps are what is done with the tools that no other test runs, in this order.
+// toolSteps are the steps, in order, with the tools that no other test runs.
 var toolSteps = []step{
 	{tool: "topics", args: "--create --topic jobs --partitions 2"},
 	{tool: "topics", args: "--create --topic jobs"},
@@ -182,11 +183,11 @@ var toolSteps = []step{
 	{tool: "broker-api-versions", differs: "APIs for several directories of a broker and controllers are not there"},
 }
 
-// either is what two runs of a tool do not have in common.
+// either matches text that differs between any two runs of a tool.
 var either = regexp.MustCompile(`127\.0\.0\.1:\d+|localhost:\d+|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.:,]\d{3}Z?|TopicId: \S+|\t?Configs: \S*|-?\d+\.\d{4}|CreateTime:\d+|"timestamp":\d+|\b[A-Za-z0-9_-]{22}\b|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\(org\.apache\.kafka\.[a-zA-Z.]*\)`)
 
-// saidBy returns what a tool prints, and how it ends. Lines are sorted: Kafka's tools keep much in
-// hash tables.
+// saidBy returns a tool's output and exit code. Lines are sorted: Kafka's tools keep much in hash
+// tables.
 func (x *transcribed) saidBy(s step) string {
 	if s.does != nil {
 		s.does(x.t, x.k.addr)
@@ -243,7 +244,7 @@ func TestAllOfKafkasToolsSayWhatTheySayOfKafka(t *testing.T) {
 	}
 }
 
-// Each of Kafka's scripts is run somewhere, or the list says why not.
+// Each of Kafka's scripts is run by a test, or the list has the reason why not.
 func TestNoneOfKafkasScriptsIsForgotten(t *testing.T) {
 	run := map[string]bool{}
 	for _, s := range slices.Concat(toolSteps, streamsSteps) {

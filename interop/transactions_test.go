@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Transactional producers: what is committed is read once, what is aborted never. Of ten
+// Transactional producers: committed records are read once, aborted ones never. Of ten
 // transactions of ten records every third is aborted.
 const (
 	txnRounds = 10
@@ -25,7 +25,7 @@ const (
 
 func aborts(round int) bool { return round%3 == 2 }
 
-// committedValues are those that a reader of committed records sees.
+// committedValues returns the values that a ReadCommitted reader sees.
 func committedValues() (want []string) {
 	for i := range txnRounds {
 		for j := range txnSize {
@@ -37,8 +37,8 @@ func committedValues() (want []string) {
 	return want
 }
 
-// requireCommitted checks what readers see of a topic that everything was written to: those of
-// committed records what was committed, others all.
+// requireCommitted checks a topic to which all transactions were written. ReadCommitted readers
+// see the committed records, others all.
 func requireCommitted(t *testing.T, k target, topic string) {
 	t.Helper()
 	require.Equal(t, committedValues(), readAllCommitted(t, k, topic))
@@ -51,7 +51,7 @@ func readAllCommitted(t *testing.T, k target, topic string) (seen []string) {
 	return readCommitted(t, k, topic, 0)
 }
 
-// readCommitted reads a partition to its last stable offset, when nothing is open any more.
+// readCommitted reads a partition to its last stable offset, once no transaction is open.
 func readCommitted(t *testing.T, k target, topic string, partition int32) (seen []string) {
 	t.Helper()
 	cl := franz(t, k, kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
@@ -106,8 +106,8 @@ var _ = add("franz-go/transactions-fence-each-other", func(t *testing.T, k targe
 	require.Equal(t, []string{"next"}, readAllCommitted(t, k, topic))
 })
 
-// transform copies a topic in transactions, each with the offsets of what it has read, in sessions
-// of a group that come and go, until n records are there.
+// transform copies a topic in transactions until n records are copied. Each transaction has the
+// offsets of its input. The sessions of the group's members start and end meanwhile.
 func transform(t *testing.T, k target, from, to string, members, n int) {
 	stop := startTransforming(t, k, from, to, members)
 	defer stop()
@@ -134,8 +134,8 @@ func startTransforming(t *testing.T, k target, from, to string, members int) (st
 	return stop
 }
 
-// requireCopiedOnce waits until n different records are in partition 0 of a topic, and fails if one
-// is there twice.
+// requireCopiedOnce waits until n different records are in partition 0 of a topic, and fails if
+// one is there twice.
 func requireCopiedOnce(t *testing.T, k target, to string, n int) {
 	t.Helper()
 	cl := franz(t, k, kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{to: {0: kgo.NewOffset().AtStart()}}))
@@ -150,7 +150,7 @@ func requireCopiedOnce(t *testing.T, k target, to string, n int) {
 	}
 }
 
-// transformOnce is one life of a member, of some transactions.
+// transformOnce runs a member for some transactions.
 func transformOnce(ctx context.Context, k target, id, group, from, to string, rounds int) {
 	s, err := kgo.NewGroupTransactSession(kgo.SeedBrokers(seeds(k)...), kgo.TransactionalID(id), kgo.ConsumerGroup(group), kgo.ConsumeTopics(from), kgo.DefaultProduceTopic(to),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.HeartbeatInterval(200*time.Millisecond),
@@ -185,8 +185,8 @@ var _ = add("franz-go/transform-exactly-once", func(t *testing.T, k target) {
 	transform(t, k, from, to, 3, n)
 })
 
-// TestTransformIsExactlyOnceWhileLeadersAreKilled has three brokers killed in turn, which lead what
-// is read and written, and coordinate the transactions and the group, while a topic is copied.
+// TestTransformIsExactlyOnceWhileLeadersAreKilled kills three brokers in turn while a topic is
+// copied. They lead the input and the output, and coordinate the transactions and the group.
 func TestTransformIsExactlyOnceWhileLeadersAreKilled(t *testing.T) {
 	t.Parallel()
 	s, k := startReplicated(t, t.TempDir())
@@ -245,7 +245,7 @@ var _ = add("sarama/transactions", func(t *testing.T, k target) {
 	requireCommitted(t, k, topic)
 })
 
-// requireTxnOffset checks that the offset 5 of partition 0 is the group's if its transaction was
+// requireTxnOffset checks that the group's offset of partition 0 is 5 if its transaction was
 // committed.
 func requireTxnOffset(t *testing.T, k target, group, topic string, round int) {
 	t.Helper()
@@ -312,7 +312,7 @@ var _ = add("tools/transactions", func(t *testing.T, k target) {
 	require.Regexp(t, fmt.Sprintf(`%s\s+%d\s+%d\s+Ongoing`, id, pid, epoch), described)
 	require.Contains(t, described, topic+"-0")
 	require.Regexp(t, fmt.Sprintf(`(?m)^\s*%d\s`, pid), tool(t, k, "transactions", "describe-producers", "--topic", topic, "--partition", "0"))
-	// What the coordinator knows of does not hang.
+	// A transaction that its coordinator has does not hang.
 	hanging := tool(t, k, "transactions", "find-hanging", "--topic", topic, "--partition", "0", "--max-transaction-timeout", "0")
 	require.NotContains(t, strings.Join(slices.DeleteFunc(strings.Split(hanging, "\n"), func(l string) bool { return strings.Contains(l, "Topic") }), "\n"), fmt.Sprint(pid))
 	require.Empty(t, readCommittedNow(t, k, topic))
@@ -323,7 +323,8 @@ var _ = add("tools/transactions", func(t *testing.T, k target) {
 	})
 })
 
-// readCommittedNow is what a reader of committed records finds before the last stable offset.
+// readCommittedNow returns the records that a ReadCommitted reader finds before the last stable
+// offset.
 func readCommittedNow(t *testing.T, k target, topic string) []string {
 	stable, err := admin(t, k).ListCommittedOffsets(within(t), topic)
 	require.NoError(t, err)

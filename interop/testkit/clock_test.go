@@ -13,8 +13,9 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A member of sarama, which works in no bubble, is thrown out of its group when the clock of the
-// brokers is moved by more than its session, comes back, and goes on behind what it has marked.
+// A member of sarama, which works in no bubble, is removed from its group when the brokers' clock
+// moves by more than its session timeout. It joins again, and continues after the last marked
+// record.
 func TestSaramaComesBackWhenItsSessionIsOver(t *testing.T) {
 	s := kafkatest.New(t, kafkatest.Config{Clock: true, Topics: map[string]int{"orders": 1}})
 	c := sarama.NewConfig()
@@ -30,7 +31,7 @@ func TestSaramaComesBackWhenItsSessionIsOver(t *testing.T) {
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil {
-			_ = g.Consume(ctx, []string{"orders"}, w) // the errors are those of the sessions that end
+			_ = g.Consume(ctx, []string{"orders"}, w) // errors of sessions that end
 		}
 	}()
 	defer func() {

@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/kafkatest"
 )
 
-// sarama is not here: it keeps channels in a pool for the whole process, and metrics with a ticker
-// of their own, which no bubble may touch that did not make them.
+// sarama is not here. It has a process-wide pool of channels, and metrics with a ticker. Only the
+// bubble that created them may use them.
 
 func TestKafkaGoWaitsForALostAnswerInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
