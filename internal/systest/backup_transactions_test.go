@@ -28,7 +28,7 @@ var (
 	firstBackupStorm = flag.Uint64("first-backup-storm", 0, "seed of the first storm")
 )
 
-// committedIn returns what a reader with ReadCommitted finds in a partition.
+// committedIn returns the values that a ReadCommitted reader finds in a partition.
 func committedIn(t *testing.T, c *strata.Cluster, of record.TopicPartition) []string {
 	t.Helper()
 	r := &committedReader{of: of}
@@ -36,9 +36,9 @@ func committedIn(t *testing.T, c *strata.Cluster, of record.TopicPartition) []st
 	return r.values
 }
 
-// A transaction that is committed while a backup is made, when some of its partitions are copied
-// and others are not, and one that begins then, are in the copy as they were at one moment. Here
-// they are open, or not there; and what is open is ended by whoever has the id next, as a whole.
+// A transaction may be committed, or begin, while a backup has copied only some of its partitions.
+// The copy has each transaction as it was at one moment: here open, or not at all. The next
+// producer with the id ends the open one as a whole.
 func TestBackupTearsNoTransactionThatEndsMeanwhile(t *testing.T) {
 	for _, version := range []int16{0, 2} {
 		for _, first := range []string{"orders-0", "orders-1", "__transaction_state-0", "__consumer_offsets-0"} {
@@ -71,7 +71,7 @@ func TestBackupTearsNoTransactionThatEndsMeanwhile(t *testing.T) {
 
 					c = openOne(t, disk, "copy")
 					defer func() { require.NoError(t, c.Close()) }()
-					p = takeID(t, c, version) // which ends what its predecessor has left
+					p = takeID(t, c, version) // aborts its predecessor's open transaction
 					transfer(t, p, "again")
 					require.NoError(t, p.end(t, true))
 					time.Sleep(time.Second)
@@ -90,7 +90,7 @@ func TestBackupTearsNoTransactionThatEndsMeanwhile(t *testing.T) {
 	}
 }
 
-// takeID returns the client that has the id from now on, once what it was used for before is over.
+// takeID returns a new client of the id, once the coordinator has ended the previous transaction.
 func takeID(t *testing.T, c *strata.Cluster, version int16) *txnClient {
 	t.Helper()
 	for {
@@ -103,7 +103,8 @@ func takeID(t *testing.T, c *strata.Cluster, version int16) *txnClient {
 	}
 }
 
-// While a backup notes how far all partitions go, nobody decides a transaction: who asks waits.
+// While a backup records the end offsets of all partitions, no transaction is decided: EndTxn
+// waits.
 func TestNoTransactionIsDecidedWhileAllAreHeld(t *testing.T) {
 	c := openOne(t, vfs.Mem(), "data")
 	defer func() { require.NoError(t, c.Close()) }()
@@ -111,7 +112,7 @@ func TestNoTransactionIsDecidedWhileAllAreHeld(t *testing.T) {
 	p := takeID(t, c, 2)
 	transfer(t, p, "a")
 	ended := make(chan error, 1)
-	ask := func() { // its name is looked for
+	ask := func() { // named, so that its stack can be recognized
 		_, err := c.TransactionCoordinator().End(t.Context(), transaction.EndRequest{ID: p.id, Producer: p.p, Commit: true, Version: 2})
 		ended <- err
 	}
@@ -128,7 +129,7 @@ func TestNoTransactionIsDecidedWhileAllAreHeld(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// slowExcept has all partitions but one wait a minute before anything is done about their copies.
+// slowExcept delays each change in the copies of all partitions except one by a minute.
 func slowExcept(first string) func(vfs.Event) {
 	return func(e vfs.Event) {
 		dir, name := filepath.Split(e.Name)
@@ -147,7 +148,8 @@ func openOne(t *testing.T, disk *vfs.MemFS, dir string) *strata.Cluster {
 	return c
 }
 
-// transfer writes a value to both partitions of orders, and commits as many as it has letters.
+// transfer writes a value to both partitions of orders, and commits the value's length as an
+// offset.
 func transfer(t *testing.T, p *txnClient, value string) {
 	t.Helper()
 	if p.version == 0 {
@@ -168,15 +170,15 @@ type backupStorm struct {
 	copies []backupCopy
 }
 
-// A backupCopy is a copy, and what clients were told until it was begun, and had asked for when it
-// was complete.
+// A backupCopy is a copy with its history: all results that clients received before the backup
+// began, and all requests they sent before it was complete.
 type backupCopy struct {
 	dir     string
 	history *txnHistory
 }
 
-// backUp makes copies until the workers are through. The disk that they go to takes its time, so
-// that much happens while they are made.
+// backUp makes copies until the workers have finished. The copies' disk has random delays, so that
+// much happens during a backup.
 func (s *backupStorm) backUp() {
 	s.disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
 		if strings.HasPrefix(e.Name, "copy") && e.Op&vfs.OpChange != 0 && s.n(4) == 0 {
@@ -206,7 +208,7 @@ func newBackupStorm(t *testing.T, disk *vfs.MemFS, brokers int, version int16, s
 	return s
 }
 
-// settle waits until all that producers have left open is over, and checks what is there.
+// settle waits until all open transactions have ended, and checks the outcome.
 func (s *backupStorm) settle(t *testing.T) {
 	s.late.Wait()
 	time.Sleep(txnStormTimeout + time.Minute)
@@ -216,10 +218,10 @@ func (s *backupStorm) settle(t *testing.T) {
 	require.Empty(t, s.wrong, "%s: %s", s.dir, strings.Join(s.wrong, "\n"))
 }
 
-// Whenever in the middle of transactions that move what is in one topic to others, with the offset
-// of how far they are, a copy is made: when it is opened, each transaction is there as a whole or
-// not at all, what was confirmed before the copy was begun is, the offsets say what the output
-// says, nothing stays open, and who goes on from there does the rest once.
+// Workers move records from one topic to others in transactions, with the offsets of their input.
+// Copies are made at any time. An opened copy has each transaction as a whole or not at all, and
+// each one that was confirmed before the backup began. Its offsets and its output agree, no
+// transaction stays open, and workers that continue do the rest once.
 func TestBackupsAmidTransactionsAgreeWithThemselves(t *testing.T) {
 	storms := 6
 	switch {

@@ -26,8 +26,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Brokers are killed, stopped and started while clients are at work. Every record that was
-// acknowledged is read once and in order, and clients need no help.
+// Brokers are killed, stopped and started while clients are running. Every acknowledged record is
+// read once and in order, and the clients see no error.
 func TestClientsRideThroughBrokersThatComeAndGo(t *testing.T) {
 	const partitions, each = 6, 150
 	c, err := strata.Open(strata.Config{FS: vfs.Mem(), Dir: "data", Brokers: 3})
@@ -112,8 +112,8 @@ func TestClientsRideThroughBrokersThatComeAndGo(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// The topics of groups and transactions are made when somebody needs them. A broker that is away at
-// that moment is one of their replicas all the same, so that any other may die when it is back.
+// The topics of groups and transactions are created on first use. A broker that is down at that
+// moment still becomes one of their replicas, so that any other broker may die once it is back.
 func TestInternalTopicsMadeWhileABrokerIsAwayHaveReplicasOnIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := strata.Open(strata.Config{

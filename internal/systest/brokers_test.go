@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Producers, consumers and groups know nothing of how many brokers there are: records, committed
-// offsets and their coordinators are found wherever they are, also after a restart.
+// Producers, consumers and groups need not know the number of brokers. They find records,
+// committed offsets and coordinators on any broker, also after a restart.
 func TestClientsFindWhatSeveralBrokersHold(t *testing.T) {
 	dir := t.TempDir()
 	const records = 60

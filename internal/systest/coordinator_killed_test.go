@@ -19,16 +19,16 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// The broker that coordinates a group dies while its members work, again and again. They commit
-// what they have done at the next coordinator, or when it is back; nobody joins again, and no
-// record is handed out twice.
+// The broker that coordinates a group dies again and again while members process records. They
+// commit their offsets at the next coordinator, or when the broker is back. No member joins again,
+// and no record is delivered twice.
 func TestMembersWorkThroughTheDeathOfTheirCoordinator(t *testing.T) {
 	t.Run("another takes over", func(t *testing.T) { workThroughDeaths(t, nil) })
 	t.Run("nobody does until it is back", func(t *testing.T) { workThroughDeaths(t, []int32{2}) })
 }
 
-// workThroughDeaths kills the coordinator of a group that works. offsets are the replicas of the
-// offsets topic; nil: as many as it has by itself.
+// workThroughDeaths kills the coordinator of a running group. offsets are the replicas of the
+// offsets topic; nil: the default.
 func workThroughDeaths(t *testing.T, offsets []int32) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -67,7 +67,7 @@ func workThroughDeaths(t *testing.T, offsets []int32) {
 					if err != nil {
 						return
 					}
-					time.Sleep(time.Second) // work
+					time.Sleep(time.Second) // processing
 					if err := m.Commit(ctx, r); err != nil {
 						handled <- err.Error()
 					}
@@ -100,9 +100,9 @@ func workThroughDeaths(t *testing.T, offsets []int32) {
 	})
 }
 
-// Checklist row N25. A second member joins, and the coordinator dies while the first one is to give
-// up its half. What the coordinator has stored is at the others at once, and it learns of that
-// later.
+// Checklist row N25. A second member joins, and the coordinator dies while the first one is to
+// give up half of its partitions. The other brokers receive the coordinator's records at once. The
+// coordinator receives their acknowledgements later.
 func TestMembersHaveTheirHalvesWhenTheCoordinatorDies(t *testing.T) {
 	for _, at := range []time.Duration{10, 20, 30, 40, 50, 160, 180} {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// racked is a cluster as lossy, with brokers in the racks a, b and c, whose followers are read
-// from.
+// racked returns a cluster as lossy's, with brokers in the racks a, b and c and reads from
+// followers.
 func racked(t *testing.T) *strata.Cluster {
 	t.Helper()
 	cfg, disks := lossy()
@@ -36,9 +36,9 @@ func racked(t *testing.T) *strata.Cluster {
 	return c
 }
 
-// Consumers in every rack read what is produced while brokers are killed, and paths between them
-// cut and paused: each gets every record once, in order, and no position is ever out of range, also
-// where whom it reads from is behind.
+// Consumers in every rack read while records are produced, brokers are killed, and paths between
+// them are cut and slowed. Each consumer gets every record once and in order. No position is out
+// of range, even if the follower is behind.
 func TestReadersOfFollowersGetEverythingOnceThroughAStorm(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -97,8 +97,8 @@ func readThroughAStorm(t *testing.T, seed uint64) {
 	require.Zero(t, c.Stats().Brokers.UncleanElections)
 }
 
-// produceAlways sends one record after the other until the function that it returns is called,
-// which returns what was sent.
+// produceAlways sends one record after the other until stop is called. stop returns the values
+// sent.
 func produceAlways(t *testing.T, c *strata.Cluster) (stop func() []string) {
 	p, err := producer.New(c, producer.Config{})
 	require.NoError(t, err)
@@ -114,7 +114,7 @@ func produceAlways(t *testing.T, c *strata.Cluster) (stop func() []string) {
 			}
 			value := fmt.Sprint(len(sent))
 			if _, err := p.Send(context.Background(), record.String("orders", "k", value)); err != nil {
-				value = err.Error() // nobody reads that
+				value = err.Error() // no consumer reads such a value
 			}
 			sent = append(sent, value)
 			time.Sleep(time.Duration(len(sent)%7) * 5 * time.Millisecond)
@@ -127,7 +127,7 @@ func produceAlways(t *testing.T, c *strata.Cluster) (stop func() []string) {
 	}
 }
 
-// readerIn reads the topic as a consumer does, or as Follow.
+// readerIn reads the topic with a Consumer, or with Follow.
 func readerIn(ctx context.Context, c *strata.Cluster, rack string, seed uint64) func(func(record.Record, error) bool) {
 	if seed%2 == 0 {
 		return consumer.Follow(ctx, c, consumer.ReadConfig{Topic: "orders", Rack: rack})
@@ -149,7 +149,7 @@ func readerIn(ctx context.Context, c *strata.Cluster, rack string, seed uint64) 
 	}
 }
 
-// trouble does something to the cluster, and returns what ends it.
+// trouble injects a fault into the cluster; undo ends it.
 func trouble(t *testing.T, r *rand.Rand, c *strata.Cluster) (undo func()) {
 	ids := []int32{1, 2, 3}
 	broker := ids[r.IntN(3)]
@@ -170,7 +170,7 @@ func trouble(t *testing.T, r *rand.Rand, c *strata.Cluster) (undo func()) {
 		return func() { c.Backend().Network().Mend(path) }
 	case n == 4 && slices.Contains(c.Backend().Status("orders", 0).ISR, broker):
 		tp := record.TopicPartition{Topic: "orders"}
-		_ = c.Backend().TransferLeader(t.Context(), tp, broker) // it may leave the set meanwhile
+		_ = c.Backend().TransferLeader(t.Context(), tp, broker) // the broker may have left the ISR meanwhile
 	}
 	return func() {}
 }

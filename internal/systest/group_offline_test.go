@@ -15,9 +15,9 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A partition that nobody leads has a lag that nobody knows: Group says so and why, Lags counts it
-// and draws no conclusion from what is left, and a group is not moved in the rest of its partitions
-// only. What does not exist any more is told from it.
+// A partition without a leader has an unknown lag. Group returns the partition's error. Lags
+// counts it as unknown, and does not take the smaller sum for progress. A reset fails and moves no
+// partition of the group. A deleted topic has another error.
 func TestLagOfAPartitionThatNobodyLeadsIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := strata.Open(strata.Config{Brokers: 3, Group: group.Config{OffsetsReplicas: 3, OffsetsPartitions: 1}})

@@ -28,8 +28,8 @@ func openWith(t *testing.T, topics ...string) *strata.Cluster {
 	return c
 }
 
-// readAll reads n records of topics from their start, outside of any group, and returns their
-// values by topic, sorted.
+// readAll reads n records of topics from their start, without a group, and returns their values by
+// topic, sorted.
 func readAll(t *testing.T, c *strata.Cluster, n int, topics ...string) map[string][]string {
 	t.Helper()
 	from := record.Offsets{}
@@ -95,7 +95,7 @@ func TestProducersAndConsumersMeetManyToMany(t *testing.T) {
 	require.Equal(t, map[string][]string{"orders": want["orders"]}, readAll(t, c, 60, "orders"))
 }
 
-// Neither side waits for the other, or knows whether there is one.
+// Producers and consumers do not wait for each other, nor need the other side to exist.
 func TestProducersAndConsumersKnowNothingOfEachOther(t *testing.T) {
 	c := openWith(t, "orders")
 	idle, err := consumer.New(c, consumer.Config{Group: "never polls", Topics: []string{"orders"}})
@@ -104,7 +104,7 @@ func TestProducersAndConsumersKnowNothingOfEachOther(t *testing.T) {
 	reader, err := consumer.New(c, consumer.Config{Group: "early", Topics: []string{"orders"}})
 	require.NoError(t, err)
 	go func() {
-		for r, err := range reader.Records(t.Context()) { // reads before anybody writes
+		for r, err := range reader.Records(t.Context()) { // it reads before the first record is written
 			if err != nil {
 				t.Error(err)
 			}
@@ -116,7 +116,7 @@ func TestProducersAndConsumersKnowNothingOfEachOther(t *testing.T) {
 	p, err := producer.New(c, producer.Config{MaxBufferedBytes: 64 << 10, DeliveryTimeout: 10 * time.Second})
 	require.NoError(t, err)
 	big := make([]byte, 16<<10)
-	const n = 400 // 6 MiB: more than anything on the way holds back for a reader
+	const n = 400 // 6 MiB: more than all buffers between producer and consumer
 	for range n {
 		_, err := p.Send(t.Context(), record.Record{Topic: "orders", Value: big})
 		require.NoError(t, err, "nobody has to read for a producer to go on")

@@ -17,9 +17,9 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// unknowing returns a cluster whose topic "t" is led by broker 2, which has two records that no
-// leader has acknowledged to its knowledge: the high watermark is not known before broker 3 is
-// heard, which mend lets it be.
+// unknowing returns a cluster whose topic "t" is led by broker 2. Its two records were
+// acknowledged by the previous leader, but broker 2 does not know the high watermark until broker
+// 3 fetches. mend restores the path from broker 3.
 func unknowing(t *testing.T) (c *strata.Cluster, mend func()) {
 	t.Helper()
 	cfg, _ := lossy()
@@ -55,8 +55,8 @@ func unknowing(t *testing.T) (c *strata.Cluster, mend func()) {
 	return c, func() { b.Network().Mend(replication.NetworkPath{From: 3, To: 2}) }
 }
 
-// Readers wait for what a new leader does not know yet, and see all of it: no error, and nothing
-// missing. Kafka: OFFSET_NOT_AVAILABLE, which clients retry.
+// Readers wait until a new leader has the high watermark, and read all records without an error.
+// Kafka: OFFSET_NOT_AVAILABLE, which clients retry.
 func TestReadersWaitUntilTheHighWatermarkIsKnown(t *testing.T) {
 	read := func(t *testing.T, c *strata.Cluster) (got []string) {
 		for r, err := range consumer.Read(t.Context(), c, consumer.ReadConfig{Topic: "t"}) {
@@ -109,8 +109,8 @@ func TestContextEndsTheWaitForTheHighWatermark(t *testing.T) {
 	})
 }
 
-// A consumer that has read further than a new leader shows yet keeps its place, and begins neither
-// at the start nor at the end: what it is to read next is there, or will be.
+// A consumer whose position is beyond a new leader's high watermark keeps it. It resets neither to
+// the start nor to the end: the next record is there, or will be.
 func TestConsumerKeepsItsPlaceWhileALeaderIsBehind(t *testing.T) {
 	for name, reset := range map[string]consumer.Reset{"earliest": consumer.Earliest(), "latest": consumer.Latest()} {
 		t.Run(name, func(t *testing.T) {

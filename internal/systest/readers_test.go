@@ -22,7 +22,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Tests of the first rows of the checklist, by what applications see.
+// Tests of the first rows of the checklist, as applications see them.
 
 func orders(p int32) record.TopicPartition {
 	return record.TopicPartition{Topic: "orders", Partition: p}
@@ -53,7 +53,7 @@ func sendTo(t *testing.T, p *producer.Producer, partition int32, values ...strin
 	return offsets
 }
 
-// reader opens a consumer that is closed with the test, if not before.
+// reader opens a consumer that is closed when the test ends, if not earlier.
 func reader(t *testing.T, c *strata.Cluster, cfg consumer.Config) *consumer.Consumer {
 	t.Helper()
 	r, err := consumer.New(c, cfg)
@@ -67,8 +67,8 @@ func free(t *testing.T, c *strata.Cluster, from record.Offsets) *consumer.Consum
 	return reader(t, c, consumer.Config{Assign: from})
 }
 
-// take reads the next n records of a consumer, as "offset:value"; fewer if they do not come within
-// a minute.
+// take reads the next n records of a consumer, as "offset:value"; fewer if they do not arrive
+// within a minute.
 func take(t *testing.T, c *consumer.Consumer, n int) (got []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -83,7 +83,7 @@ func take(t *testing.T, c *consumer.Consumer, n int) (got []string) {
 	return got
 }
 
-// numbered returns "0:0", "1:1" and so on, what take returns of the values of numbers.
+// numbered returns "0:0", "1:1" and so on: the result of take for the values of numbers.
 func numbered(from, to int) (vs []string) {
 	for i := from; i < to; i++ {
 		vs = append(vs, fmt.Sprintf("%d:%d", i, i))
@@ -118,7 +118,8 @@ func TestEachPartitionCountsItsOwnOffsets(t *testing.T) {
 	})
 }
 
-// Row 10: each reader goes on where it stands, whatever the others read, seek or close in between.
+// Row 10: each reader continues at its own position, whatever other readers read, seek or close
+// meanwhile.
 func TestReadersOfOnePartitionGoTheirOwnWay(t *testing.T) {
 	inBubble(t, topic.Config{Partitions: 1}, func(t *testing.T, c *strata.Cluster, p *producer.Producer) {
 		sendTo(t, p, 0, numbers(0, 60)...)
@@ -131,7 +132,7 @@ func TestReadersOfOnePartitionGoTheirOwnWay(t *testing.T) {
 			for i, r := range readers {
 				n := 1 + (i+round)%3
 				require.Equal(t, numbered(next[i], next[i]+n), take(t, r, n), "reader %d, round %d", i, round)
-				next[i] += n - 1 // the last one was left in hand: it comes again
+				next[i] += n - 1 // the loop ended at the last record, which is returned again
 			}
 		}
 		require.NoError(t, readers[1].Seek(orders(0), 50))
@@ -142,8 +143,8 @@ func TestReadersOfOnePartitionGoTheirOwnWay(t *testing.T) {
 	})
 }
 
-// Row 11: what was read, and committed, is still there days later, for the same reader and for
-// others.
+// Row 11: records that were read and committed are still there days later, for the same reader and
+// for others.
 func TestRecordsCanBeReadAgainDaysLater(t *testing.T) {
 	inBubble(t, topic.Config{Partitions: 1}, func(t *testing.T, c *strata.Cluster, p *producer.Producer) {
 		sendTo(t, p, 0, numbers(0, 20)...)
@@ -161,9 +162,9 @@ func TestRecordsCanBeReadAgainDaysLater(t *testing.T) {
 	})
 }
 
-// Row 12: with readers at the first record of a long backlog, one of them at work for an hour a
-// record, what is sent is acknowledged and reaches a reader at the end as fast as without them,
-// which is at once: no time passes but what somebody waits for.
+// Row 12: slow readers are at the start of a long backlog; one takes an hour for each record. A
+// sent record is still acknowledged, and reaches a reader at the end, without delay. In virtual
+// time this means at once.
 func TestSlowReadersDoNotDelayTheirPeersOrTheLog(t *testing.T) {
 	inBubble(t, topic.Config{Partitions: 1}, func(t *testing.T, c *strata.Cluster, p *producer.Producer) {
 		sendTo(t, p, 0, numbers(0, 2000)...)
@@ -196,7 +197,7 @@ func TestSlowReadersDoNotDelayTheirPeersOrTheLog(t *testing.T) {
 		for i := range 50 {
 			if i%5 == 0 {
 				time.Sleep(time.Minute)
-			} // else at once: the reader has to ask again first
+			} // else at once: the reader has to fetch again first
 			start := time.Now()
 			sendTo(t, p, 0, fmt.Sprint(2000+i))
 			require.Less(t, time.Since(start), time.Millisecond, "acknowledged")
@@ -210,7 +211,7 @@ func TestSlowReadersDoNotDelayTheirPeersOrTheLog(t *testing.T) {
 	})
 }
 
-// Row 13: no reader of any kind changes the topic; the broker's retention does, by itself.
+// Row 13: no reader of any kind changes the topic. Only the broker's retention does.
 func TestOnlyProducersAndHousekeepingChangeATopic(t *testing.T) {
 	cfg := topic.Config{Partitions: 1, Properties: map[string]string{"retention.ms": "3600000", "segment.ms": "600000"}}
 	inBubble(t, cfg, func(t *testing.T, c *strata.Cluster, p *producer.Producer) {
@@ -275,8 +276,8 @@ func walk(disk vfs.FS, dir string, fn func(path string, d fs.DirEntry)) error {
 	return err
 }
 
-// withSegments opens a cluster on a disk in memory whose default segments take size bytes, with the
-// topic "orders" of two partitions.
+// withSegments opens a cluster on a disk in memory with the topic "orders" of two partitions.
+// Segments have size bytes by default.
 func withSegments(t *testing.T, size string, props map[string]string) (*strata.Cluster, *producer.Producer, *vfs.MemFS) {
 	t.Helper()
 	disk := vfs.Mem()
@@ -312,7 +313,7 @@ func TestSegmentSizeIsSetForTheClusterAndForATopic(t *testing.T) {
 	}
 }
 
-// Row 24: of a topic that is being written to.
+// Row 24: while records are sent to the topic.
 func TestSegmentSettingsOfALiveTopicAreChanged(t *testing.T) {
 	c, p, disk := withSegments(t, "67108864", nil)
 	payload := slices.Repeat([]string{strings.Repeat("x", 300<<10)}, 8)
@@ -329,8 +330,8 @@ func TestSegmentSettingsOfALiveTopicAreChanged(t *testing.T) {
 	require.Len(t, segmentSizes(t, disk, 0), 5)
 }
 
-// Row 25: a partition that takes five times as much has five times as many segments; larger
-// segments are fewer.
+// Row 25: a partition that receives five times as many bytes has five times as many segments.
+// Larger segments are fewer.
 func TestSegmentsFollowTheRateAndTheSegmentSize(t *testing.T) {
 	count := func(size string) (slow, busy int) {
 		_, p, disk := withSegments(t, size, nil)
@@ -346,7 +347,7 @@ func TestSegmentsFollowTheRateAndTheSegmentSize(t *testing.T) {
 	require.Equal(t, []int{1, 5}, []int{slow, busy})
 }
 
-// poll polls until n records have come, and returns how many of each partition.
+// poll polls until it has n records, and returns the number of each partition.
 func poll(t *testing.T, c *consumer.Consumer, n int) map[int32]int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -363,8 +364,8 @@ func poll(t *testing.T, c *consumer.Consumer, n int) map[int32]int {
 	return got
 }
 
-// Row 8: a position is the reader's own, one for each partition, whatever is there and whatever
-// others have read.
+// Row 8: each reader has a position of its own for each partition. Other readers and new records
+// do not change it.
 func TestPositionsAreTheReadersOwn(t *testing.T) {
 	inBubble(t, topic.Config{Partitions: 2}, func(t *testing.T, c *strata.Cluster, p *producer.Producer) {
 		sendTo(t, p, 0, numbers(0, 10)...)

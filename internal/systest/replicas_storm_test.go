@@ -20,7 +20,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// lossy is a cluster of three brokers, each with a disk of its own that loses what was not synced.
+// lossy configures a cluster of three brokers, each with a disk of its own. A killed broker's disk
+// loses unsynced data.
 func lossy() (strata.Config, []*vfs.MemFS) {
 	disks := []*vfs.MemFS{vfs.Mem(), vfs.Mem(), vfs.Mem()}
 	cfg := strata.Config{FS: disks[0], Dir: "data", Brokers: 3, BrokerSpecs: map[int32]replication.BrokerSpec{}}
@@ -32,15 +33,16 @@ func lossy() (strata.Config, []*vfs.MemFS) {
 
 var threeReplicas = topic.Config{Partitions: 1, ReplicationFactor: 3, MinInSyncReplicas: 2}
 
-// settled waits until all replicas of a partition are in sync and equally long, and returns how
-// long.
+// settled waits until all replicas of a partition are in sync and have the same end offset, and
+// returns it.
 func settled(t *testing.T, c *strata.Cluster, name string, replicas int) int64 {
 	t.Helper()
 	for {
 		version := c.Backend().MetadataVersion()
 		s := c.Backend().Status(name, 0)
 		if s.Leader >= 0 && len(s.ISR) == replicas {
-			// The replicas have what is acknowledged: one more record, and all have all before it.
+			// All replicas have the acknowledged records. Once they have one more record, they
+			// have all before it.
 			p, err := producer.New(c, producer.Config{})
 			require.NoError(t, err)
 			_, err = p.Send(t.Context(), record.String(name, "", "settled"))
@@ -55,10 +57,10 @@ func settled(t *testing.T, c *strata.Cluster, name string, replicas int) int64 {
 	}
 }
 
-// Producers wait for all replicas in sync, two at least, and a group reads, while the leader, or
-// the group's coordinator, loses power a hundred times: what they were told is there, once and in
-// order, and is read once and in order; no commit goes back, and at the end all replicas have the
-// same batches.
+// Producers wait for all in-sync replicas, at least two, and a group reads. Meanwhile the leader,
+// or the group's coordinator, loses power a hundred times. Every acknowledged record is there, and
+// is read, once and in order. No commit goes back, and at the end all replicas have the same
+// batches.
 func TestAcknowledgedRecordsSurviveAHundredLeaders(t *testing.T) {
 	kills := 100
 	if sample.Hurried() {
@@ -71,8 +73,8 @@ func TestAcknowledgedRecordsSurviveAHundredLeaders(t *testing.T) {
 	}
 }
 
-// The same while the leader, or the coordinator, is cut off from the others, mostly for longer than
-// its session lasts: then it is fenced, and killed at times.
+// The same while the leader, or the coordinator, is cut off from the others, mostly for longer
+// than its session timeout. Then it is fenced, and sometimes killed.
 func TestAcknowledgedRecordsSurviveLeadersThatAreCutOff(t *testing.T) {
 	cuts, seeds := 25, uint64(3)
 	switch {
@@ -88,15 +90,15 @@ func TestAcknowledgedRecordsSurviveLeadersThatAreCutOff(t *testing.T) {
 	}
 }
 
-// losePower has a broker lose power, and starts it soon.
+// losePower cuts a broker's power, and starts it soon.
 func losePower(t *testing.T, r *rand.Rand, c *strata.Cluster, victim int32) {
 	require.NoError(t, c.KillBroker(victim))
 	time.Sleep(time.Duration(r.IntN(40)) * time.Millisecond)
 	require.NoError(t, c.StartBroker(t.Context(), victim))
 }
 
-// cutOff cuts a broker off, both ways, or so that it is not heard, or hears nobody; kills it, or
-// not; and brings it back.
+// cutOff cuts a broker's paths in both directions, or in one. It may also kill the broker. Then it
+// restores the paths and the broker.
 func cutOff(t *testing.T, r *rand.Rand, c *strata.Cluster, victim int32) {
 	net, direction, length := c.Backend().Network(), r.IntN(4), time.Duration(r.Int64N(int64(20*time.Second)))
 	each := func(do func(replication.NetworkPath)) {
@@ -161,8 +163,8 @@ func surviveLeaders(t *testing.T, seed uint64, kills int, strike func(t *testing
 	requireEqualFiles(t, disks, "orders")
 }
 
-// unequal makes disks and paths slower than others, so that a record is at one broker for a while
-// and not at the next one.
+// unequal gives disks and paths different delays, so that for a while one broker has a record and
+// the next one does not.
 func unequal(r *rand.Rand, c *strata.Cluster, disks []*vfs.MemFS) {
 	some := func() time.Duration { return time.Duration(1+r.IntN(8)) * time.Millisecond }
 	for i, d := range disks {

@@ -23,15 +23,15 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A sending is one record, and when it was sent and acknowledged: ticks of the witness, which order
-// also what happens at one instant of virtual time.
+// A sending is one record with the ticks at which it was sent and acknowledged. The witness's
+// ticks also order events at one instant of virtual time.
 type sending struct {
 	value       string
 	sent, acked int
 	offset      int64
 }
 
-// A witness sends records with several producers, each in order, and keeps book of them.
+// A witness sends records with several producers, each in order, and keeps a list of them.
 type witness struct {
 	stop chan struct{}
 	wg   sync.WaitGroup
@@ -96,9 +96,9 @@ func (w *witness) end(t *testing.T) (values []string) {
 	return values
 }
 
-// disorder returns what is wrong with records that were acknowledged, sorted by offset: each has an
-// offset of its own, without gaps, comes behind all that were acknowledged before it was sent, and
-// the records of a producer are in its order.
+// disorder returns an error if acknowledged records, sorted by offset, are wrong. Their offsets
+// must be unique and without gaps. A record must follow all records that were acknowledged before
+// it was sent. The records of a producer must be in its order.
 func disorder(all []*sending) error {
 	next := map[int]int{}
 	for i, s := range all {
@@ -114,7 +114,7 @@ func disorder(all []*sending) error {
 		}
 		next[producer]++
 	}
-	acked := math.MaxInt // the first acknowledgement of a record behind
+	acked := math.MaxInt // tick of the first acknowledgement of a later record
 	for _, s := range slices.Backward(all) {
 		if s.sent > acked {
 			return fmt.Errorf("%s was sent when one behind it was acknowledged", s.value)
@@ -140,18 +140,18 @@ func TestWitnessNoticesDisorder(t *testing.T) {
 	}
 }
 
-// A reading is what a group reads while leaders and coordinators die, and what it commits.
+// A reading is a group that reads and commits while leaders and coordinators die.
 type reading struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
 	mu        sync.Mutex // guards the fields below
 	values    []string
-	committed int64 // the last that was seen
+	committed int64 // the last offset that look has read; -1 if none
 }
 
-// run has a member of the group read, and a look at its commits now and then. It returns when the
-// member has its partition.
+// run starts a member of the group, and a goroutine that checks its commits from time to time. It
+// returns when the member has its partition.
 func (g *reading) run(t *testing.T, c *strata.Cluster) {
 	ctx, cancel := context.WithCancel(t.Context())
 	g.cancel, g.committed = cancel, -1
@@ -186,11 +186,11 @@ func (g *reading) run(t *testing.T, c *strata.Cluster) {
 	})
 }
 
-// look sees that no committed offset goes back, nor before what was read.
+// look checks that no committed offset goes back, or beyond the records read.
 func (g *reading) look(t *testing.T, ctx context.Context, c *strata.Cluster) {
 	tp := record.TopicPartition{Topic: "orders"}
 	got, err := c.Backend().FetchOffsets(ctx, "g", []record.TopicPartition{tp})
-	if err != nil { // nobody coordinates: the next look tells
+	if err != nil { // no coordinator: the next look checks again
 		return
 	}
 	g.mu.Lock()
@@ -201,7 +201,7 @@ func (g *reading) look(t *testing.T, ctx context.Context, c *strata.Cluster) {
 	g.committed = got[tp].Offset
 }
 
-// end waits until n records were read, and ends the reading.
+// end waits until n records were read, and stops the member.
 func (g *reading) end(t *testing.T, c *strata.Cluster, n int) []string {
 	t.Helper()
 	await(t, "all records are read", func() bool {
@@ -217,7 +217,7 @@ func (g *reading) end(t *testing.T, c *strata.Cluster, n int) []string {
 }
 
 // requireEqualFiles compares the batches of a topic's first partition on all disks, byte for byte,
-// from the highest log start on.
+// from the highest log start offset on.
 func requireEqualFiles(t *testing.T, disks []*vfs.MemFS, name string) {
 	t.Helper()
 	var logs []*log.Log
@@ -250,7 +250,7 @@ func requireEqualFiles(t *testing.T, disks []*vfs.MemFS, name string) {
 	}
 }
 
-// requireSame tells the first difference of two long lists.
+// requireSame reports the first difference of two long lists.
 func requireSame(t *testing.T, want, got []string, what string) {
 	t.Helper()
 	for i := range min(len(want), len(got)) {
@@ -259,7 +259,7 @@ func requireSame(t *testing.T, want, got []string, what string) {
 	require.Equal(t, len(want), len(got), what)
 }
 
-// await lets virtual time pass until something holds.
+// await lets virtual time pass until holds returns true.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for begin := time.Now(); !holds(); time.Sleep(time.Millisecond) {

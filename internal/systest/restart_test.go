@@ -16,8 +16,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A process with two members ends without a word. In the next one a member has all partitions at
-// once: it need not wait for the sessions of the dead, which are 45 s.
+// A process with two members is killed. In the next process a member gets all partitions at once.
+// It does not wait for the sessions of the dead members, which last 45 s.
 func TestGroupReadsOnAtOnceAfterItsProcessWasKilled(t *testing.T) {
 	for name, cfg := range map[string]consumer.Config{
 		"eager":       {Assignors: []assignor.Assignor{assignor.Range()}},

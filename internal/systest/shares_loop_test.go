@@ -22,7 +22,7 @@ type tally struct {
 	runs map[string]int
 }
 
-// ran counts a run, and returns how many different jobs were run.
+// ran counts a run, and returns the number of different jobs that were run.
 func (n *tally) ran(r consumer.ShareRecord) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -49,7 +49,7 @@ func TestEachJobRunsOnceWhenManyAreWaiting(t *testing.T) {
 	}{
 		{1, 200, 400 * time.Millisecond, 81 * time.Second},
 		{1, 90, 200 * time.Millisecond, 19 * time.Second},
-		{3, 30, 10 * time.Second, 101 * time.Second}, // no worker is idle while another has jobs ahead
+		{3, 30, 10 * time.Second, 101 * time.Second}, // no worker is idle while another one has acquired waiting jobs
 		{2, 8, 29 * time.Second, 117 * time.Second},
 	} {
 		for _, explicit := range []bool{false, true} {
@@ -78,7 +78,7 @@ func TestEachJobRunsOnceWhenManyAreWaiting(t *testing.T) {
 									}
 								}
 								if done.ran(r) == x.jobs {
-									time.AfterFunc(10*time.Minute, cancel) // a job that is to run again does so
+									time.AfterFunc(10*time.Minute, cancel) // time for jobs that would run again
 									if took := time.Since(began); took > x.within {
 										t.Errorf("all was done after %v", took)
 									}
@@ -140,7 +140,7 @@ func TestARecordThatNoLoopHasBegunWasNotDelivered(t *testing.T) {
 								require.NoError(t, s.Accept(ctx, r))
 							}
 							if n++; n < 5 && len(done.runs) < 10 {
-								continue // so that the loop takes several ahead
+								continue // so that the loop acquires several jobs ahead
 							}
 							if fails {
 								break
@@ -165,8 +165,8 @@ func TestARecordThatNoLoopHasBegunWasNotDelivered(t *testing.T) {
 	}
 }
 
-// Checklist row S33: one worker takes records ahead, and then works on one for longer than their
-// locks last.
+// Checklist row S33: one worker acquires records ahead, and then processes one for longer than
+// their locks last.
 func TestALoopPassesOverRecordsThatAnotherWorkerHasByThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := queue(t, strata.Config{Shares: share.Config{LockDuration: 300 * time.Millisecond}}, 1, 40)
@@ -269,7 +269,8 @@ func TestAJobThatFailsIsCountedAndNoOther(t *testing.T) {
 	})
 }
 
-// Checklist row S33: a poll hands out all that it returns, after whatever it had to wait for.
+// Checklist row S33: a record counts as delivered when its member begins it under a valid lock,
+// not when it is acquired.
 func TestAPollReturnsWhatItsMemberStillHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := queue(t, strata.Config{Shares: share.Config{MaxDeliveryCount: 2}}, 1, 3)

@@ -23,7 +23,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// queue opens a cluster with a topic of so many jobs in so many partitions.
+// queue opens a cluster with the topic "jobs" of so many partitions and so many jobs.
 func queue(t *testing.T, cfg strata.Config, partitions, jobs int) *strata.Cluster {
 	t.Helper()
 	c, err := strata.Open(cfg)
@@ -54,8 +54,8 @@ func valuesOf(recs []consumer.ShareRecord) (all []string) {
 	return all
 }
 
-// Checklist row S20: in whatever parts it is read, a queue has what readers of committed records
-// see, each once, and nothing of a transaction before it has ended.
+// Checklist row S20: a queue delivers the records that ReadCommitted readers see, each once, in
+// any pieces. It delivers no record of a transaction before its end.
 func TestAQueueHasWhatWasCommitted(t *testing.T) {
 	for seed := range uint64(5) {
 		synctest.Test(t, func(t *testing.T) {
@@ -226,8 +226,8 @@ func TestMoreWorkersThanPartitionsShareAQueue(t *testing.T) {
 	})
 }
 
-// Checklist row S9: who comes while another one reads the log, here from a slow disk, is told of
-// what that leaves.
+// Checklist row S9: a worker that polls while another one reads the log, here from a slow disk, is
+// notified of the remaining records.
 func TestWorkersThatComeWhileOneReadsHaveWhatItLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()
@@ -258,7 +258,8 @@ func TestWorkersThatComeWhileOneReadsHaveWhatItLeaves(t *testing.T) {
 	})
 }
 
-// Checklist row S11: what the loop is through with is accepted, what it ends at is not.
+// Checklist row S11: the records that the loop has finished are accepted. The one at which it ends
+// is not.
 func TestALoopThatEndsGivesBackWhatItHasNotDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()

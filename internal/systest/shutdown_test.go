@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// The coordinator of a group loads what the last one has written, from disks that hang: Close does
-// not wait for that.
+// The coordinator of a group loads its predecessor's records from disks that hang. Close does not
+// wait for that.
 func TestCloseIsBoundedWhileDisksHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg, disks := lossy()
@@ -51,6 +51,6 @@ func TestCloseIsBoundedWhileDisksHang(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 		}
 		t.Log(time.Since(begin), err)
-		time.Sleep(24 * time.Hour) // what hangs has ended
+		time.Sleep(24 * time.Hour) // the hanging operations have ended
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// An awayBed is a partition on brokers 1 and 3 of three. Broker 3 is away for a while.
+// An awayBed is a partition on brokers 1 and 3 of three. Broker 3 is down for a while.
 type awayBed struct {
 	*testing.T
 	c  *strata.Cluster
@@ -60,7 +60,7 @@ func (b *awayBed) put(p *txnClient, key, value string) {
 	require.NoError(b, <-done)
 }
 
-// committed returns what a reader of committed records finds.
+// committed returns the values that a ReadCommitted reader finds.
 func (b *awayBed) committed() []string {
 	b.Helper()
 	r := &committedReader{of: b.of}
@@ -68,7 +68,7 @@ func (b *awayBed) committed() []string {
 	return r.values
 }
 
-// compact has compaction take all that it may, tombstones and markers too.
+// compact has compaction remove all it may, also tombstones and markers.
 func (b *awayBed) compact() {
 	b.Helper()
 	for i := range 3 {
@@ -80,7 +80,7 @@ func (b *awayBed) compact() {
 	}
 }
 
-// away has broker 3 away while do is done. Then it is back, in sync, and leads.
+// away runs do while broker 3 is down. Then broker 3 returns, is in sync, and leads.
 func (b *awayBed) away(do func()) {
 	b.Helper()
 	require.NoError(b, b.c.KillBroker(3))
@@ -95,12 +95,12 @@ func compacted() log.Config {
 	return log.Config{Cleanup: log.CleanupCompact, MinDirtyRatio: 0.01, DeleteRetention: time.Second}
 }
 
-// Compaction has taken the marker of an aborted transaction, or the tombstone of a key, that a
-// replica lacks: what they ended is not there again when it leads.
+// Compaction has removed the marker of an aborted transaction, or the tombstone of a key, before a
+// replica fetched it. When the replica leads, the aborted and deleted records do not reappear.
 func TestReplicaThatWasAwayWhileCompactionTookMarkersAndTombstones(t *testing.T) {
 	for version := range int16(3) {
 		if version == 1 {
-			continue // clients have none
+			continue // clients have no version 1
 		}
 		t.Run(fmt.Sprint("version ", version), func(t *testing.T) {
 			withAwayBed(t, compacted(), func(b *awayBed) {
@@ -131,7 +131,7 @@ func TestReplicaThatWasAwayWhileCompactionTookMarkersAndTombstones(t *testing.T)
 	}
 }
 
-// begin adds the partition to the transaction of p, where its version does not do so by itself.
+// begin adds the partition to the transaction of p, if its version requires a request for that.
 func (b *awayBed) begin(p *txnClient) {
 	b.Helper()
 	if p.version < 2 {
@@ -140,8 +140,8 @@ func (b *awayBed) begin(p *txnClient) {
 	}
 }
 
-// DeleteRecords takes the beginning of a transaction while a replica is away, which begins behind
-// it: how far is decided is the same for all who lead.
+// DeleteRecords removes the start of a transaction while a replica is down. The replica's log then
+// starts after it. Every leader must have the same last stable offset.
 func TestReplicaThatWasAwayWhileTheBeginningOfATransactionWasDeleted(t *testing.T) {
 	for _, more := range []bool{false, true} {
 		t.Run(fmt.Sprint("more of it is left ", more), func(t *testing.T) {

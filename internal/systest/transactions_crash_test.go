@@ -16,7 +16,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A txnCut is the disk of a cluster as a kill or a power cut leaves it, and the history until then.
+// A txnCut is the disk of a cluster as a kill or a power cut leaves it, and the history until
+// then.
 type txnCut struct {
 	where   string
 	disk    *vfs.MemFS
@@ -30,9 +31,9 @@ var txnCrashModes = []vfs.CrashOptions{
 	{Data: vfs.CrashTorn, Sizes: vfs.CrashRandom, Entries: vfs.CrashRandom},
 }
 
-// txnCuts are what look chooses of all the ways in which a workload can be cut off: by a kill and
-// by each kind of power cut, before each change of the file system. Some of these take their time,
-// so that others overtake them.
+// txnCuts collects the cuts of a workload that look chooses. There is a kill and each kind of
+// power cut before each change of the file system. Some syncs are delayed, so that other
+// operations overtake them.
 type txnCuts struct {
 	disk    *vfs.MemFS
 	history *txnHistory
@@ -40,7 +41,7 @@ type txnCuts struct {
 
 	mu  sync.Mutex // guards the fields below
 	rnd *rand.Rand
-	n   int // chosen or not
+	n   int // number of cuts, chosen or not
 	all []txnCut
 }
 
@@ -71,7 +72,8 @@ func (x *txnCuts) before(e vfs.Event) {
 	take("kill", x.disk.Kill)
 }
 
-// do has workers do all pieces, one producer after the other, from a run on.
+// do has workers do all pieces. Each worker runs one producer after the other, numbered from run
+// on.
 func (s *txnStorm) do(run int) {
 	var workers, watchers sync.WaitGroup
 	s.mu.Lock()
@@ -104,7 +106,7 @@ func newTxnCrash(t *testing.T, disk *vfs.MemFS, brokers int, version int16, seed
 	return s
 }
 
-// txnCutsOf runs a workload, and returns what crashes leave of it.
+// txnCutsOf runs a workload, and returns the disks after crashes.
 func txnCutsOf(t *testing.T, brokers int, version int16, seed uint64, look func(i int) bool) []txnCut {
 	disk := vfs.Mem()
 	s := newTxnCrash(t, disk, brokers, version, seed)
@@ -122,8 +124,8 @@ func txnCutsOf(t *testing.T, brokers int, version int16, seed uint64, look func(
 	return x.all
 }
 
-// check opens the disk that a crash has left, and has the workers do the pieces that are not done:
-// of some cuts at once, of others after the transactions left open have timed out.
+// check opens the disk that a crash has left, and has the workers do the remaining pieces. For
+// some cuts they start at once, for others after the open transactions have timed out.
 func (x txnCut) check(t *testing.T, brokers int, version int16, seed uint64) {
 	s := newTxnCrash(t, x.disk, brokers, version, seed)
 	s.history = x.history
@@ -150,10 +152,10 @@ func (x txnCut) check(t *testing.T, brokers int, version int16, seed uint64) {
 	require.Empty(t, s.wrong, "%s\n%s", x.where, strings.Join(s.wrong, "\n"))
 }
 
-// Wherever the process is killed, or all brokers lose power, while workers take input, write what
-// comes of it and commit both in a transaction: what is open is aborted, what was decided is
-// finished, nothing that a reader has seen is gone or comes twice, and workers that go on from what
-// is left do the rest of the input, once.
+// Workers take input, write output and commit both in a transaction. At any operation the process
+// is killed, or all brokers lose power. Then open transactions are aborted and decided ones
+// completed. No record that a reader has seen is lost or appears twice, and workers that continue
+// do the rest of the input once.
 func TestTransactionsSurviveACrashAtEveryOperation(t *testing.T) {
 	every := 100
 	if sample.Hurried() {
@@ -164,7 +166,7 @@ func TestTransactionsSurviveACrashAtEveryOperation(t *testing.T) {
 			t.Run(fmt.Sprintf("%d brokers, version %d", brokers, version), func(t *testing.T) {
 				look, seed := sample.OneIn(t, every*(2*brokers-1)), sample.Seed(t)
 				parts := 1
-				if sample.Whole() { // each part of the cuts is of another workload: all at once take gigabytes
+				if sample.Whole() { // each part has a workload of its own: all cuts at once take gigabytes
 					parts = 16 * brokers
 				}
 				for part := range parts {
@@ -174,7 +176,7 @@ func TestTransactionsSurviveACrashAtEveryOperation(t *testing.T) {
 					})
 					for i, x := range all {
 						synctest.Test(t, func(t *testing.T) { x.check(t, brokers, version, uint64(i)) })
-						all[i] = txnCut{} // its disk takes much more now
+						all[i] = txnCut{} // releases its disk, which has grown by the check
 					}
 				}
 			})

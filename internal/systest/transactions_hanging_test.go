@@ -17,8 +17,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// What a broker without verification has left open, in a topic and in the offsets of a group, is
-// found and ended; what a coordinator knows, or is younger, is neither.
+// Transactions that a broker without verification has left open, in a topic and in a group's
+// offsets, are found and ended. Transactions that a coordinator knows, or that are younger, are
+// not.
 func TestHangingTransactionsAreFoundAndEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, orders, payments := vfs.Mem(), at("orders", 0), at("payments", 0)
@@ -94,13 +95,13 @@ func TestHangingTransactionsAreFoundAndEnded(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, unstable)
 		require.EqualValues(t, -1, got[orders].Offset)
-		time.Sleep(15 * time.Minute) // what is known is ended by its coordinator
+		time.Sleep(15 * time.Minute) // its coordinator aborts the transaction "known"
 		stable, end = stableEnd(t, c, payments)
 		require.Equal(t, end, stable)
 	})
 }
 
-// A coordinator that cannot be asked may know the transaction.
+// A coordinator that is down may have the transaction.
 func TestNothingHangsWhileACoordinatorCannotBeAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg, _ := lossy()

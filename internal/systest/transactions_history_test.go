@@ -22,9 +22,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A txnHistory is what clients of transactions asked for, were told and have read, in the order in
-// which they did. Storms, crashes and killed processes are checked by it: what is there in the end
-// must be what the history can have led to.
+// A txnHistory lists the requests of transactional clients, their results and the records they
+// read, in order. Storms, crashes and killed processes are checked against it: their outcome must
+// follow from the history.
 type txnHistory struct {
 	mu     sync.Mutex // guards events
 	events []txnEvent
@@ -38,9 +38,9 @@ type txnEvent struct {
 	offset *txnOffset
 }
 
-// An attempt is a transaction that its producer asks to be ended, when all writes of it are
-// acknowledged, or will be if it commits. One that nobody asks to be ended is in no history:
-// nothing of it may be seen.
+// An attempt is a transaction whose producer sends EndTxn. All of its writes are acknowledged, or
+// will be if it commits. A transaction without EndTxn is in no history, and none of its records
+// may be seen.
 type attempt struct {
 	name   string
 	commit bool
@@ -49,16 +49,16 @@ type attempt struct {
 	moves  map[record.TopicPartition][2]int64 // from, to
 }
 
-// A txnRead is what a reader with ReadCommitted found: from the n-th value of a partition on, and
-// where the last stable offset is.
+// A txnRead has the values that a ReadCommitted reader found, from the n-th value of a partition
+// on, and the last stable offset.
 type txnRead struct {
 	of     record.TopicPartition
 	n      int
 	values []string
-	stable int64 // -1: not told
+	stable int64 // -1: unknown
 }
 
-// A txnOffset is one that a group has committed, as it was told with nothing pending.
+// A txnOffset is a group's committed offset, fetched while none was pending.
 type txnOffset struct {
 	group  string
 	of     record.TopicPartition
@@ -75,16 +75,15 @@ func (h *txnHistory) add(e txnEvent) {
 	h.events = append(h.events, e)
 }
 
-// until returns how many events there are.
+// until returns the number of events.
 func (h *txnHistory) until() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.events)
 }
 
-// cut returns the history of clients that died with their cluster, some time between two moments:
-// what they were told until the first had happened by then, and what they asked for until the
-// second may have.
+// cut returns the history of clients that died with their cluster between two moments. Results
+// before told have happened. Requests between told and asked may have taken effect.
 func (h *txnHistory) cut(told, asked int) *txnHistory {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,14 +96,14 @@ func (h *txnHistory) cut(told, asked int) *txnHistory {
 	return left
 }
 
-// A txnOutcome is what is there when all is over.
+// A txnOutcome is the state at the end.
 type txnOutcome struct {
-	values  map[record.TopicPartition][]string // that a reader with ReadCommitted finds
+	values  map[record.TopicPartition][]string // that a ReadCommitted reader finds
 	offsets map[string]record.Offsets          // by group
-	hanging []string                           // what is not over
+	hanging []string                           // transactions that have not ended
 }
 
-// check returns in which ways the outcome is none that the history can have led to.
+// check returns the ways in which the outcome contradicts the history.
 func (h *txnHistory) check(x txnOutcome) (wrong []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -123,7 +122,7 @@ func (h *txnHistory) check(x txnOutcome) (wrong []string) {
 			fail("doubled: %s is there %d times", v, n)
 		}
 	}
-	moved := map[string]map[record.TopicPartition][][2]int64{} // by group, of transactions that are there
+	moved := map[string]map[record.TopicPartition][][2]int64{} // by group, of transactions whose records are there
 	told, stable := map[*attempt]bool{}, map[record.TopicPartition]int64{}
 	var asked []*attempt
 	for _, e := range h.events {
@@ -201,7 +200,7 @@ func (h *txnHistory) check(x txnOutcome) (wrong []string) {
 	return wrong
 }
 
-// A committedReader reads a partition as far as it is decided.
+// A committedReader reads a partition up to its last stable offset.
 type committedReader struct {
 	of     record.TopicPartition
 	next   int64
@@ -249,7 +248,7 @@ func (r *committedReader) read(ctx context.Context, c *strata.Cluster) error {
 	}
 }
 
-// look reads what has come since, and notes it.
+// look reads new values, and adds them to the history.
 func (r *committedReader) look(ctx context.Context, c *strata.Cluster, h *txnHistory) {
 	n := len(r.values)
 	_ = r.read(ctx, c)
@@ -261,8 +260,8 @@ func (r *committedReader) look(ctx context.Context, c *strata.Cluster, h *txnHis
 	h.add(txnEvent{read: e})
 }
 
-// outcome returns what is there: in partitions, the offsets of groups in "in", and what hangs
-// anywhere.
+// outcome returns the values in partitions, the offsets of groups in "in", and all hanging
+// transactions.
 func outcome(t *testing.T, c *strata.Cluster, out []record.TopicPartition, groups ...string) txnOutcome {
 	t.Helper()
 	x := txnOutcome{values: map[record.TopicPartition][]string{}, offsets: map[string]record.Offsets{}}
@@ -308,7 +307,7 @@ func outcome(t *testing.T, c *strata.Cluster, out []record.TopicPartition, group
 	return x
 }
 
-// Each way in which a history and its outcome can disagree is found, and none where they agree.
+// check finds each kind of contradiction between history and outcome, and none if they agree.
 func TestHistoryOfTransactionsFindsWhatCannotBe(t *testing.T) {
 	a, b, in := at("out", 0), at("out", 1), at("in", 0)
 	one := &attempt{name: "one", commit: true, values: []string{valueIn("1a", a), valueIn("1b", b)}, group: "g", moves: map[record.TopicPartition][2]int64{in: {0, 2}}}
@@ -363,8 +362,8 @@ func TestHistoryOfTransactionsFindsWhatCannotBe(t *testing.T) {
 	require.Equal(t, []txnEvent{{asked: not}, {asked: one}, {asked: two}}, h.cut(1, len(events)).events, "what was not told may be so nevertheless")
 }
 
-// A coordinator that was replaced, and has not heard of it, sends a marker again. Before version 2
-// nothing but its own epoch tells that from a marker of the producer's next transaction.
+// A replaced coordinator that has not noticed its replacement sends a marker again. Before version
+// 2 only the coordinator epoch distinguishes it from a marker of the producer's next transaction.
 func TestMarkerOfACoordinatorThatWasReplacedEndsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := strata.Open(strata.Config{FS: vfs.Mem(), Dir: "data", Brokers: 3, Group: group.Config{OffsetsPartitions: 1},

@@ -29,9 +29,9 @@ import (
 
 const killedTransformEnv = "STRATA_TEST_KILLED_TRANSFORM" // name of the process and directory
 
-// A process that transforms is killed again and again with SIGKILL, while it writes, commits, or is
-// still recovering from the last time. Whatever it had asked for and was told, the next one finds
-// output and offsets that agree, with each record of the input once.
+// A transforming process is killed again and again with SIGKILL, while it writes, commits, or
+// still recovers from the last kill. The next process must find output and offsets that agree with
+// each other and with the killed processes' lines. The output has each input record once.
 func TestTransformIsExactlyOnceThoughItsProcessIsKilled(t *testing.T) {
 	if env := os.Getenv(killedTransformEnv); env != "" {
 		name, dir, _ := strings.Cut(env, " ")
@@ -61,7 +61,7 @@ func openKilledTransform(dir string) (*strata.Cluster, error) {
 		Transactions: transaction.Config{Topic: transaction.TopicConfig{Partitions: 3}}})
 }
 
-// A telling is a cluster whose commits are told of when they are confirmed.
+// A telling is a cluster that calls committed when a commit is confirmed.
 type telling struct {
 	*strata.Cluster
 	committed func()
@@ -86,9 +86,9 @@ func (c tellingCoordinator) End(ctx context.Context, r transaction.EndRequest) (
 
 // A said is a line that the process writes, before or after it commits a transaction.
 type said struct {
-	Told   string             `json:",omitempty"` // name of a transaction that is committed
-	Asked  string             `json:",omitempty"` // name of one that is going to be
-	Moves  map[int32][2]int64 `json:",omitempty"` // of it
+	Told   string             `json:",omitempty"` // name of a committed transaction
+	Asked  string             `json:",omitempty"` // name of a transaction before its commit
+	Moves  map[int32][2]int64 `json:",omitempty"` // offsets from and to, by partition of "in"
 	Values []string           `json:",omitempty"`
 }
 
@@ -153,13 +153,13 @@ type killedTransform struct {
 	dir     string
 	history txnHistory
 	inputs  int
-	early   int // kills of processes that had said nothing yet
+	early   int // processes killed before their first line
 	asked   int
 	told    int
 	readers []*committedReader
 }
 
-// hear notes what a process has said.
+// hear adds a line of the process to the history.
 func (k *killedTransform) hear(attempts map[string]*attempt, s said) {
 	if s.Told != "" {
 		k.told++
@@ -175,8 +175,8 @@ func (k *killedTransform) hear(attempts map[string]*attempt, s said) {
 	k.history.add(txnEvent{asked: a})
 }
 
-// runAndKill runs a process and kills it: some time after it has begun to transform, or was
-// started.
+// runAndKill runs a process and kills it: some time after its first line, or, if early, after its
+// start.
 func (k *killedTransform) runAndKill(name string, early bool) {
 	k.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestTransformIsExactlyOnceThoughItsProcessIsKilled$")
@@ -197,7 +197,7 @@ func (k *killedTransform) runAndKill(name string, early bool) {
 	for in := bufio.NewReader(out); ; {
 		line, err := in.ReadBytes('\n')
 		if err != nil {
-			break // killed: what is behind the last whole line was not said
+			break // killed: an incomplete last line does not count
 		}
 		if !begun && !early {
 			kill(60 * time.Millisecond)
@@ -214,8 +214,8 @@ func (k *killedTransform) runAndKill(name string, early bool) {
 	}
 }
 
-// audit opens what is left, has what was open ended, and checks it. It sees to it that there is
-// input, or, at last, transforms what there is.
+// audit opens the directory, has open transactions ended, and checks the outcome. It adds input;
+// if last, it transforms the remaining input instead.
 func (k *killedTransform) audit(last bool) {
 	k.Helper()
 	ctx, cancel := context.WithTimeout(k.Context(), time.Minute)

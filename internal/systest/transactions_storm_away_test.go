@@ -18,15 +18,14 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// What a storm of transactions has besides when its logs are taken care of: compaction that purges
-// tombstones and markers at once, records that are deleted, with those of open transactions among
-// them, and replicas that come and go. Topic "b" is compacted, with a key for each record, so that
-// all that is committed stays there; "d", in which nothing is read, loses its records; and "k" is a
-// table whose keys are put and deleted.
+// A storm with care also maintains its logs. Compaction removes tombstones and markers at once,
+// records are deleted, also those of open transactions, and replicas move. Topic "b" is compacted,
+// with a key for each record, so that all committed records stay. Topic "d" loses its records, and
+// is not read. Topic "k" is a table whose keys are put and deleted.
 
 const deletable, table = "d", "k"
 
-// createCared makes the topics of a storm with care.
+// createCared creates the topics of a storm with care.
 func (s *txnStorm) createCared() {
 	purged := log.Config{Cleanup: log.CleanupCompact, MinDirtyRatio: 0.001, DeleteRetention: time.Millisecond, RetentionAge: log.Unlimited}
 	both := purged
@@ -36,7 +35,7 @@ func (s *txnStorm) createCared() {
 	}
 }
 
-// care does one thing with the logs. What fails because brokers are away is done another time.
+// care does one maintenance operation. If it fails because brokers are down, a later one succeeds.
 func (s *txnStorm) care() {
 	c, _ := s.cluster()
 	ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
@@ -70,7 +69,7 @@ func (s *txnStorm) care() {
 	}
 }
 
-// cares takes care of the logs until the storm is over.
+// cares maintains the logs until the storm ends.
 func (s *txnStorm) cares() {
 	for {
 		if _, over := s.cluster(); over {
@@ -81,9 +80,9 @@ func (s *txnStorm) cares() {
 	}
 }
 
-// watchStable looks how far a partition is decided that loses its records. Where its start is, that
-// is what it is bounded by, and a start goes back to that of who was away when records were
-// deleted.
+// watchStable records the last stable offset of a partition that loses its records. It ignores
+// values up to the log start offset: the new leader of a replica that was down during
+// DeleteRecords may have a lower start.
 func (s *txnStorm) watchStable(of record.TopicPartition) {
 	for {
 		c, over := s.cluster()
@@ -100,8 +99,8 @@ func (s *txnStorm) watchStable(of record.TopicPartition) {
 	}
 }
 
-// keeps puts and deletes keys of the table, one after the other, and compares what is there with
-// what has to be.
+// keeps puts and deletes keys of the table, one after the other. At the end it compares the table
+// with the expected values.
 func (s *txnStorm) keeps() {
 	of, want := at(table, 0), map[string]string{}
 	for i := 0; ; i++ {
@@ -126,7 +125,7 @@ func (s *txnStorm) keeps() {
 			if err = <-done; err == nil {
 				break
 			}
-			if !errors.Is(err, io.ErrUnexpectedEOF) && !s.retried(err) { // or the power is gone
+			if !errors.Is(err, io.ErrUnexpectedEOF) && !s.retried(err) { // ErrUnexpectedEOF: the power is cut
 				s.fail("table: %v", err)
 				return
 			}
@@ -147,11 +146,11 @@ func (s *txnStorm) compareTable(of record.TopicPartition, want map[string]string
 		resp, err := c.Fetch(s.Context(), &partition.FetchRequest{Isolation: partition.ReadUncommitted,
 			Partitions: []partition.FetchPartition{{TopicPartition: of, Offset: next, MaxBytes: 1 << 20, CurrentLeaderEpoch: -1}}})
 		if err != nil || resp.Partitions[0].Err != nil {
-			return // another time
+			return // a later call checks
 		}
 		if len(resp.Partitions[0].Bytes) == 0 {
 			if next < resp.Partitions[0].HighWatermark {
-				return // who leads does not know yet what is committed
+				return // the leader does not have all committed offsets yet
 			}
 			break
 		}

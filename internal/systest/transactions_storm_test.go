@@ -31,10 +31,10 @@ var (
 	firstTxnStorm = flag.Uint64("first-txn-storm", 0, "seed of the first storm")
 )
 
-// A txnStorm is workers that take one piece of input after the other, write to several partitions
-// what comes of it, and commit how far they are, in one transaction; with successors that fence
-// them, requests that are lost, repeated or late, and brokers that die, or all of them at once.
-// At the end the output is of each piece that is committed, once and whole, and of no other.
+// A txnStorm is workers that take one piece of input after the other. In one transaction a worker
+// writes the piece's output to several partitions and commits its input offset. Successors fence
+// workers, requests are lost, repeated or late, and brokers die, one or all of them. At the end
+// the output has each committed piece once and whole, and no other.
 type txnStorm struct {
 	*testing.T
 	brokers int
@@ -45,7 +45,7 @@ type txnStorm struct {
 	began   time.Time
 
 	history *txnHistory
-	pieces  int64 // a worker ends when it has done so many; 0: when the storm is over
+	pieces  int64 // pieces of input after which a worker ends; 0: it ends with the storm
 	calm    bool  // no request is lost, repeated or late
 	cared   bool  // logs are compacted, lose records and move
 
@@ -104,7 +104,7 @@ func (s *txnStorm) open() {
 	s.mu.Unlock()
 }
 
-// create makes the topics of input and output.
+// create creates the topics of input and output.
 func (s *txnStorm) create() {
 	if s.cared {
 		s.createCared()
@@ -118,10 +118,10 @@ func (s *txnStorm) create() {
 	}
 }
 
-// clientVersion is the version that clients show where the feature is at a level.
+// clientVersion returns the version of clients at the storm's transaction.version: 0 at level 1.
 func (s *txnStorm) clientVersion() int16 { return s.version &^ 1 }
 
-// transactions returns the coordinator, of all brokers or as a client finds it.
+// transactions returns the coordinator, of all brokers or of the one that a client finds.
 func (s *txnStorm) transactions(id string) *transaction.Coordinator {
 	c, _ := s.cluster()
 	all := c.TransactionCoordinator()
@@ -152,7 +152,7 @@ var errLost = errors.New("lost")
 
 // retried reports whether a request is to be sent again, after a pause.
 func (s *txnStorm) retried(err error) bool {
-	patience := 2 * time.Hour // of virtual time, and a storm takes minutes
+	patience := 2 * time.Hour // of virtual time; a storm takes minutes
 	if s.calm {
 		patience /= 10
 	}
@@ -175,8 +175,9 @@ func (s *txnStorm) retried(err error) bool {
 	return false
 }
 
-// ask sends a request until it is answered for good, and returns why it is refused. The request may
-// be lost, or its answer; repeated, at the same time; or come again later, if it may.
+// ask sends a request until it has a final answer, and returns the error of a rejection. A
+// request, or its answer, may be lost. A request may be sent twice concurrently, or once more
+// later if mayBeLate is set.
 func (s *txnStorm) ask(mayBeLate bool, request func() error) error {
 	for {
 		var err error
@@ -185,7 +186,7 @@ func (s *txnStorm) ask(mayBeLate bool, request func() error) error {
 			err = request()
 		case what == 0:
 			err = errLost
-		case what == 1: // the answer is
+		case what == 1: // the answer is lost
 			_ = request()
 			err = errLost
 		case what == 2 && mayBeLate:
@@ -221,7 +222,7 @@ const txnStormTimeout = 10 * time.Second
 func (s *txnStorm) work(id string, run int) bool {
 	coordinator := s.transactions
 	p := &txnClient{id: id, version: s.clientVersion(), seqs: map[record.TopicPartition]int32{}}
-	if s.ask(false, func() error { // repeated, one fences the other
+	if s.ask(false, func() error { // of two concurrent requests one fences the other
 		got, err := coordinator(id).InitProducerID(s.Context(), id, txnStormTimeout, transaction.NoProducer)
 		if err == nil {
 			s.mu.Lock()
@@ -245,7 +246,7 @@ func (s *txnStorm) work(id string, run int) bool {
 			if err == nil && len(unstable) > 0 {
 				err = unstable[in]
 			}
-			if err == nil { // of two questions at once the last answer counts
+			if err == nil { // of two concurrent requests the last answer counts
 				s.mu.Lock()
 				piece = max(got[in].Offset, 0)
 				s.mu.Unlock()
@@ -265,7 +266,7 @@ func (s *txnStorm) work(id string, run int) bool {
 	}
 }
 
-// transact runs one transaction. It reports whether the producer can go on.
+// transact runs one transaction. It reports whether the producer can continue.
 func (s *txnStorm) transact(p *txnClient, a *attempt) bool {
 	parts, committed := 1+s.n(4), false
 	a.commit = s.n(4) > 0
@@ -284,7 +285,7 @@ func (s *txnStorm) transact(p *txnClient, a *attempt) bool {
 			if !s.write(p, a, at(deletable, int32(s.n(3))), 100+k) {
 				return false
 			}
-			a.values = read // nobody looks whether it is there
+			a.values = read // records in "d" are not checked
 		}
 		switch s.n(60) {
 		case 0:
@@ -316,7 +317,7 @@ func (s *txnStorm) transact(p *txnClient, a *attempt) bool {
 	return true
 }
 
-// isLate reports whether the answer to a request is of a transaction that p has left behind.
+// isLate reports whether the answer to a request is of an earlier transaction of p.
 func (s *txnStorm) isLate(was transaction.Producer, p *txnClient) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -360,14 +361,14 @@ func (s *txnStorm) write(p *txnClient, a *attempt, to record.TopicPartition, k i
 	return err == nil
 }
 
-// awaitBrokers waits until no broker is fenced any more: with one that is, and one that dies, the
-// metadata could not be changed.
+// awaitBrokers waits until no broker is fenced. If one is fenced and another one dies, the
+// metadata has no majority.
 func (s *txnStorm) awaitBrokers() {
 	c, _ := s.cluster()
 	await(s.T, "all brokers serve", func() bool { return len(c.Backend().Brokers()) == s.brokers })
 }
 
-// event is something that goes wrong.
+// event injects one fault.
 func (s *txnStorm) event() {
 	c, _ := s.cluster()
 	ctx, broker := s.Context(), int32(1+s.n(s.brokers))
@@ -403,7 +404,7 @@ func (s *txnStorm) event() {
 		pause()
 		c.Backend().Network().Mend(path)
 		s.awaitBrokers()
-	case 6: // power
+	case 6: // power cut
 		for _, d := range s.disks {
 			d.Inject(vfs.Fault{Ops: vfs.OpAny, Times: vfs.Always, Err: io.ErrUnexpectedEOF})
 		}
@@ -413,7 +414,7 @@ func (s *txnStorm) event() {
 		_ = c.Close()
 		s.restarts++
 		s.open()
-	case 7: // in order
+	case 7: // orderly restart
 		require.NoError(s, c.Close())
 		s.restarts++
 		s.open()
@@ -423,7 +424,7 @@ func (s *txnStorm) event() {
 	time.Sleep(time.Duration(s.n(1000)) * time.Millisecond)
 }
 
-// watch reads a partition while the storm goes on.
+// watch reads a partition during the storm.
 func (s *txnStorm) watch(of record.TopicPartition) {
 	r := &committedReader{of: of}
 	for {
@@ -436,7 +437,7 @@ func (s *txnStorm) watch(of record.TopicPartition) {
 	}
 }
 
-// check compares what readers see with what workers and they were told.
+// check compares the outcome with the history of the workers and of watch.
 func (s *txnStorm) check() {
 	for _, wrong := range s.history.check(outcome(s.T, s.c, s.out, "w0", "w1", "w2")) {
 		s.fail("%s", wrong)
@@ -463,7 +464,7 @@ func runTxnStorm(t *testing.T, brokers int, version int16, seed uint64, events i
 			}
 		}
 		for id := range 3 {
-			for twice := range 1 + id%2 { // who fence each other
+			for twice := range 1 + id%2 { // two workers with one id fence each other
 				wg.Go(func() {
 					for run := 0; ; run++ {
 						if _, over := s.cluster(); over {
@@ -484,7 +485,7 @@ func runTxnStorm(t *testing.T, brokers int, version int16, seed uint64, events i
 		wg.Wait()
 		watchers.Wait()
 		s.late.Wait()
-		time.Sleep(txnStormTimeout + time.Minute) // what its producer has left open is aborted
+		time.Sleep(txnStormTimeout + time.Minute) // transactions that producers have left open are aborted
 		synctest.Wait()
 		s.check()
 		require.NoError(t, s.c.Close())
@@ -492,8 +493,8 @@ func runTxnStorm(t *testing.T, brokers int, version int16, seed uint64, events i
 	return s
 }
 
-// Whatever request or answer is lost, repeated or late, and whoever loses power: each piece of
-// input has its output in all partitions once, or not at all, as the offsets of the group say.
+// Requests and answers are lost, repeated or late, and brokers lose power. Each piece of input has
+// its output in all partitions once, or not at all, as the offsets of the group show.
 func TestInputOutputAndOffsetsAgreeWhateverHappens(t *testing.T) {
 	storms, events := 5, 40
 	switch {

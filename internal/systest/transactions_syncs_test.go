@@ -14,9 +14,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A commit is durable after three syncs in turn, of what begins the transaction, of its records and
-// of the decision, and transactions one after the other take four each: the markers are synced by
-// themselves, and the end of one with the beginning of the next.
+// A commit is durable after three syncs in turn: of the transaction's begin, of its records and of
+// the decision. Successive transactions take four each. Markers have a sync of their own, and the
+// end of one transaction shares a sync with the begin of the next.
 func TestTransactionsTakeFewSyncs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()
@@ -51,7 +51,7 @@ func TestTransactionsTakeFewSyncs(t *testing.T) {
 		before = syncs()
 		for range 50 {
 			transact()
-			synctest.Wait() // no time passes, and what is to be written at once is
+			synctest.Wait() // no time passes, and all immediate writes are done
 		}
 		settle()
 		took := syncs() - before

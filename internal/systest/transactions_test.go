@@ -23,7 +23,7 @@ func at(topic string, p int32) record.TopicPartition {
 	return record.TopicPartition{Topic: topic, Partition: p}
 }
 
-// A txnClient is a producer that writes in transactions: requests as a client sends them.
+// A txnClient is a transactional producer that sends requests as a client does.
 type txnClient struct {
 	c       *strata.Cluster
 	id      string
@@ -39,7 +39,7 @@ func newTxnClient(t *testing.T, c *strata.Cluster, id string, version int16) *tx
 	return &txnClient{c, id, version, p, map[record.TopicPartition]int32{}}
 }
 
-// txnBatch is a batch of one record.
+// txnBatch returns a batch of one record.
 func txnBatch(p transaction.Producer, seq int32, value string) []byte {
 	var b record.Builder
 	b.Reset(0)
@@ -75,7 +75,7 @@ func (c *txnClient) end(t *testing.T, commit bool) error {
 	return err
 }
 
-// stableEnd returns how far ReadCommitted readers see, and the end.
+// stableEnd returns the last stable offset and the end offset.
 func stableEnd(t *testing.T, c *strata.Cluster, of record.TopicPartition) (stable, end int64) {
 	t.Helper()
 	for isolation, to := range map[partition.Isolation]*int64{partition.ReadCommitted: &stable, partition.ReadUncommitted: &end} {
@@ -87,8 +87,8 @@ func stableEnd(t *testing.T, c *strata.Cluster, of record.TopicPartition) (stabl
 	return stable, end
 }
 
-// A cluster that is opened as usual has its leaders ask the coordinator before they write, takes in
-// the partitions that are written to, and has the markers written.
+// Leaders of a cluster that strata.Open opened check a transaction with its coordinator before
+// they write. The coordinator adds the written partitions, and writes the markers.
 func TestOpenedClusterCoordinatesTransactions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := strata.Open(strata.Config{FS: vfs.Mem(), Dir: "data", Brokers: 3})
@@ -129,7 +129,7 @@ func TestOpenedClusterCoordinatesTransactions(t *testing.T) {
 	})
 }
 
-// The offsets of a group are in the partition that its coordinator says.
+// AddOffsets adds the offsets partition that coordinates the group.
 func TestOffsetsOfAGroupAreAddedByTheirPartition(t *testing.T) {
 	c, err := strata.Open(strata.Config{})
 	require.NoError(t, err)
@@ -143,7 +143,7 @@ func TestOffsetsOfAGroupAreAddedByTheirPartition(t *testing.T) {
 	require.Equal(t, []record.TopicPartition{at("__consumer_offsets", n)}, d.Partitions)
 }
 
-// What was decided before the process ended is finished by the next one.
+// The next process completes transactions that were decided before the last one ended.
 func TestOpenFinishesWhatWasDecided(t *testing.T) {
 	disk := vfs.Mem()
 	open := func() *strata.Cluster {
@@ -179,8 +179,8 @@ func TestOpenFinishesWhatWasDecided(t *testing.T) {
 	})
 }
 
-// A cluster that never sees a transaction stays as it was; from the first on it has a level, which
-// counts until another one is asked for.
+// A cluster without transactions has no level in its metadata. The first transaction sets one,
+// which stays until the configuration has another.
 func TestClusterKeepsItsTransactionVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()
@@ -215,7 +215,7 @@ func TestClusterKeepsItsTransactionVersion(t *testing.T) {
 		in(1, level(1, 1))
 		in(0, level(1, 1))
 		in(transaction.LevelZero, level(0, 0))
-		in(0, level(0, 0)) // as of a cluster of Kafka's before there were levels
+		in(0, level(0, 0)) // as in a cluster of Kafka's from before transaction.version
 		in(2, level(2, 2))
 	})
 }
@@ -234,8 +234,9 @@ func (c *txnClient) commitOffsets(t *testing.T, g string, offsets map[record.Top
 	return err
 }
 
-// A group's partition is part of the transaction that commits its offsets: by the commit itself, or
-// as the client says before. What comes too late is refused, and costs the groups nothing.
+// A group's offsets partition is part of the transaction that commits its offsets. The commit adds
+// it, or in version 0 the client's request. A late commit is rejected, and does not affect the
+// group.
 func TestOffsetsAreCommittedInTheirTransactionOnly(t *testing.T) {
 	for _, version := range []int16{0, 2} {
 		t.Run(fmt.Sprint("version ", version), func(t *testing.T) {
@@ -280,8 +281,8 @@ func TestOffsetsAreCommittedInTheirTransactionOnly(t *testing.T) {
 	}
 }
 
-// The next transaction may begin before the marker of the last one is written everywhere: its first
-// commit waits for it.
+// The next transaction may begin before the last one's marker is written everywhere. Its first
+// commit waits for the marker.
 func TestOffsetsOfTheNextTransactionWaitForTheLastMarker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()

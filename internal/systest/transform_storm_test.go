@@ -27,8 +27,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A process is a cluster as one process sees it, which can die, so that nothing it asks for is done
-// any more, and whose requests and replies about transactions are lost at times.
+// A process is a cluster as one process uses it. After its death no request has an effect.
+// Requests about transactions, and their replies, are sometimes lost.
 type process struct {
 	*strata.Cluster
 	dead  atomic.Bool
@@ -92,7 +92,7 @@ type mortalCoordinator struct {
 	p *process
 }
 
-// do carries a request out, unless it is lost; its reply may be.
+// do runs a request. The request or its reply may be lost.
 func (m mortalCoordinator) do(request func() error) error {
 	switch {
 	case m.p.dead.Load():
@@ -142,25 +142,25 @@ func (m mortalCoordinator) CommitTxnOffsets(ctx context.Context, r group.TxnComm
 	return per, err
 }
 
-// transformStorm is members that transform, die, are replaced while they think that they live, and
-// fail, over brokers that lose power.
+// transformStorm runs members that transform, fail, die, and are replaced while they still run.
+// Brokers lose power.
 type transformStorm struct {
 	t    *testing.T
 	cfg  strata.Config
 	disk *vfs.MemFS // of the only broker; nil: there are several
 
-	ended   chan struct{} // closed when all is transformed
-	writing chan struct{} // has a token while something is written to "in", and while the power is off
+	ended   chan struct{} // closed when all input is transformed
+	writing chan struct{} // has a token while a record is written to "in", and while the power is off
 
 	mu      sync.Mutex // guards the fields below
 	c       *strata.Cluster
 	alive   map[*process]bool
 	rnd     *rand.Rand
-	calm    bool // nobody dies any more, and nothing is lost
+	calm    bool // no more deaths and losses
 	over    bool
 	attempt int
 	aborted map[string]bool // attempts whose function has failed
-	ends    map[string]int  // of Transform, by what it returned
+	ends    map[string]int  // number of calls of Transform, by result
 
 	wg sync.WaitGroup
 }
@@ -183,7 +183,7 @@ func (s *transformStorm) cluster() *strata.Cluster {
 	return s.c
 }
 
-// powerCut has the only process with brokers, and all its members, die with what was not synced.
+// powerCut kills the only process with brokers, and all its members. The disk loses unsynced data.
 func (s *transformStorm) powerCut() {
 	s.writing <- struct{}{}
 	defer func() { <-s.writing }()
@@ -204,7 +204,7 @@ func (s *transformStorm) powerCut() {
 	s.mu.Unlock()
 }
 
-// strike has a broker lose power.
+// strike cuts a broker's power.
 func (s *transformStorm) strike() {
 	if s.disk != nil {
 		s.powerCut()
@@ -239,7 +239,7 @@ func (s *transformStorm) member(slot int) {
 		s.alive[p] = true
 		s.mu.Unlock()
 		ctx, cancel := context.WithCancel(s.t.Context())
-		defer cancel() // if not before
+		defer cancel() // if not earlier
 		ended := make(chan struct{})
 		s.wg.Go(func() {
 			defer close(ended)
@@ -261,7 +261,7 @@ func (s *transformStorm) member(slot int) {
 		case 1: // it ends
 			cancel()
 			<-ended
-		case 2: // it is replaced and goes on for a while
+		case 2: // it is replaced and runs for a while
 			s.wg.Go(func() {
 				time.Sleep(time.Duration(s.n(3000)) * time.Millisecond)
 				cancel()
@@ -286,7 +286,7 @@ func (s *transformStorm) write(i int) {
 
 var errMine = errors.New("the function fails")
 
-// transform is one process.
+// transform runs one process.
 func (s *transformStorm) transform(ctx context.Context, p *process, slot int) {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -326,8 +326,8 @@ func (s *transformStorm) transform(ctx context.Context, p *process, slot int) {
 	}
 }
 
-// batch emits for each record of "in" one to each partition of "out", with the number of the
-// attempt.
+// batch emits, for each record of "in", one record to each partition of "out", with the number of
+// the attempt.
 func (s *transformStorm) batch(ctx context.Context, b *consumer.Batch, tx *producer.Txn) error {
 	s.mu.Lock()
 	s.attempt++
@@ -350,12 +350,13 @@ func (s *transformStorm) batch(ctx context.Context, b *consumer.Batch, tx *produ
 		s.mu.Unlock()
 		return errMine
 	case s.n(10) == 0:
-		time.Sleep(9 * time.Second) // the group takes the member's partitions meanwhile, at times
+		time.Sleep(9 * time.Second) // in some cases the group reassigns the member's partitions meanwhile
 	}
 	return nil
 }
 
-// watch reads what is committed all the time: nothing twice, nothing that was aborted.
+// watch reads committed records during the storm. None may appear twice, and none of an aborted
+// attempt.
 func (s *transformStorm) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.read(ctx)
@@ -366,12 +367,12 @@ func (s *transformStorm) watch(ctx context.Context) {
 	}
 }
 
-// read returns the values that are committed, by partition, and checks them.
+// read returns the committed values by partition, and checks them.
 func (s *transformStorm) read(ctx context.Context) (values [2][]string) {
 	seen := map[string]string{}
 	for r, err := range consumer.Read(ctx, s.cluster(), consumer.ReadConfig{Topic: "out"}) {
 		if err != nil {
-			return values // it was closed, or a leader is missing for long: the next one looks again
+			return values // the cluster was closed, or a leader is missing for long: the next call reads again
 		}
 		s.mu.Lock()
 		if s.aborted[string(r.Key)] {
@@ -388,9 +389,9 @@ func (s *transformStorm) read(ctx context.Context) (values [2][]string) {
 	return values
 }
 
-// Each record of the input is in the output once, whatever dies: readers of what is committed never
-// see one twice, nor one that was aborted, and at the end both partitions have the same, which is
-// what the group's offsets say.
+// Each record of the input is in the output once, whatever dies. ReadCommitted readers never see
+// one twice, or an aborted one. At the end both partitions have the same records, and the group's
+// offsets agree with them.
 func TestTransformIsExactlyOnceWhoeverDies(t *testing.T) {
 	seeds := uint64(3)
 	if testing.Short() {
@@ -467,7 +468,7 @@ func stormTransform(t *testing.T, brokers int, version int16, seed uint64) {
 	s.mu.Unlock()
 	close(s.ended)
 	stopWatching()
-	time.Sleep(time.Minute) // what the dead have left open is aborted
+	time.Sleep(time.Minute) // transactions that dead processes left open are aborted
 	s.wg.Wait()
 	values := s.read(t.Context())
 	got, err := s.c.Backend().FetchOffsets(t.Context(), "g", nil)

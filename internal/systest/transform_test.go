@@ -19,7 +19,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// transforming is a cluster with topics "in", of three partitions, and "out", of two.
+// transforming returns a cluster with the topics "in", of three partitions, and "out", of two.
 func transforming(t *testing.T) *strata.Cluster {
 	c, err := strata.Open(strata.Config{})
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func fill(t *testing.T, c *strata.Cluster, first, last int) {
 	require.NoError(t, p.Close())
 }
 
-// member returns a consumer of group "g" and a producer, to transform with.
+// member returns a consumer of group "g" and a transactional producer.
 func member(t *testing.T, c *strata.Cluster, id string, change ...func(*consumer.Config)) (*consumer.Consumer, *producer.Producer) {
 	t.Helper()
 	cfg := consumer.Config{Group: "g", Topics: []string{"in"}}
@@ -65,7 +65,7 @@ func double(r record.Record, emit func(record.Record)) error {
 	return nil
 }
 
-// outputs returns how often each value is read from "out", once nothing is open.
+// outputs returns how often each value is read from "out", once no transaction is open.
 func outputs(t *testing.T, c *strata.Cluster) map[string]int {
 	t.Helper()
 	synctest.Wait()
@@ -85,7 +85,7 @@ func doubled(first, last int) map[string]int {
 	return want
 }
 
-// until returns a context that ends when all of the input is committed by the group.
+// until returns a context that ends when the group has committed all of the input.
 func until(t *testing.T, c *strata.Cluster, n int64) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -203,8 +203,8 @@ func TestTransformEndsWhenAHangingFunctionHasHadItsTime(t *testing.T) {
 	})
 }
 
-// A member that stays away too long has lost its partitions when it comes back: what it did counts
-// for nothing, and is done by who has them.
+// A member that exceeds MaxPollInterval loses its partitions. Its transaction is aborted, and the
+// partitions' new owner processes the records.
 func TestTransformOfALostPartitionIsAborted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := transforming(t)
@@ -236,7 +236,7 @@ func TestTransformOfALostPartitionIsAborted(t *testing.T) {
 	})
 }
 
-// Who begins where an open transaction moves the offset waits for its end.
+// A member whose start offset is part of an open transaction waits for the transaction's end.
 func TestReaderWaitsForTheOffsetOfAnOpenTransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := transforming(t)
@@ -321,7 +321,7 @@ func TestTransformNeedsAGroupThatReadsWhatIsCommitted(t *testing.T) {
 	require.ErrorIs(t, consumer.Transform(t.Context(), in, out, never), consumer.ErrClosed)
 }
 
-// lateCommits is a backend to which commits outside of transactions take their time.
+// lateCommits is a backend that delays commits outside of transactions.
 type lateCommits struct {
 	strata.Backend
 	late time.Duration
@@ -334,8 +334,8 @@ func (b *lateCommits) CommitOffsets(ctx context.Context, req group.CommitRequest
 	return b.Backend.CommitOffsets(ctx, req)
 }
 
-// A commit outside of the transactions could come to the group after one that covers more, and undo
-// it: also one of what no reader sees, in place of which nothing is transformed.
+// A commit outside of the transactions could reach the group after one with a higher offset, and
+// undo it. This includes commits past records of aborted transactions, which have no output.
 func TestTransformCommitsNothingOutsideOfItsTransactions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := transforming(t)
@@ -373,8 +373,8 @@ func TestTransformCommitsNothingOutsideOfItsTransactions(t *testing.T) {
 	})
 }
 
-// Of a member that polled before: what it has begun to commit does not come after what Transform
-// commits.
+// A member has polled before Transform. Its pending commit must not reach the group after
+// Transform's commits.
 func TestTransformWaitsForTheCommitThatIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := transforming(t)
@@ -389,7 +389,7 @@ func TestTransformWaitsForTheCommitThatIsUnderWay(t *testing.T) {
 		for range in.Records(t.Context()) {
 			break
 		}
-		for r, err := range in.Records(t.Context()) { // the first one is processed when the next is asked for
+		for r, err := range in.Records(t.Context()) { // a record counts as processed when the next one is requested
 			require.NoError(t, err)
 			if r.Offset == 0 {
 				fill(t, c, 6, 6)
@@ -398,7 +398,7 @@ func TestTransformWaitsForTheCommitThatIsUnderWay(t *testing.T) {
 			for b.sent.Load() == 0 {
 				time.Sleep(time.Second)
 			}
-			break // the second one comes again
+			break // the second one is delivered again
 		}
 		ctx, stop := context.WithTimeout(t.Context(), 2*b.late)
 		defer stop()

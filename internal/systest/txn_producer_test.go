@@ -35,7 +35,7 @@ func TestProducerWritesInTransactionsOfACluster(t *testing.T) {
 		require.NoError(t, transfer(tx))
 		require.NoError(t, tx.Abort(t.Context()), name)
 		require.NoError(t, p.Transact(t.Context(), transfer), name)
-		next, err := p.Begin(t.Context()) // the last one is marked everywhere when this one can be written
+		next, err := p.Begin(t.Context()) // it can be written once the last transaction's markers are everywhere
 		require.NoError(t, err)
 		require.NoError(t, next.Send(t.Context(), record.String("accounts", "carl", "+1").To(1)))
 		require.NoError(t, p.Flush(t.Context()))
@@ -50,8 +50,8 @@ func TestProducerWritesInTransactionsOfACluster(t *testing.T) {
 	}
 }
 
-// Checklist row 72: what was committed is seen by whoever opens the cluster after an orderly end,
-// at once. A commit is confirmed before its markers are written.
+// Checklist row 72: a reader sees committed records at once after an orderly close and open. A
+// commit is confirmed before its markers are written.
 func TestWhatWasCommittedBeforeCloseIsReadAfterOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, seen := vfs.Mem(), 0
@@ -78,7 +78,7 @@ func TestWhatWasCommittedBeforeCloseIsReadAfterOpen(t *testing.T) {
 	})
 }
 
-// Checklist row R16. The cluster forgets an id that long after its last transaction
+// Checklist row R16. The cluster removes an id that long after its last transaction
 // (transactional.id.expiration.ms). The producer is fenced only if another one has taken the id.
 func TestTransactionalProducerContinuesWhenItsIDHasExpired(t *testing.T) {
 	for _, taken := range []bool{false, true} {
