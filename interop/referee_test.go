@@ -58,8 +58,8 @@ func TestKafkasOwnTests(t *testing.T) {
 	t.Logf("%d tests pass, %d do not and are listed", passed, left)
 }
 
-// ownThread is in the reason of a test that is counted as passed: only a thread of its own pool
-// was still running a moment after the pool had ended. Kafka's tests wait for the pool.
+// ownThread is in the reason of a test that counts as passed. Only a thread of its own pool was
+// still running a moment after the pool had ended. Kafka's tests wait for the pool.
 const ownThread = "Thread leak detected: pool-"
 
 // refereeList is the content of apache.txt. The head of that file describes the format.

@@ -170,8 +170,8 @@ type backupStorm struct {
 	copies []backupCopy
 }
 
-// A backupCopy is a copy with its history: all results that clients received before the backup
-// began, and all requests they sent before it was complete.
+// A backupCopy is a copy with its history: all results received before the backup began, and all
+// requests sent before it was complete.
 type backupCopy struct {
 	dir     string
 	history *txnHistory
@@ -220,7 +220,7 @@ func (s *backupStorm) settle(t *testing.T) {
 
 // Workers move records from one topic to others in transactions, with the offsets of their input.
 // Copies are made at any time. An opened copy has each transaction as a whole or not at all, and
-// each one that was confirmed before the backup began. Its offsets and its output agree, no
+// all that were confirmed before the backup began. Its offsets and its output agree, no
 // transaction stays open, and workers that continue do the rest once.
 func TestBackupsAmidTransactionsAgreeWithThemselves(t *testing.T) {
 	storms := 6

@@ -121,7 +121,7 @@ func (s *txnStorm) create() {
 // clientVersion returns the version of clients at the storm's transaction.version: 0 at level 1.
 func (s *txnStorm) clientVersion() int16 { return s.version &^ 1 }
 
-// transactions returns the coordinator, of all brokers or of the one that a client finds.
+// transactions returns the coordinator of all brokers, or the one that a client would find.
 func (s *txnStorm) transactions(id string) *transaction.Coordinator {
 	c, _ := s.cluster()
 	all := c.TransactionCoordinator()
