@@ -16,7 +16,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// What an application does that moves a partition and spares its brokers.
+// An application moves a partition at a limited rate, to spare its brokers.
 func TestPartitionIsMovedAtALimitedRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := strata.Open(strata.Config{FS: vfs.Mem(), Dir: "data", Brokers: 2})

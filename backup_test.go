@@ -20,7 +20,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// checkOffsets requires that no group has read further than the records go, and returns the
+// checkOffsets requires that no committed offset is beyond its partition's end, and returns the
 // committed offsets.
 func checkOffsets(t *testing.T, c *strata.Cluster) record.Offsets {
 	t.Helper()
@@ -38,15 +38,15 @@ func checkOffsets(t *testing.T, c *strata.Cluster) record.Offsets {
 	return offsets
 }
 
-// Whenever during a backup records are written, read and committed, the copy has no commit without
-// its record.
+// Records may be written, read and committed at any time during a backup: the copy has no
+// committed offset without its record.
 func TestCommittedOffsetsOfABackupNeverPointPastRecords(t *testing.T) {
 	fsys := vfs.Mem()
 	c, err := strata.Open(strata.Config{FS: fsys, Dir: "data", Group: group.Config{OffsetsPartitions: 2}})
 	require.NoError(t, err)
 	defer c.Close()
 	require.NoError(t, c.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 2}))
-	var mu sync.Mutex // partitions are copied side by side
+	var mu sync.Mutex // partitions are copied concurrently
 	work := func(values ...string) {
 		mu.Lock()
 		defer mu.Unlock()

@@ -21,8 +21,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// closedCalls are calls of clients that wait for the cluster, by name. begin prepares one while the
-// cluster is open.
+// closedCalls are calls of clients that wait for the cluster, by name. Each function prepares a
+// call while the cluster is open.
 var closedCalls = map[string]func(t *testing.T, c *strata.Cluster) (call func(context.Context) error){
 	"Send": func(t *testing.T, c *strata.Cluster) func(context.Context) error {
 		p := closedProducer(t, c, producer.Config{})
@@ -154,7 +154,7 @@ func closedMember(t *testing.T, c *strata.Cluster, cfg consumer.Config) *consume
 	return m
 }
 
-// Checklist row L1. A second is for pauses of the client's own.
+// Checklist row L1. The limit of a second allows for the client's own pauses.
 func TestCallsOfClientsEndWhenTheirClusterIsClosed(t *testing.T) {
 	for name, prepare := range closedCalls {
 		for _, during := range []bool{false, true} {
@@ -180,7 +180,7 @@ func TestCallsOfClientsEndWhenTheirClusterIsClosed(t *testing.T) {
 					require.LessOrEqual(t, time.Since(began), time.Second, "%v", err)
 					if err == nil {
 						require.True(t, during, "no error")
-						return // it ended before
+						return // it succeeded before the close
 					}
 					closed := false
 					for _, is := range []error{replication.ErrClosed, group.ErrClosed, transaction.ErrClosed, share.ErrClosed, consumer.ErrClosed, producer.ErrClosed} {

@@ -23,8 +23,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Every number of the configuration, and of those of groups and transactions, is refused below 0 by
-// its name, before anything is written.
+// Every number of the configuration, including group and transaction settings, is rejected below
+// 0. The error has its name, and nothing is written before.
 func TestConfigurationsThatMakeNoSenseAreRefused(t *testing.T) {
 	numbers := 0
 	negative := func(of reflect.Type, number func(cfg *strata.Config, i int) reflect.Value) {

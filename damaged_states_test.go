@@ -22,8 +22,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A call that waits for a coordinator whose partition is damaged returns the file and the offset of
-// the damage, also when the caller's context ends the wait.
+// A call that waits for a coordinator whose partition is damaged returns the file and the offset
+// of the damage. It does so even if the caller's context ends the wait.
 func TestWaitsForADamagedCoordinatorEndWithTheDamage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()
@@ -80,7 +80,7 @@ func TestWaitsForADamagedCoordinatorEndWithTheDamage(t *testing.T) {
 	})
 }
 
-// writeCoordinatorStates makes a cluster with a record in each internal topic and closes it.
+// writeCoordinatorStates creates a cluster with a record in each internal topic and closes it.
 func writeCoordinatorStates(t *testing.T, cfg strata.Config) {
 	c, err := strata.Open(cfg)
 	require.NoError(t, err)
@@ -100,7 +100,7 @@ func writeCoordinatorStates(t *testing.T, cfg strata.Config) {
 	require.NoError(t, c.Close())
 }
 
-// flipBit changes one bit of a file at a byte.
+// flipBit flips one bit of the byte at an offset of a file.
 func flipBit(t *testing.T, fsys vfs.FS, name string, at int64) {
 	f, err := fsys.OpenFile(name, os.O_RDWR, 0)
 	require.NoError(t, err)

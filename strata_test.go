@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// A Cluster is what producers, consumers and administration are made from.
+// A Cluster is a backend of producers and consumers, and of group administration.
 var (
 	_ producer.Backend = (*strata.Cluster)(nil)
 	_ consumer.Backend = (*strata.Cluster)(nil)

@@ -18,7 +18,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// documentedMethods are the methods of Cluster that its documentation lists.
+// documentedMethods returns the methods of Cluster that its package documents.
 func documentedMethods(t *testing.T) map[string]bool {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
@@ -43,11 +43,11 @@ func documentedMethods(t *testing.T) map[string]bool {
 	return found
 }
 
-// What a Cluster can do is documented where it is, or is what producers and consumers call of it;
-// the rest is behind Backend.
+// Every exported method of Cluster is declared and documented on it, or is part of the backends of
+// producers and consumers. The other methods are behind Backend.
 func TestClusterOffersWhatItsDocumentationLists(t *testing.T) {
 	listed := documentedMethods(t)
-	listed["MetadataVersion"] = true // a producer asks for it if its backend has it
+	listed["MetadataVersion"] = true // an optional method of a producer's backend
 	require.True(t, listed["CreateTopic"] && listed["Group"] && listed["Backup"])
 	for _, i := range []reflect.Type{reflect.TypeFor[producer.TxnBackend](), reflect.TypeFor[consumer.Backend]()} {
 		for m := range i.NumMethod() {
@@ -60,7 +60,7 @@ func TestClusterOffersWhatItsDocumentationLists(t *testing.T) {
 	}
 }
 
-// Everything takes the Cluster itself, and what it does not offer is one word away.
+// Producers, consumers and servers take the Cluster itself, and Backend has the other methods.
 func TestEverythingIsMadeFromAClusterInOneLine(t *testing.T) {
 	c, err := strata.Open(strata.Config{})
 	require.NoError(t, err)
