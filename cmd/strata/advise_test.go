@@ -30,8 +30,8 @@ func TestAdviceOnSegmentsFollowsRecordSizeAndRate(t *testing.T) {
 	var got adviceLine
 	require.NoError(t, json.Unmarshal([]byte(r.out), &got))
 	require.Equal(t, 2, got.Partitions)
-	// The fewer records a batch has, which depends on the producer's pace, the more its head adds
-	// to each.
+	// Small batches add more header bytes to each record. The size of batches depends on the
+	// producer's pace.
 	require.InDelta(t, 1040, got.RecordBytes, 40)
 	require.InEpsilon(t, 2*200/(200+time.Since(begun).Seconds()), got.Rate, 0.1)
 	require.Equal(t, map[string]string{"segment.bytes": "5242880", "segment.ms": "4320000"}, got.Settings, "4.2 MiB in a twentieth of a day")

@@ -18,8 +18,8 @@ import (
 	"github.com/stratalog/strata/consumer"
 )
 
-// produceUntil sends numbers to "orders" one by one until ctx ends, and returns how many were
-// confirmed. first is closed after the first of them.
+// produceUntil sends numbers to "orders" one by one until ctx ends, and returns the number of
+// acknowledged ones. first is closed after the first acknowledgement.
 func produceUntil(ctx context.Context, t *testing.T, c *kgo.Client, first chan<- struct{}) (confirmed int) {
 	for ctx.Err() == nil {
 		if err := c.ProduceSync(context.Background(), &kgo.Record{Topic: "orders", Value: []byte(strconv.Itoa(confirmed))}).FirstErr(); err != nil {
@@ -33,8 +33,8 @@ func produceUntil(ctx context.Context, t *testing.T, c *kgo.Client, first chan<-
 	return confirmed
 }
 
-// readOrders returns how many records "orders" has in the cluster in
-// dir; their values are 0, 1 and so on.
+// readOrders returns the number of records of "orders" in the cluster in dir; their values are 0,
+// 1 and so on.
 func readOrders(t *testing.T, dir string) (n int) {
 	t.Helper()
 	c, err := strata.Open(strata.Config{Dir: dir})
@@ -86,7 +86,7 @@ func TestBackupOfAServedClusterWhileAProducerWrites(t *testing.T) {
 func TestBackupFindsTheNextServerAfterOneWasKilled(t *testing.T) {
 	t.Chdir(t.TempDir())
 	p := start(t, "--dir", "data")
-	// A new cluster that has promised nothing yet may not be there when it is killed.
+	// A new cluster without an acknowledged record may not exist yet when it is killed.
 	require.NoError(t, client(t, p.addr).ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("paid")}).FirstErr())
 	require.NoError(t, p.cmd.Process.Kill())
 	_ = p.cmd.Wait()
@@ -99,7 +99,7 @@ func TestBackupFindsTheNextServerAfterOneWasKilled(t *testing.T) {
 
 	p = start(t, "--dir", "data")
 	require.Equal(t, exitOK, strataRun(t, "backup", "data", "served").code)
-	silent, err := net.Dial("unix", backupSocketPath("data")) // does not hold up the end
+	silent, err := net.Dial("unix", backupSocketPath("data")) // does not delay the shutdown
 	require.NoError(t, err)
 	defer silent.Close()
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
@@ -107,7 +107,7 @@ func TestBackupFindsTheNextServerAfterOneWasKilled(t *testing.T) {
 	require.Equal(t, exitOK, strataRun(t, "restore", "served", "restored").code)
 }
 
-// A socket whose path is too long for the system does not keep a cluster from being served.
+// A socket path that is too long for the system does not prevent the server's start.
 func TestServeWithoutABackupSocketSaysSo(t *testing.T) {
 	t.Chdir(t.TempDir())
 	dir := strings.Repeat("d", 200)

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ids and times differ from run to run.
+// ids and times differ between runs
 var varying = regexp.MustCompile(`id [A-Za-z0-9_-]{22}|"id":"[^"]*"|\d{4}-\d\d-\d\dT[0-9:.]+Z|"timestamp":\d+|strata-[0-9a-f-]{36}`)
 
-// session runs commands one after the other against a target and returns what each printed.
+// session runs commands one after the other against a target and returns their output.
 func session(t *testing.T, where []string, commands ...[]string) string {
 	t.Helper()
 	var b strings.Builder
@@ -32,7 +32,7 @@ func session(t *testing.T, where []string, commands ...[]string) string {
 	return b.String()
 }
 
-// What can be done with topics, groups and records, told by what the commands print.
+// The operations on topics, groups and records; their output is compared.
 var script = [][]string{
 	{"topics", "create", "orders", "--partitions", "2"},
 	{"topics", "create", "orders"},

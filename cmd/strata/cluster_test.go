@@ -17,7 +17,7 @@ func TestClusterCommandFailsWhileADiskIsFull(t *testing.T) {
 	cluster, err := strata.Open(strata.Config{Dir: "data", FS: disk})
 	require.NoError(t, err)
 	defer cluster.Close()
-	require.NoError(t, cluster.Healthy(t.Context())) // the directory is made
+	require.NoError(t, cluster.Healthy(t.Context())) // the directory is created
 	disk.Inject(vfs.Fault{Ops: vfs.OpWrite | vfs.OpCreate, Err: syscall.ENOSPC, Times: vfs.Always})
 	require.Eventually(t, func() bool { return cluster.Healthy(t.Context()) != nil }, 10e9, 10e6)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

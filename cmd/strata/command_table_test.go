@@ -10,7 +10,7 @@ import (
 	"github.com/stratalog/strata/internal/commandtable"
 )
 
-// Every command of docs/howto/commands.md, and more, is run, and has done its job.
+// Every command of docs/howto/commands.md, and more, is run, and its result is checked.
 func TestCommandsOfThePage(t *testing.T) {
 	rows, err := commandtable.Parse(commandtable.Jobs)
 	require.NoError(t, err)

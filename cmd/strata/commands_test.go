@@ -47,7 +47,7 @@ func TestTargetOfTheEnvironment(t *testing.T) {
 	t.Setenv(bootstrapEnv, p.addr)
 	require.Equal(t, exitOK, strataRun(t, "topics", "create", "orders").code)
 	require.Contains(t, strataRun(t, "topics", "list").out, "orders: ")
-	r = strataRun(t, "topics", "list", "-b", "127.0.0.1:1", "--timeout", "1s") // a flag counts
+	r = strataRun(t, "topics", "list", "-b", "127.0.0.1:1", "--timeout", "1s") // a flag overrides the environment
 	require.Contains(t, r.err, "no broker answers at 127.0.0.1:1")
 }
 
@@ -94,14 +94,14 @@ func TestOffsetsAndDeletedRecordsOfATopic(t *testing.T) {
 		run("consume", "orders", "--partition", "1", "--from", "1", "--values"))
 	r := run("topics", "delete-records", "orders", "--before", "4")
 	require.Equal(t, exitFailed, r.code)
-	require.Equal(t, "orders-1@4\n", r.out) // what could be deleted is
+	require.Equal(t, "orders-1@4\n", r.out) // the other partition's records are deleted
 	require.Contains(t, r.err, "orders-0, before 4: OFFSET_OUT_OF_RANGE")
 	require.Equal(t, exitMisuse, run("topics", "delete-records", "orders").code)
 	for _, args := range [][]string{
 		{"topics", "delete-records", "orders", "--before"}, {"topics", "offsets", "orders", "--at"},
 		{"consume", "orders", "--from"}, {"consume", "orders", "--to"}, {"consume", "orders", "--group", "g", "--max", "1", "--from"},
 	} {
-		r := run(append(args, "1969-12-31T23:59:59.999Z")...) // -1 ms: on the wire that is the end
+		r := run(append(args, "1969-12-31T23:59:59.999Z")...) // -1 ms: on the wire this value means the end
 		require.Equal(t, exitMisuse, r.code, args)
 		require.Contains(t, r.err, "before 1970")
 		require.Empty(t, r.out)

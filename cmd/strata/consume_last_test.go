@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// The last records are shown, however many markers and records of aborted transactions are behind
-// or between them.
+// The last records are shown, however many markers and records of aborted transactions are between
+// or after them.
 func TestLastRecordsAreShownThoughMarkersAreBehindThem(t *testing.T) {
 	t.Chdir(t.TempDir())
 	c, err := strata.Open(strata.Config{Dir: "data"})
@@ -46,7 +46,7 @@ func TestLastRecordsAreShownThoughMarkersAreBehindThem(t *testing.T) {
 	for last, want := range map[string]string{"1": "c", "2": "bc", "3": "abc", "9": "abc"} {
 		r := strataRun(t, "consume", "orders", "--last", last, "--format", `%p%v\n`, "--dir", "data")
 		require.Equal(t, exitOK, r.code, r.err)
-		shown := map[byte]string{} // by partition: one of them comes first, whichever
+		shown := map[byte]string{} // by partition: the order of partitions is not fixed
 		for _, line := range strings.Fields(r.out) {
 			shown[line[0]] += line[1:]
 		}

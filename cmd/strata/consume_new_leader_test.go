@@ -10,7 +10,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A leader that has just begun has no high watermark yet, and answers OFFSET_NOT_AVAILABLE.
+// A new leader has no high watermark yet, and answers OFFSET_NOT_AVAILABLE.
 func TestConsumeWaitsForTheOffsetsOfANewLeader(t *testing.T) {
 	s := kafkatest.New(t, kafkatest.Config{Topics: map[string]int{"orders": 2}})
 	s.Fill("orders", record.String("", "k", "a").To(0), record.String("", "k", "b").To(1))

@@ -34,7 +34,7 @@ func command(t *testing.T, in string, args ...string) result {
 	return result{c.ProcessState.ExitCode(), out.String(), errs.String()}
 }
 
-// following is a command that goes on until it is interrupted.
+// following is a command that runs until it is interrupted.
 type following struct {
 	t   *testing.T
 	cmd *exec.Cmd
@@ -85,7 +85,7 @@ func (f *following) interrupt() {
 	require.Empty(f.t, rest)
 }
 
-// signalled sends a signal, and returns what was printed since, and how the command ended.
+// signalled sends a signal. It returns the output since the last line read, and the exit error.
 func (f *following) signalled(s os.Signal) (rest string, err error) {
 	f.t.Helper()
 	require.NoError(f.t, f.cmd.Process.Signal(s))
@@ -138,7 +138,7 @@ func TestConsumeInAGroupBeginsWhereFromSays(t *testing.T) {
 	b := serveOrders(t, "a b c d")
 	args := append([]string{"consume", "orders", "--group", "g", "--from", "2", "--max", "1", "--values"}, b...)
 	require.Equal(t, result{exitOK, "c\n", ""}, command(t, "", args...))
-	require.Equal(t, result{exitOK, "d\n", ""}, command(t, "", args...)) // where the group is, now
+	require.Equal(t, result{exitOK, "d\n", ""}, command(t, "", args...)) // now the group's own offset counts
 }
 
 func TestConsumePartOfTopics(t *testing.T) {
@@ -252,7 +252,7 @@ func TestGroupsOfLiveMembers(t *testing.T) {
 	c := client(t, b[1], kgo.ConsumerGroup("busy"), kgo.ConsumeTopics("orders"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	require.NoError(t, c.PollFetches(t.Context()).Err())
 	r := command(t, "", append([]string{"groups", "list", "--json"}, b...)...)
-	require.Equal(t, `{"type":"group","group":"busy","state":"Stable","protocolType":"consumer"}`+"\n", r.out) // nothing that it does not know
+	require.Equal(t, `{"type":"group","group":"busy","state":"Stable","protocolType":"consumer"}`+"\n", r.out) // without fields that the command does not have
 	r = command(t, "", append([]string{"groups", "reset", "busy", "--topic", "orders", "--to", "earliest"}, b...)...)
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.err, "busy, orders-0: the group has 1 members: stop them before a reset")

@@ -56,7 +56,7 @@ func TestDumpDecodesRecordsByTheNameOfTheirDirectory(t *testing.T) {
 	golden(t, "dump-records.json", r.out)
 }
 
-// What kafka-dump-log --transaction-log-decoder of Kafka 4.3 says of the same files.
+// The output of kafka-dump-log --transaction-log-decoder of Kafka 4.3 for the same files.
 func TestDumpShowsOfTransactionsWhatKafkasToolShows(t *testing.T) {
 	text, err := os.ReadFile("testdata/kafka-dump-log-transactions.text")
 	require.NoError(t, err)
@@ -152,7 +152,7 @@ func TestDumpDecodesEveryFormOfATransactionsState(t *testing.T) {
 	require.Contains(t, r.out, `{"kind":"transaction","transactionalId":"gone","tombstone":true}`)
 }
 
-// Kafka's, and those that are not in it.
+// Kafka's records, and kinds that Kafka's file lacks.
 func TestDumpDecodesWhatIsStoredOfShareGroups(t *testing.T) {
 	kafkas, err := os.ReadFile("../../internal/sharelog/testdata/__share_group_state-2.log")
 	require.NoError(t, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/stratalog/strata/group"
 )
 
-// Checklist row LG2: records that were deleted are no lag, whichever protocol the group has.
+// Checklist row LG2: deleted records do not count as lag, in groups of any protocol.
 func TestDeletedRecordsAreNoLag(t *testing.T) {
 	const start, end = 6, 10
 	listed := func(offset int64) kadm.ListedOffsets {
@@ -21,7 +21,7 @@ func TestDeletedRecordsAreNoLag(t *testing.T) {
 		l, err := lagOf(partitionOf{"in", 0}, kadm.OffsetResponses{"in": {0: {Offset: commit}}}, listed(start), listed(end))
 		require.NoError(t, err)
 		require.Equal(t, want, l.Lag, "committed %d", committed)
-		tools := max(end-committed, 0) // what kadm counts, as Kafka's tools do
+		tools := max(end-committed, 0) // the lag that kadm computes, like Kafka's tools
 		seen := classicSeen(kadm.DescribedGroupLag{Group: "g", Lag: kadm.GroupLag{"in": {0: {
 			Topic: "in", Commit: commit, Start: kadm.ListedOffset{Offset: start}, End: kadm.ListedOffset{Offset: end}, Lag: tools}}}})
 		require.Equal(t, want, seen.Lag, "committed %d", committed)

@@ -14,7 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// instructions reads the last stage of the Dockerfile: its ENV, and the words of the others.
+// instructions reads the last stage of the Dockerfile: its ENV, and the arguments of the other
+// instructions.
 func instructions(t *testing.T) (env map[string]string, words map[string][]string) {
 	t.Helper()
 	f, err := os.Open(filepath.Join(home, "..", "..", "Dockerfile"))
@@ -40,7 +41,7 @@ func instructions(t *testing.T) (env map[string]string, words map[string][]strin
 	return env, words
 }
 
-// Checklist row C8: what the image runs, with all that it has, and nothing that it has not.
+// Checklist row C8: the image's command runs with the image's environment and nothing else.
 func TestImageServesAndIsHealthy(t *testing.T) {
 	env, words := instructions(t)
 	require.Equal(t, []string{"/strata"}, words["ENTRYPOINT"])
@@ -49,7 +50,7 @@ func TestImageServesAndIsHealthy(t *testing.T) {
 	require.Equal(t, "/data", env["STRATA_SERVE_DIR"])
 	require.Equal(t, "0.0.0.0:9092", env["STRATA_SERVE_LISTEN"])
 	delete(env, "STRATA_SERVE_ADVERTISE")
-	env["STRATA_SERVE_DIR"], env["STRATA_SERVE_LISTEN"] = filepath.Join(dir, "data"), "127.0.0.1:0" // this machine's
+	env["STRATA_SERVE_DIR"], env["STRATA_SERVE_LISTEN"] = filepath.Join(dir, "data"), "127.0.0.1:0" // of this machine
 	env["STRATA_SERVE_SET"] = "num.partitions=5\nretention.ms=3600000"
 	serving := strings.Join(words["CMD"], " ")
 	require.Equal(t, "serve", serving)

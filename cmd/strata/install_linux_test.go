@@ -17,9 +17,8 @@ import (
 	"github.com/stratalog/strata/internal/pages"
 )
 
-// goAway returns a go command in dir, which knows nothing of this checkout but what a module proxy
-// has of it, as a version of its own. Other modules are those that the tests were built of; there
-// is no network.
+// goAway returns a go command in dir that uses this checkout only as a version of a module proxy.
+// The proxy has the other modules in the versions of the test binary. There is no network.
 func goAway(t *testing.T, dir, cache string, args ...string) *exec.Cmd {
 	t.Helper()
 	proxy := filepath.Join(cache, "proxy")
@@ -36,7 +35,7 @@ func goAway(t *testing.T, dir, cache string, args ...string) *exec.Cmd {
 }
 
 // builds skips a test that compiles the whole module again, for more than a minute, unless
-// STRATA_BUILDS is set, as it is in .ci/run.
+// STRATA_BUILDS is set, as in .ci/run.
 func builds(t *testing.T) {
 	if os.Getenv("STRATA_BUILDS") == "" {
 		t.Skip("builds the module again: STRATA_BUILDS=1 runs it")
@@ -70,7 +69,8 @@ func TestGoRunAtLatestServes(t *testing.T) {
 	require.Equal(t, "hello\n", command(t, "", "consume", "orders", "--values", "-b", addr).out)
 }
 
-// Who imports a package does not load the modules of the command, nor has them in go.sum.
+// A module that imports a package does not load the modules of the command, nor has them in
+// go.sum.
 func TestImportersLoadNothingOfTheCommand(t *testing.T) {
 	builds(t)
 	cache, dir := t.TempDir(), t.TempDir()
@@ -93,7 +93,7 @@ func TestImportersLoadNothingOfTheCommand(t *testing.T) {
 	}
 }
 
-// The test of the tutorial passes in a directory where nothing was before.
+// The test of the tutorial passes in an empty directory.
 func TestFirstTestRunsInAnotherModule(t *testing.T) {
 	builds(t)
 	page, err := os.ReadFile(filepath.Join(home, "..", "..", "docs", "tutorial", "5-test-your-service.md"))
@@ -114,7 +114,7 @@ func TestFirstTestRunsInAnotherModule(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist, "libraries of the command were fetched")
 }
 
-// An image of nothing else has no libraries to link with.
+// An image with only this program has no libraries to link with.
 func TestProgramIsLinkedWithNothing(t *testing.T) {
 	builds(t)
 	name := filepath.Join(t.TempDir(), "strata")

@@ -28,8 +28,8 @@ func (p *process) Kill() error {
 	return nil
 }
 
-// strata serve is killed with SIGKILL under load. What was acknowledged is
-// there, once and in order; so are commits.
+// strata serve is killed with SIGKILL under load. Acknowledged records are there, once and in
+// order; so are commits.
 func TestKilledAgainAndAgain(t *testing.T) {
 	dir, verified := filepath.Join(t.TempDir(), "data"), 0
 	rep, err := killloop.Run(t.Context(), killloop.Config{

@@ -18,7 +18,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// liveRuns is how often each command is run beside a live writer; $STRATA_VIEWS says otherwise.
+// liveRuns returns how often each command is run beside a live writer: $STRATA_VIEWS times, or 40.
 func liveRuns(t *testing.T) int {
 	if s := os.Getenv("STRATA_VIEWS"); s != "" {
 		n, err := strconv.Atoi(s)

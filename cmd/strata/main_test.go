@@ -26,11 +26,11 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
-	os.Setenv(configEnv, "") // that of whoever runs the tests is none of theirs
+	os.Setenv(configEnv, "") // the environment's configuration file does not apply to tests
 	leaktest.Main(m)
 }
 
-// result is what one run of the program did.
+// result is the result of one run of the program.
 type result struct {
 	code     int
 	out, err string
@@ -65,8 +65,8 @@ func golden(t testing.TB, file, got string) {
 // home is the directory of this package.
 var home, _ = os.Getwd()
 
-// inKafkaDirectory makes a directory the current one that holds what Apache Kafka left behind: log/
-// after a clean stop, killed/ after a kill.
+// inKafkaDirectory changes to a directory with files that Apache Kafka left behind: log/ after a
+// clean stop, killed/ after a kill.
 func inKafkaDirectory(t *testing.T) {
 	t.Helper()
 	f, err := os.Open("../internal/verify/testdata/kafka.tar.gz")

@@ -24,7 +24,7 @@ func TestGroupsAreNotResetBeyondTheEnd(t *testing.T) {
 	require.Equal(t, result{exitOK, "s: orders-0 is at 0\ns: orders-1 is at 1\n", ""}, run("shares", "reset", "s", "--topic", "orders", "--to", "0"))
 }
 
-// What a script says whose variable is not set is not taken for something larger.
+// An argument from an unset variable of a script is rejected. It does not select more objects.
 func TestEmptyNamesAreMisuse(t *testing.T) {
 	b := serveOrders(t, "x", "y")
 	run := func(args ...string) result { return command(t, "", append(args, b...)...) }
@@ -54,7 +54,7 @@ func TestEmptyNamesAreMisuse(t *testing.T) {
 	require.Equal(t, exitOK, run("produce", "orders", "--key", "", "").code, "keys and values may be")
 }
 
-// The rule of exit codes, as the command's help has it.
+// The rule of exit codes, as in the command's help.
 func TestExitCodesAreTheSameEverywhere(t *testing.T) {
 	b := serveOrders(t, "x", "y")
 	nowhere := filepath.Join(t.TempDir(), "nowhere")
@@ -108,7 +108,7 @@ func TestBackupMakesNoClusterOfAnotherDirectory(t *testing.T) {
 	require.Len(t, entries, 1)
 }
 
-// Checklist row C7: nothing of what is wrong is passed over.
+// Checklist row C7: every invalid field is reported.
 func TestJSONThatIsReadAsSomethingElseIsRefused(t *testing.T) {
 	b := serveOrders(t, "x", "y")
 	for says, line := range map[string]string{

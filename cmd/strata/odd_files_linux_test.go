@@ -17,8 +17,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A pipe, or a sparse file of 1 TiB, in the place of any file of a data directory holds no command
-// up: opening a pipe waits for its other end, and reading 1 TiB takes hours.
+// A pipe, or a sparse file of 1 TiB, in place of any file of a data directory blocks no command.
+// Opening a pipe waits for its other end, and reading 1 TiB takes hours.
 func TestPipesAndHugeSparseFilesHoldNoCommandUp(t *testing.T) {
 	t.Chdir(t.TempDir())
 	c, err := strata.Open(strata.Config{Dir: "data"})

@@ -28,8 +28,8 @@ func TestPageOfTheCommandIsItsHelp(t *testing.T) {
 	require.Equal(t, page, string(want), "%s is stale: go run ./internal/reference", name)
 }
 
-// commandPage returns the reference of the command: a section for each command, with its own flags.
-// A flag that ten commands and more share is in one table.
+// commandPage returns the reference of the command: a section for each command, with its own
+// flags. One table has the flags that ten or more commands share.
 func commandPage(root *cobra.Command) string {
 	var all []*cobra.Command
 	var walk func(c *cobra.Command)

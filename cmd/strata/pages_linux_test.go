@@ -137,8 +137,8 @@ func (p pageRun) localized(text string) string { return hostPattern.ReplaceAllSt
 
 var jobPattern = regexp.MustCompile(`%%`)
 
-// shell returns the script of a command. A server in the background is followed until it is ready.
-// The name of a job, as in kill %%, means the server that was started last.
+// shell returns the script of a command. For a server in the background it waits until the server
+// is ready. A job's name, as in kill %%, means the server started last.
 func (p pageRun) shell(command string) string {
 	command = p.localized(command)
 	if server, ok := strings.CutSuffix(command, " &"); ok {

@@ -13,11 +13,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// hostileName clears the screen, in both forms, turns text around, and forges a line.
+// hostileName clears the screen, in both forms, reverses text direction, and forges a line.
 const hostileName = "x\x1b[2J\u009b2J\u202e\x7f\t\nbilling: lag 0 \U000e0001"
 
-// requirePrintable fails if a terminal would act on what a command printed, or if a name forged a
-// line.
+// requirePrintable fails if the output has a control character that a terminal would execute, or a
+// line forged by a name.
 func requirePrintable(t *testing.T, text string, args ...string) {
 	t.Helper()
 	require.True(t, utf8.ValidString(text), args)

@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// brokersOf returns what an administrator sees of the brokers: addresses and racks.
+// brokersOf returns the addresses and racks of the brokers, as an administrator sees them.
 func brokersOf(t *testing.T, addr string) (addrs, racks []string) {
 	t.Helper()
 	md, err := kadm.NewClient(client(t, addr)).BrokerMetadata(t.Context())
@@ -29,7 +29,7 @@ func brokersOf(t *testing.T, addr string) (addrs, racks []string) {
 	return addrs, racks
 }
 
-// stopped ends a server in order.
+// stopped stops a server with SIGTERM, and requires an orderly end.
 func (p *process) stopped(t *testing.T) {
 	t.Helper()
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
@@ -41,8 +41,8 @@ func addressesOf(t *testing.T, p *process) []string {
 	return strings.Split(strings.TrimPrefix(strings.TrimSpace(p.ready), "ready "), ",")
 }
 
-// Three brokers keep their partitions in a directory each, over a restart
-// that does not say how many there are.
+// Each of three brokers keeps its partitions in its own directory, also after a restart without
+// --brokers.
 func TestServeSeveralBrokersEachInItsDirectory(t *testing.T) {
 	dir, apart := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "disk-2")
 	p := start(t, "--dir", dir, "--brokers", "3", "--rack", "a,b,a", "--broker-dir", "2="+apart, "--set", "num.partitions=6")
@@ -76,7 +76,7 @@ func TestServeSeveralBrokersEachInItsDirectory(t *testing.T) {
 	require.Equal(t, exitMisuse, r.code)
 }
 
-// Other commands read a directory of several brokers as they read that of one.
+// Other commands read a directory of several brokers like a directory of one.
 func TestCommandsReadADirectoryOfSeveralBrokers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	p := start(t, "--dir", dir, "--brokers", "2", "--set", "num.partitions=2")
@@ -91,7 +91,8 @@ func TestCommandsReadADirectoryOfSeveralBrokers(t *testing.T) {
 	require.Contains(t, r.out, "in 1")
 }
 
-// A broker without its directory costs its partitions and its address, not those of the others.
+// If a broker's directory is missing, its partitions and its address are unavailable. The other
+// brokers are not affected.
 func TestServeGoesOnWithoutABrokersDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	p := start(t, "--dir", dir, "--brokers", "3")
@@ -110,7 +111,7 @@ func TestServeGoesOnWithoutABrokersDirectory(t *testing.T) {
 	}
 }
 
-// Broker n has the n-th port or address, whether or not those before it are there.
+// Broker n has the n-th port or address, even if brokers before it are missing.
 func TestBrokersListenOnThePortsThatFollow(t *testing.T) {
 	ports := map[int32]int{}
 	for _, id := range []int32{1, 3} {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Five lines at Info: the version, the directory and what recovery did in it, the brokers, the
-// listeners.
+// Six lines at Info for two brokers. The first has the version and the directory, the next two the
+// recovery of each broker's directory. The others have the brokers and each listener.
 func TestServeLogsItsStartAndWhatRecoveryDid(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	p := start(t, "--dir", dir, "--brokers", "2")

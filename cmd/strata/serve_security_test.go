@@ -103,7 +103,7 @@ func TestUsersOfAFileAreThoseOfTheCluster(t *testing.T) {
 	}
 }
 
-// A file of users that is empty for a moment, as one that is being written, locks out no user.
+// An empty users file, such as one being rewritten, locks out no user.
 func TestServeKeepsUsersWhenTheirFileIsEmpty(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users")
 	require.NoError(t, os.WriteFile(file, []byte("alice=alice-pw\n"), 0o600))
@@ -146,7 +146,7 @@ func TestSecretsThatEveryUserOfTheMachineCanReadAreWarnedOf(t *testing.T) {
 	}
 }
 
-// A certificate for localhost is for a listener that was given as localhost, not for 127.0.0.1.
+// A certificate for localhost fits a listener that was given as localhost, not as 127.0.0.1.
 func TestClientsAreToldTheHostThatWasTyped(t *testing.T) {
 	f := files{t, t.TempDir()}
 	a, err := throwaway.New()
@@ -214,7 +214,7 @@ func TestServeGivesTokensUnderTheSecretOfAFile(t *testing.T) {
 	}
 }
 
-// Whoever mistypes a super user locks out who was meant.
+// A mistyped super user would lock out the intended one.
 func TestSuperUsersThatNobodyCanBeAreRefused(t *testing.T) {
 	for list, want := range map[string][]string{
 		"User:admin":                            {"User:admin"},

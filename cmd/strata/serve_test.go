@@ -23,12 +23,12 @@ import (
 	"github.com/stratalog/strata/share"
 )
 
-// A process is `strata serve` running.
+// A process is a running `strata serve`.
 type process struct {
 	cmd   *exec.Cmd
 	ready string // its first line
 	addr  string
-	errs  *bytes.Buffer // after wait
+	errs  *bytes.Buffer // its stderr; valid after wait
 }
 
 func start(t *testing.T, args ...string) *process {
@@ -124,7 +124,7 @@ func TestServeRefusesALockedDirectoryAndATakenPort(t *testing.T) {
 	require.Equal(t, exitOK, p.wait(t))
 }
 
-// The error of a cluster that lacks half of its brokers names the flag with which it is served.
+// The error of a cluster without half of its brokers names the flag that makes it start.
 func TestServeAcceptsALossOfMetadataIfAsked(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	p := start(t, "--dir", dir, "--brokers", "2")
@@ -211,7 +211,7 @@ func TestServeMisuse(t *testing.T) {
 	}
 }
 
-// stuck never ends.
+// stuck never shuts down.
 type stuck struct{ asked chan struct{} }
 
 func (s stuck) Shutdown(context.Context) error { close(s.asked); select {} }
@@ -222,11 +222,11 @@ func (quick) Shutdown(context.Context) error { return net.ErrClosed }
 
 func TestASecondSignalStopsAtOnce(t *testing.T) {
 	require.ErrorIs(t, stop(nil, time.Time{}, quick{}, quick{}), net.ErrClosed)
-	if os.Getenv("STRATA_STUCK") == "" { // what is stuck stays: in a process of its own
+	if os.Getenv("STRATA_STUCK") == "" { // in a process of its own, since the stuck goroutine never ends
 		c := exec.Command(os.Args[0], "-test.run", "^TestASecondSignalStopsAtOnce$")
 		c.Env = append(os.Environ(), "STRATA_STUCK=1")
 		out, err := c.CombinedOutput()
-		require.Error(t, err) // its goroutine is reported as left behind
+		require.Error(t, err) // its goroutine is reported as a leak
 		require.Contains(t, string(out), "stopped at once by a second signal")
 		return
 	}
@@ -250,7 +250,7 @@ func TestSignalsOfOneMomentAreOneSignal(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, ended)
 		time.Sleep(time.Millisecond)
-		signals <- syscall.SIGTERM // somebody is impatient
+		signals <- syscall.SIGTERM // an impatient user
 		require.ErrorIs(t, <-ended, errForced)
 		close(part)
 	})

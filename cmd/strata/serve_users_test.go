@@ -15,7 +15,7 @@ import (
 	saslplain "github.com/twmb/franz-go/pkg/sasl/plain"
 )
 
-// A user that is taken out of the file while nobody serves is let in no more.
+// A user that is removed from the file while the server is stopped is rejected afterwards.
 func TestServeForgetsUsersThatTheFileHasNoMore(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "users")
@@ -36,7 +36,7 @@ func TestServeForgetsUsersThatTheFileHasNoMore(t *testing.T) {
 	letIn("bob=bob-pw\n", map[string]bool{"alice": false, "bob": true})
 }
 
-// The file of users is a pipe that nobody writes to, as one on a network's disk may be.
+// The users file is a pipe without a writer. A file on a network disk may hang like this.
 func TestServeEndsWhileTheFileOfUsersCannotBeRead(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users")
 	require.NoError(t, os.WriteFile(file, []byte("alice=alice-pw\n"), 0o600))
@@ -44,8 +44,8 @@ func TestServeEndsWhileTheFileOfUsersCannotBeRead(t *testing.T) {
 	require.NoError(t, os.Remove(file))
 	require.NoError(t, syscall.Mkfifo(file, 0o600))
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
-	// It has begun to read when somebody can write without waiting for a reader. What is written
-	// has no end until w is closed.
+	// The server has opened the pipe for reading once a writer can open it without waiting. The
+	// content has no end until w is closed.
 	var w *os.File
 	require.Eventually(t, func() bool {
 		fd, err := syscall.Open(file, syscall.O_WRONLY|syscall.O_NONBLOCK, 0)

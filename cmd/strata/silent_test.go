@@ -16,8 +16,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// talking are the commands that talk to brokers, each with what it does to topic orders, group
-// billing, share group jobs and user alice.
+// talking are the commands that send requests to brokers. Each has arguments for topic orders,
+// group billing, share group jobs and user alice.
 var talking = []string{
 	"cluster", "top --count 1 --interval 1ms",
 	"topics list", "topics create new", "topics describe orders", "topics alter orders --set retention.ms=7000", "topics add-partitions orders --total 9",
@@ -33,7 +33,7 @@ var talking = []string{
 	"consume orders", "consume orders --last 1", "consume orders --from 2026-01-31T12:00:00Z", "consume orders --max 1 --partition 1", "consume orders --max 9 --group other",
 }
 
-// A mute broker serves as many requests as it is told, and then reads others and answers none.
+// A mute broker serves a given number of requests. It reads further requests without an answer.
 type mute struct{ left atomic.Int64 }
 
 func (m *mute) Before(*kafka.Exchange) kafka.Action {
@@ -42,7 +42,7 @@ func (m *mute) Before(*kafka.Exchange) kafka.Action {
 
 func (m *mute) After(*kafka.Exchange) {}
 
-// runFor runs a command, and returns an error if it has not ended after a while.
+// runFor runs a command, and returns an error if it has not ended within limit.
 func runFor(ctx context.Context, limit time.Duration, args ...string) (r result, err error) {
 	ended := make(chan struct{})
 	go func() {
@@ -59,8 +59,8 @@ func runFor(ctx context.Context, limit time.Duration, args ...string) (r result,
 	}
 }
 
-// A command returns about --timeout after the broker has fallen silent, whichever answer it is that
-// does not come.
+// A command returns about --timeout after the broker has stopped answering, whichever answer is
+// missing.
 func TestEveryCommandReturnsWhenABrokerIsSilent(t *testing.T) {
 	t.Parallel()
 	var all sync.WaitGroup

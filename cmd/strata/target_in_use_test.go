@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// The program that has the directory does what the error shows, and the command reaches its
-// cluster.
+// The program that uses the directory runs the code that the error shows, and the command reaches
+// its cluster.
 func TestDirectoryInUseShowsHowToReachItsCluster(t *testing.T) {
 	dir := t.TempDir()
 	cluster, err := strata.Open(strata.Config{Dir: dir})

@@ -15,7 +15,7 @@ import (
 	"github.com/stratalog/strata/kafka"
 )
 
-// A files is a directory to put files into.
+// A files is a directory for the files of a test.
 type files struct {
 	*testing.T
 	dir string
@@ -27,7 +27,7 @@ func (f files) put(name, text string) (path string) {
 	return path
 }
 
-// certificate makes one of the authority, and returns the files of it and of its key.
+// certificate issues a certificate of the authority, and returns its file and its key's.
 func (f files) certificate(a *throwaway.Authority, r throwaway.Request) (cert, key string) {
 	c, err := a.Certificate(r)
 	require.NoError(f, err)
@@ -78,7 +78,7 @@ func TestCommandsReachBrokersThatWantToKnowWhoComes(t *testing.T) {
 		t.Setenv(configEnv, config)
 		require.Equal(t, exitOK, strataRun(t, "topics", "create", "orders").code)
 		require.Contains(t, strataRun(t, "topics", "list").out, "orders: ")
-		t.Setenv("STRATA_USER", "bob") // goes before the file
+		t.Setenv("STRATA_USER", "bob") // overrides the file
 		require.Contains(t, strataRun(t, "topics", "list").err, "user bob")
 		require.Equal(t, exitOK, strataRun(t, "topics", "list", "--user", "alice").code)
 	})
@@ -120,7 +120,7 @@ func TestCommandsShowATokenOfAFile(t *testing.T) {
 	require.Equal(t, exitFailed, strataRun(t, append(list, token)...).code)
 }
 
-// Checklist row C7: nothing of what is wrong is passed over.
+// Checklist row C7: every invalid setting is reported.
 func TestSettingsThatMakeNoSenseAreMisuse(t *testing.T) {
 	f := files{t, t.TempDir()}
 	for want, args := range map[string][]string{

@@ -19,9 +19,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A terminal is one that somebody looks at.
+// A terminal is a pseudo-terminal whose output the test reads.
 type terminal struct {
-	tty  *os.File // what a program writes to
+	tty  *os.File // the side to which a program writes
 	shut chan string
 }
 
@@ -39,21 +39,20 @@ func newTerminal(t *testing.T) *terminal {
 	term := &terminal{tty, make(chan string, 1)}
 	go func() {
 		var seen bytes.Buffer
-		_, _ = seen.ReadFrom(screen) // fails when nobody has the terminal any more
+		_, _ = seen.ReadFrom(screen) // fails once the terminal is closed
 		screen.Close()
 		term.shut <- seen.String()
 	}()
 	return term
 }
 
-// shown returns all that was written, when nobody writes any more.
+// shown closes the terminal, and returns all its output.
 func (x *terminal) shown() string {
 	x.tty.Close()
 	return <-x.shut
 }
 
-// longWork runs a command on a copy of log whose files take a while to be opened, with errors going
-// to errs.
+// longWork runs a command on a copy of log whose files open slowly. Its stderr is errs.
 func longWork(t *testing.T, errs *os.File, args ...string) (out string) {
 	t.Helper()
 	var buf bytes.Buffer

@@ -18,7 +18,8 @@ import (
 	"github.com/stratalog/strata/internal/synctest"
 )
 
-// modernMember joins a group of KIP-848's protocol, and returns when it has all of a topic.
+// modernMember joins a group of KIP-848's protocol, and returns once it has all partitions of a
+// topic.
 func modernMember(t *testing.T, addr, group, topic string, partitions int) {
 	t.Helper()
 	c := client(t, addr)
@@ -63,8 +64,8 @@ func TestGroupsOfEitherProtocolAreSeen(t *testing.T) {
 	}
 }
 
-// streamsMembers join a group of streams that reads a topic and keeps a state, and returns when
-// each of them has done as it was told: so many active tasks, so many that it is standby for.
+// streamsMembers joins members to a streams group that reads a topic and has a state store. It
+// returns once each member owns its assigned tasks: so many active and so many standby tasks.
 func streamsMembers(t *testing.T, addr, group, topic string, active, standby int, members ...string) {
 	t.Helper()
 	c := client(t, addr)
@@ -132,7 +133,7 @@ func TestGroupsOfStreamsAreSeen(t *testing.T) {
 	require.Contains(t, r.out, "group app: lag 2, 0.0 offsets/s, Stable, 2 members\n")
 }
 
-// shown are the lines of one page, by the kind and name of what they are about.
+// shown returns the lines of one page, by the type and name of their subject.
 func shown(t *testing.T, out string) map[string]map[string]any {
 	t.Helper()
 	lines := map[string]map[string]any{}
@@ -181,7 +182,7 @@ func TestTopTellsOnceOfLooksThatFail(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 6, n)
 		require.Equal(t, "strata: look 2; trying again\nstrata: look 5; trying again\n", errs.String())
-		require.Regexp(t, `^\S+ topic orders: 100.0 offsets/s, 400 .*\n\S+ topic orders: 100.0 offsets/s, 600 .*\n$`, out.String()) // since the last that succeeded
+		require.Regexp(t, `^\S+ topic orders: 100.0 offsets/s, 400 .*\n\S+ topic orders: 100.0 offsets/s, 600 .*\n$`, out.String()) // since the last look that succeeded
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/stratalog/strata/transaction"
 )
 
-// Two transactions of an hour ago: one that its coordinator knows, one that nobody does.
+// Two transactions of an hour ago: one has a coordinator's record, the other has none.
 func TestTransactionsAreListedAndHangingOnesAborted(t *testing.T) {
 	dir := t.TempDir()
 	ctx := t.Context()

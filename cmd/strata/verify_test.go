@@ -57,8 +57,8 @@ func TestVerifyOfATornTail(t *testing.T) {
 	golden(t, "verify-torn.text", r.out)
 }
 
-// The last batch of a log whose process was killed is damaged: verify calls it so where an open
-// would refuse it, and an incomplete write where an open would cut it.
+// The last batch of a killed process's log is damaged. verify reports damage if an open would
+// reject the log, and an incomplete write if an open would truncate it.
 func TestVerifyDecidesAboutALastBatchAsAnOpenDoes(t *testing.T) {
 	const name = "00000000000000000000.log"
 	written := filepath.Join(t.TempDir(), "orders-0")
@@ -107,7 +107,7 @@ func TestVerifyDecidesAboutALastBatchAsAnOpenDoes(t *testing.T) {
 	require.NotZero(t, opened[false])
 }
 
-// What recovery would do is printed, and not done.
+// verify prints the actions of recovery, and does not do them.
 func TestVerifyTellsWhatRecoveryWouldDo(t *testing.T) {
 	inKafkaDirectory(t)
 	require.NoError(t, os.WriteFile("killed/rolled-0/00000000000000000000.log.cleaned", []byte("half"), 0o644))
@@ -131,7 +131,7 @@ func TestVerifyTellsWhatRecoveryWouldDo(t *testing.T) {
 	require.NotContains(t, r.out, "the next open would")
 }
 
-// A directory that its broker could not be started from is not all good.
+// A directory without meta.properties is damage: its broker could not start.
 func TestVerifyMissesMetaProperties(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	p := start(t, "--dir", dir)
@@ -151,11 +151,11 @@ func TestVerifyMissesMetaProperties(t *testing.T) {
 	for _, name := range []string{"log-start-offset-checkpoint", "recovery-point-offset-checkpoint", ".kafka_cleanshutdown", "strata.closed"} {
 		require.NoError(t, os.Remove(filepath.Join(broker, name)))
 	}
-	missed(dir) // nothing but its metadata is left
+	missed(dir) // only its metadata is left
 }
 
-// A directory that is missing is damage, with the way out, and a directory in use or stopped in
-// order is good.
+// A missing directory is damage, with a way to repair it. A directory in use or stopped in order
+// is good.
 func TestVerifyFindsAMissingDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	p := start(t, "--dir", dir)

@@ -33,7 +33,7 @@ func TestVersionNamesTheFormatsOfFiles(t *testing.T) {
 	require.Equal(t, []byte{0, 0, 0, byte(l.Formats.LogState)}, state[8:12])
 }
 
-// serveBriefly makes a cluster in dir and stops it.
+// serveBriefly creates a cluster in dir and stops it.
 func serveBriefly(t *testing.T, dir string) {
 	t.Helper()
 	p := start(t, "--dir", dir)

@@ -45,7 +45,7 @@ func batch(t testing.TB, offset int64, value string) []byte {
 	return p
 }
 
-// scan returns the base offsets of the batches in p, and the damage.
+// scan returns the base offsets of the batches in p, the damage, and the end of the scan.
 func scan(t testing.TB, p []byte) (offsets []int64, ds []Damage, end End) {
 	t.Helper()
 	end, err := ScanLog(bytes.NewReader(p), int64(len(p)), Visitor{

@@ -9,8 +9,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A changingFile is one that somebody writes to or cuts: it has other bytes each time its size is
-// asked for, up to the last.
+// A changingFile is a file that another program writes to or cuts. Each call of Size moves it to
+// the next content, up to the last.
 type changingFile struct {
 	bytes []byte
 	next  [][]byte
@@ -27,13 +27,13 @@ func (f *changingFile) Size() (int64, error) {
 	return int64(len(f.bytes)), nil
 }
 
-// What a writer has not written yet, or is just taking away, is looked at again before it is called
-// damage.
+// Bytes that a writer has not written yet, or is just removing, are read again before they are
+// reported as damage.
 func TestABatchThatIsBeingWrittenOrCutIsNoDamage(t *testing.T) {
 	one, two := batch(t, 0, "one"), batch(t, 1, "two")
 	whole := bytes.Join([][]byte{one, two}, nil)
 	torn := bytes.Clone(whole)
-	clear(torn[len(torn)-3:]) // in space that was reserved
+	clear(torn[len(torn)-3:]) // in reserved space
 	short := whole[:len(whole)-3]
 	for name, c := range map[string]struct {
 		versions [][]byte
@@ -59,7 +59,7 @@ func TestABatchThatIsBeingWrittenOrCutIsNoDamage(t *testing.T) {
 	}
 }
 
-// The file was cut after its size was taken.
+// The file was cut after its size was read.
 func TestAFileThatWasCutEndsWhereItEnds(t *testing.T) {
 	one, two := batch(t, 0, "one"), batch(t, 1, "two")
 	var offsets []int64
@@ -72,8 +72,8 @@ func TestAFileThatWasCutEndsWhereItEnds(t *testing.T) {
 	require.Equal(t, int64(len(one)), end.Pos)
 }
 
-// Batches were visited, then cut and written again with other sizes: the place at which the scan
-// stands is within a batch of now.
+// Batches were visited, then cut and written again with other sizes. The scan's position is now
+// inside a new batch.
 func TestAFileThatIsCutAndWrittenAgainHasNoDamage(t *testing.T) {
 	before := batch(t, 5, "one")
 	after := bytes.Join([][]byte{batch(t, 5, "longer than one"), batch(t, 6, "two"), batch(t, 7, "three")}, nil)

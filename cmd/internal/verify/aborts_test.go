@@ -30,11 +30,11 @@ func abortIn(t *testing.T, p *partition.Partition, epoch int16) {
 	require.NoError(t, <-done)
 }
 
-// What a crash leaves of the transaction index the next open makes anew: it is no damage. It is if
-// the next open does not look.
+// The next open rebuilds a transaction index after a crash, so the index is no damage. After an
+// orderly close the next open does not check it, and a missing index is damage.
 func TestTransactionIndexThatTheNextOpenMakesAnewIsNoDamage(t *testing.T) {
 	disk := vfs.Mem()
-	var mu sync.Mutex // guards what follows while the log is open: it syncs in the background too
+	var mu sync.Mutex // guards the variables below while the log is open: it also syncs in the background
 	var left []*vfs.MemFS
 	var calls []string
 	stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {

@@ -10,8 +10,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// checkWhile checks a partition and calls do, each time a file of it is opened, with how many
-// attempts have begun.
+// checkWhile checks a partition. It calls do with the number of attempts begun, each time it opens
+// a file of the partition.
 func checkWhile(t *testing.T, m *vfs.MemFS, dir string, do func(attempt int)) (Counts, []Finding) {
 	attempts, busy := 0, false
 	stop := m.Observe(vfs.Observer{Before: func(e vfs.Event) {
@@ -29,7 +29,8 @@ func checkWhile(t *testing.T, m *vfs.MemFS, dir string, do func(attempt int)) (C
 	return check(t, m, dir)
 }
 
-// Beside a writer damage that is not there when one looks again is none; what stays is found.
+// While a writer changes a partition, damage that is missing in a second read is not reported.
+// Lasting damage is.
 func TestDamageInAPartitionThatChangesIsBelievedWhenItStays(t *testing.T) {
 	const dir = "/log/transactions-0"
 	name := filepath.Join(dir, "00000000000000000010.log")

@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Compaction has taken the records before the place of a cut, and all that is left was deleted: for
-// a moment only the state says where the log ends.
+// Compaction has removed the records before the cut, and the remaining ones were deleted. For a
+// moment only the state file has the log's end.
 func TestACutInsideAGapIsNoDamageWhereverItIsInterrupted(t *testing.T) {
 	disk, ctx := vfs.Mem(), context.Background()
 	l, err := log.Open("log", log.Config{FS: disk, Cleanup: log.CleanupCompact, MinDirtyRatio: 0.01})
@@ -31,7 +31,7 @@ func TestACutInsideAGapIsNoDamageWhereverItIsInterrupted(t *testing.T) {
 	_, err = l.Clean(ctx)
 	require.NoError(t, err)
 	require.NoError(t, l.DeleteRecords(8))
-	var mu sync.Mutex // guards what follows while the log is open: it syncs in the background too
+	var mu sync.Mutex // guards the variables below while the log is open: it also syncs in the background
 	var disks []*vfs.MemFS
 	var calls []string
 	stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {

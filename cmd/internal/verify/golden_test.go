@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// golden returns what Apache Kafka 4.3.0 left behind, in memory: /log a broker's directory after a
-// clean stop, /killed two partitions after a kill.
+// golden returns files of Apache Kafka 4.3.0, in memory: /log is a broker's directory after a
+// clean stop, /killed has two partitions after a kill.
 func golden(t testing.TB) *vfs.MemFS {
 	t.Helper()
 	f, err := os.Open("testdata/kafka.tar.gz")
@@ -63,7 +63,7 @@ func read(t testing.TB, m vfs.FS, name string) []byte {
 	return p
 }
 
-// files lists what is below dir, but files set aside.
+// files lists the files below dir, except deleted ones.
 func files(t testing.TB, m vfs.FS, dir string) []string {
 	t.Helper()
 	var out []string
@@ -81,7 +81,7 @@ func files(t testing.TB, m vfs.FS, dir string) []string {
 	return out
 }
 
-// check verifies dir and returns what was found.
+// check verifies dir and returns the findings.
 func check(t testing.TB, m vfs.FS, dir string) (Counts, []Finding) {
 	t.Helper()
 	var fs []Finding

@@ -16,9 +16,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A damaged or missing end of a log is one finding: state, snapshots and checkpoints that are ahead
-// of the last good batch only repeat it. The finding has the lost offsets, and a note the command
-// that gives them up, which works.
+// A damaged or missing end of a log is one finding. State, snapshots and checkpoints ahead of the
+// last good batch add no others. The finding has the lost offsets. A note has the command that
+// gives the records up, and the command works.
 func TestDamagedBatchIsOneFindingWithTheLostOffsetsAndTheWayOut(t *testing.T) {
 	const dir = "/data/broker-1/orders-0"
 	for name, c := range map[string]struct {
@@ -45,8 +45,8 @@ func TestDamagedBatchIsOneFindingWithTheLostOffsetsAndTheWayOut(t *testing.T) {
 	}
 }
 
-// The note of a damaged batch names what gives its records up, and that works: the partition takes
-// records, and the directory is good again, also after another stop.
+// The note of a damaged batch has the command that gives its records up. After it, the partition
+// accepts records, and the directory is good, also after another stop.
 func TestNoteOfADamagedBatchNamesAWayOutThatWorks(t *testing.T) {
 	for name, tt := range map[string]struct {
 		topic, segment string
@@ -120,8 +120,8 @@ func TestNoteOfADamagedBatchNamesAWayOutThatWorks(t *testing.T) {
 	}
 }
 
-// strataDirectories returns the directory of strataDirectory with a committed offset, after a stop
-// in order, and after a kill with three more records in orders-0.
+// strataDirectories returns the directory of strataDirectory with a committed offset, after an
+// orderly stop, and after a kill with three more records in orders-0.
 func strataDirectories(t *testing.T) (closed, killed *vfs.MemFS) {
 	m := strataDirectory(t)
 	c, err := strata.Open(strata.Config{Dir: "/data", FS: m, Group: group.Config{OffsetsPartitions: 1}})
@@ -150,7 +150,7 @@ func flipAt(fromEnd int) func(*testing.T, []byte) []byte {
 	}
 }
 
-// flipBatch flips a bit of the byte at of the batch that is n batches from the end.
+// flipBatch flips a bit in a batch: in the byte at offset at of the n-th batch from the end.
 func flipBatch(n, at int) func(*testing.T, []byte) []byte {
 	return func(t *testing.T, b []byte) []byte {
 		b[batchFromEnd(t, b, n)+at] ^= 4
@@ -158,12 +158,12 @@ func flipBatch(n, at int) func(*testing.T, []byte) []byte {
 	}
 }
 
-// cutAt cuts a segment behind all but its last n batches, and k bytes further.
+// cutAt cuts a segment before its last n batches, and keeps k more bytes.
 func cutAt(n, k int) func(*testing.T, []byte) []byte {
 	return func(t *testing.T, b []byte) []byte { return b[:batchFromEnd(t, b, n)+k] }
 }
 
-// zerosFrom overwrites the last n batches.
+// zerosFrom overwrites the last n batches with zeros.
 func zerosFrom(n int) func(*testing.T, []byte) []byte {
 	return func(t *testing.T, b []byte) []byte {
 		clear(b[batchFromEnd(t, b, n):])
@@ -171,7 +171,7 @@ func zerosFrom(n int) func(*testing.T, []byte) []byte {
 	}
 }
 
-// batchFromEnd returns the position of the n-th last batch.
+// batchFromEnd returns the position of the n-th batch from the end.
 func batchFromEnd(t *testing.T, b []byte, n int) int {
 	var at []int
 	for pos := 0; pos < len(b); {

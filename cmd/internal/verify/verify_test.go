@@ -48,8 +48,8 @@ func TestVerifyChangesNothing(t *testing.T) {
 	require.Zero(t, changes)
 }
 
-// Every kind of file whose bytes are all held against something: by a checksum,
-// or by the segment that an entry names.
+// The kinds of files whose bytes are all checked: by a checksum, or against the segment of an
+// entry.
 func TestFlippedBitsAreDamage(t *testing.T) {
 	for _, c := range []struct {
 		name, root string
@@ -67,7 +67,7 @@ func TestFlippedBitsAreDamage(t *testing.T) {
 					continue
 				}
 				if filepath.Base(dir) == "__cluster_metadata-0" && c.name == "kafka" {
-					continue // nothing there says whether its log was closed in order
+					continue // no file there records whether its log was closed in order
 				}
 				for range min(12, 8*len(p)) {
 					bit := rnd.IntN(8 * len(p))
@@ -130,7 +130,7 @@ func TestTopicIDUnlikeTheControllersIsDamage(t *testing.T) {
 	require.Equal(t, []Finding{{Damage, "/log/append-time-0/partition.metadata", -1, "another topic id than that of append-time in the controller's log"}}, damages(fs))
 }
 
-// Strata writes the number of the partition behind the topic id.
+// Strata writes the number of the partition after the topic id.
 func TestDirectoryOfAnotherPartitionIsDamage(t *testing.T) {
 	name := "/log/rolled-0/partition.metadata"
 	for text, want := range map[string]string{
@@ -199,8 +199,8 @@ func TestMissingSegmentIsDamage(t *testing.T) {
 	}
 }
 
-// Nothing but the files themselves says which segments a log of Kafka's has: an index without one,
-// an entry behind its end, the checkpoints.
+// Kafka has no list of a log's segments. A missing segment shows in an index without a segment, an
+// entry beyond a segment's end, or the checkpoints.
 func TestMissingPartsOfAKafkaLogAreDamage(t *testing.T) {
 	const dir = "/log/rolled-0"
 	remove := func(t *testing.T, m *vfs.MemFS, name string, suffixes ...string) {
@@ -239,7 +239,7 @@ func TestMissingPartsOfAKafkaLogAreDamage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := golden(t)
-			require.NoError(t, m.Remove("/log/cleaner-offset-checkpoint")) // which would tell of gaps
+			require.NoError(t, m.Remove("/log/cleaner-offset-checkpoint")) // with this file, gaps would be damage on their own
 			var logs []string
 			for _, name := range files(t, m, dir) {
 				if filepath.Ext(name) == ".log" {
@@ -265,7 +265,7 @@ func TestSegmentsThatAreRemovedInOrderAreNoDamage(t *testing.T) {
 	require.Empty(t, damages(fs))
 }
 
-// A broker that was closed in order says which logs it had.
+// The files of a broker that was closed in order list its logs.
 func TestMissingPartitionIsDamageIfTheBrokerWasClosedInOrder(t *testing.T) {
 	for dir, m := range map[string]*vfs.MemFS{"/log": golden(t), "/data/broker-1": strataDirectory(t)} {
 		gone := filepath.Join(dir, "rolled-0")
@@ -301,8 +301,8 @@ func TestStrataDirectoriesAreGoodAfterCloseAndAfterAKill(t *testing.T) {
 	require.Empty(t, damages(fs))
 }
 
-// Whatever a killed process has left of a compaction, a truncation or a new
-// begin, recovery knows what to do with it.
+// Recovery can handle every state that a killed process leaves of a compaction, a truncation or a
+// new log start.
 func TestLogsThatWereKilledAtWorkAreGood(t *testing.T) {
 	m := vfs.Mem()
 	l, err := log.Open("/data/t-0", log.Config{FS: m, Cleanup: log.CleanupCompact, MinDirtyRatio: 0.01, SegmentBytes: 500})
@@ -312,7 +312,7 @@ func TestLogsThatWereKilledAtWorkAreGood(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, l.Sync())
-	var mu sync.Mutex // guards killed while the log is open: it syncs in the background too
+	var mu sync.Mutex // guards killed while the log is open: it also syncs in the background
 	var killed []*vfs.MemFS
 	stop := m.Observe(vfs.Observer{Before: func(e vfs.Event) {
 		if e.Op&vfs.OpChange != 0 {
@@ -360,8 +360,8 @@ func TestCancelledContextEndsTheCheck(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// strataDirectory returns what Strata leaves behind in /data: a topic of two partitions with
-// several segments each, and idempotent producers.
+// strataDirectory returns a directory of Strata in /data: a topic of two partitions with several
+// segments each, and idempotent producers.
 func strataDirectory(t testing.TB) *vfs.MemFS {
 	t.Helper()
 	ctx, m := context.Background(), vfs.Mem()
