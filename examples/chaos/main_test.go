@@ -12,7 +12,8 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// In real time: a producer that is never idle leaves a virtual clock no moment to move on.
+// In real time: a virtual clock advances only when all goroutines are idle, and this producer
+// never is.
 func TestProgramLosesNothingHoweverThingsBreak(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 func TestProgramShowsWhatConfirmationsTellAndCost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b strings.Builder
-		disk := vfs.Faulty(vfs.OS()) // nothing but syncing takes time in a bubble
+		disk := vfs.Faulty(vfs.OS()) // only syncs take time in a bubble
 		disk.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Times: vfs.Always, Delay: 5 * time.Millisecond})
 		require.NoError(t, run(t.Context(), &b, disk))
 		out := b.String()
@@ -42,7 +42,7 @@ func TestProgramShowsWhatConfirmationsTellAndCost(t *testing.T) {
 	})
 }
 
-// row returns the number in brackets of the line that matches pattern.
+// row returns the number that pattern captures in the matching line.
 func row(t *testing.T, out, pattern string) float64 {
 	t.Helper()
 	m := regexp.MustCompile(pattern).FindStringSubmatch(out)

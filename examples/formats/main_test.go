@@ -23,7 +23,7 @@ func TestProgramReadsOldAndNewRecordsOfEachFormat(t *testing.T) {
 		"o-1  1250 cents EUR  11 bytes: 0000000001 066f2d31c413",
 		"o-2  990 cents SEK  15 bytes: 0000000002 066f2d32bc0f0653454b",
 		"o-3  refused: record: decode avro-0 at offset 2: schema: no schema id: first byte is 0x7b instead of 0",
-		// the same, then the message's index, then fields behind their tags
+		// the same, then the message's index, then fields after their tags
 		"o-1  1250 cents EUR  14 bytes: 0000000003 000a036f2d3110c413",
 		"o-2  990 cents SEK  19 bytes: 0000000004 000a036f2d3210bc0f1a0353454b",
 		"avro-value has schemas [1 2]",
@@ -33,7 +33,7 @@ func TestProgramReadsOldAndNewRecordsOfEachFormat(t *testing.T) {
 	}
 }
 
-// The bytes of the formats' own specifications, so that other programs can read ours.
+// The bytes of the formats' own specifications, so that other programs can read Strata's.
 func TestEncodingsAreThoseOfAvroAndProtobuf(t *testing.T) {
 	require.Equal(t, "\x06foo", string(appendAvroString(nil, "foo")))                    // Avro 1.12, strings
 	require.Equal(t, "\x12\x07testing", string(appendProtobufString(nil, 2, "testing"))) // Protocol Buffers, encoding

@@ -13,7 +13,7 @@ import (
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func TestProgramShowsThatKeysMoveAndRecordsDoNot(t *testing.T) {
-	// the first send after AddPartitions has returned goes by the new number, every time
+	// every first send after AddPartitions has returned uses the new number of partitions
 	for range 20 {
 		var out strings.Builder
 		require.NoError(t, run(t.Context(), &out))

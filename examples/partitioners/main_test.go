@@ -21,7 +21,7 @@ func TestProgramShowsWhereRecordsGo(t *testing.T) {
 		`\d \|( de fr| fr de)`,                         // a key stays on its partition: murmur2 puts both on the same
 		`(\d \|( +\d+){5}(\n|$)  ){5}\d \|( +\d+){5}$`, // five each
 		`\d \| +(0 +1 +2)`,                             // neighbours share a batch
-		`\d \| de de de de de de\n`,                    //
+		`\d \| de de de de de de\n`,
 		`0 \| de de de de de de\n  1 \| fr fr fr fr fr fr\n  2 \|\n  3 \|\n  4 \|\n  5 \| it pl se`,
 		`0 \|  0  1  2  3  4  5  6  7  8  9\n  1 \| 10 .* 19\n  2 \| 20 .* 29\n  3 \|\n`,
 		`0 \|  [01]  [23]  [45]  [67]  [89]\n`,

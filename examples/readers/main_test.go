@@ -31,7 +31,7 @@ func TestProgramShowsThatReadersDoNotDisturbEachOther(t *testing.T) {
 	})
 }
 
-// count returns how many records a reader says to have read.
+// count returns the number of records in a reader's line.
 func count(t *testing.T, out, name string) int {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)^` + name + ` +read +(\d+) records$`).FindStringSubmatch(out)

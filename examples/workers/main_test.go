@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// run itself fails if a mail is lost over the stop in the middle.
+// run itself fails if a mail is lost by the stop in the middle.
 func TestProgramTellsWhyEachMailFailedAndLosesNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
