@@ -390,7 +390,8 @@ func (s *consumerScript) migrates() {
 	}
 	s.beat("last leaves", "u", beat{member: "m1", epoch: -1})
 	s.awaitClassic("u")
-	s.list("downgraded") // not describe: Kafka's answer still has the assignment from before the downgrade
+	// Not describe: Kafka's answer still has the assignment from before the downgrade.
+	s.list("downgraded")
 	old.heartbeat("downgraded", old.generation)
 	old.join("downgraded", 9)
 	old.sync("downgraded")

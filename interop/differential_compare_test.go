@@ -331,7 +331,8 @@ func (c *correspondence) diff(p place, theirs, ours any) (out []difference) {
 		}
 		for _, k := range slices.Sorted(maps.Keys(t)) {
 			if k == "ErrorMessage" && (t["ErrorCode"] != o["ErrorCode"] || wordless[fmt.Sprint(t[k])]) {
-				continue // the text follows from the code; if Kafka sends none, any text is accepted
+				// The text follows from the code; if Kafka sends none, any text is accepted.
+				continue
 			}
 			out = append(out, c.diff(p.field(k), t[k], o[k])...)
 		}
@@ -540,7 +541,8 @@ func readBatches(b []byte) any {
 		if producer := int64(binary.BigEndian.Uint64(batch[43:])); producer >= 0 {
 			m["Producer"] = id{"producer", producer}
 		}
-		if batch[22]&0x20 == 0 { // the coordinator epoch in control records differs between brokers
+		// The coordinator epoch in control records differs between brokers.
+		if batch[22]&0x20 == 0 {
 			m["First"], m["Values"] = scalarOf(binary.BigEndian.Uint64(batch[27:])), fmt.Sprintf("%x", batch[61:])
 			if batch[22]&8 == 0 {
 				m["Max"] = scalarOf(binary.BigEndian.Uint64(batch[35:]))

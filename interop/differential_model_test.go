@@ -14,9 +14,10 @@ import (
 // A model is a script's view of the brokers' state, with Kafka's ids. It is detailed enough to
 // make most requests nearly valid.
 type model struct {
-	prefix       string // of every name
-	topics       []*topicModel
-	groups       []*groupModel    // a classic group, a consumer group, a share group, a streams group
+	prefix string // of every name
+	topics []*topicModel
+	// A classic group, a consumer group, a share group, a streams group.
+	groups       []*groupModel
 	streams      []*streamsMember // members of the streams group
 	streaming    bool             // the script is mostly about the streams group
 	txns         []*txnModel      // no producer, an idempotent producer, two transactional ids
@@ -46,7 +47,8 @@ func newModel(prefix string) *model {
 	for _, n := range []string{"g", "n", "s", "y"} {
 		m.groups = append(m.groups, &groupModel{name: m.name(n)})
 	}
-	m.streams = []*streamsMember{{id: "m1"}, {id: "m2"}} // also their order in a hash table of Kafka's
+	// Also their order in a hash table of Kafka's.
+	m.streams = []*streamsMember{{id: "m1"}, {id: "m2"}}
 	m.groups[streamsGroup].member = "m1"
 	m.groups[1].member, m.groups[2].member = "AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAB"
 	for i, id := range []string{"", "", m.name("x1"), m.name("x2")} {
@@ -182,7 +184,7 @@ var themes = [][]int16{
 	{11, 11, 11, 14, 14, 14, 12, 13, 8, 9, 10, 15, 16, 42, 47},           // classic groups
 	{68, 68, 68, 69, 8, 9, 16, 42, 47, 15, 11},                           // consumer groups
 	{76, 76, 76, 78, 78, 78, 79, 77, 90, 91, 92, 0, 42, 16},              // share groups
-	{83, 84, 85, 85, 86, 87},                                             // the state of share groups
+	{83, 84, 85, 85, 86, 87},                                             // state of share groups
 	{22, 22, 22, 24, 24, 25, 26, 26, 27, 28, 28, 0, 0, 65, 66, 61, 2, 1}, // transactions
 	{19, 19, 20, 37, 3, 75, 45, 46, 43, 35, 60},                          // topics
 	{32, 33, 44, 44, 74},                                                 // configurations
@@ -239,7 +241,8 @@ func (g *gen) tame(req kmsg.Request) {
 				r.Topics[i].Assignment = nil
 			}
 			if t.Count > 100 {
-				r.ValidateOnly = true // Kafka also creates thousands of partitions, which takes minutes
+				// Kafka also creates thousands of partitions, which takes minutes.
+				r.ValidateOnly = true
 			}
 		}
 	case *kmsg.AlterConfigsRequest:

@@ -96,7 +96,8 @@ func (x *script) mutated(step int, req kmsg.Request) (goesOn bool, err error) {
 	}
 	x.trace = append(x.trace, fmt.Sprintf("%d: %s %s", step, change.what, asked))
 	changes := slices.ContainsFunc(sent, func(s sentRequest) bool { return s.req == nil || !readOnly[s.key] })
-	if len(diffs) > 0 && changes { // a request that this code cannot read may have changed the brokers' state
+	// A request that this code cannot read may have changed the brokers' state.
+	if len(diffs) > 0 && changes {
 		return false, nil
 	}
 	for _, s := range sent {
@@ -224,7 +225,7 @@ func (s sentRequest) harmless(prefix string) bool {
 		return q.ValidateOnly
 	case *kmsg.UnregisterBrokerRequest:
 		return false
-	case *kmsg.CreateTopicsRequest: // Kafka assigns partitions in memory even if it only validates them
+	case *kmsg.CreateTopicsRequest: // even validation places partitions in Kafka's memory
 		return !slices.ContainsFunc(q.Topics, func(t kmsg.CreateTopicsRequestTopic) bool {
 			return t.NumPartitions > 10 || !q.ValidateOnly && !strings.HasPrefix(t.Topic, prefix[:1])
 		})
@@ -396,7 +397,8 @@ func resized(b []byte) []byte {
 
 // mutation chooses a change of a frame.
 func (g *gen) mutation(frame []byte) mutation {
-	const head = 14 // the size, the API, its version, the correlation id, the length of the client id
+	// The size, the API, its version, the correlation id, the length of the client id.
+	const head = 14
 	at := head + g.rng.IntN(len(frame)-head+1)
 	many := g.rng.IntN(12) + 1
 	noise := make([]byte, many)

@@ -42,8 +42,10 @@ func startPair(t *testing.T) pair {
 	b, err := kafkaKit(t).StartListening(within(t), t.TempDir(), more,
 		"auto.create.topics.enable=false", "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS",
 		"share.coordinator.state.topic.num.partitions=50", "connection.failed.authentication.delay.ms=1",
-		"log.retention.check.interval.ms=86400000", "log.initial.task.delay.ms=86400000", // during these tasks a topic's deletion can fail Kafka's log directory
-		"group.streams.initial.rebalance.delay.ms=0", "group.streams.assignment.interval.ms=0", // otherwise the answers depend on time
+		// During these tasks a topic's deletion can fail Kafka's log directory.
+		"log.retention.check.interval.ms=86400000", "log.initial.task.delay.ms=86400000",
+		// Otherwise the answers depend on time.
+		"group.streams.initial.rebalance.delay.ms=0", "group.streams.assignment.interval.ms=0",
 		at+"sasl.enabled.mechanisms=PLAIN",
 		at+"plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "+users+";")
 	require.NoError(t, err)
@@ -144,7 +146,8 @@ func TestRequestsDuringAuthenticationAreRefusedAsByKafka(t *testing.T) {
 		})
 	}
 	for key, v := range versions {
-		if _, served := mine[key]; !served || key == 36 { // SaslAuthenticate is the request that is due
+		// SaslAuthenticate is the request that is due.
+		if _, served := mine[key]; !served || key == 36 {
 			continue
 		}
 		for version := max(v[0], mine[key][0]); version <= min(v[1], mine[key][1]); version++ {

@@ -40,7 +40,8 @@ var errKafkaHangs = errors.New("no answer from Kafka")
 // A referee sends scripts to both brokers.
 type referee struct {
 	clients
-	super    clients            // may do everything; the same clients unless the script runs as another user
+	// May do everything; the same clients unless the script runs as another user.
+	super    clients
 	user     string             // the clients' user; "": anonymous
 	versions map[int16][2]int16 // of each API, served by both
 	trace    []string           // requests and answers of the last run
@@ -132,7 +133,8 @@ func (r clients) both(theirs, ours kmsg.Request, hangs bool) (a, b kmsg.Response
 		return nil, b, err
 	}
 	if unanswered && a != nil && b != nil {
-		a, b = kmsg.NewPtrProduceResponse(), kmsg.NewPtrProduceResponse() // only whether both connections are still open counts
+		// Only whether both connections are still open counts.
+		a, b = kmsg.NewPtrProduceResponse(), kmsg.NewPtrProduceResponse()
 	}
 	return a, b, err
 }
@@ -383,7 +385,8 @@ func (x *script) step(step int, req kmsg.Request, by clients) (goesOn bool, err 
 		return false, nil
 	}
 	if req.Key() == 11 && w.twice {
-		return false, nil // from now on Kafka's group counts the support for a member's protocol twice
+		// From now on Kafka's group counts the support for a member's protocol twice.
+		return false, nil
 	}
 	if theirs == nil {
 		x.m.session, x.m.sessionEpoch, x.m.groups[2].session = 0, 0, 0
@@ -516,7 +519,8 @@ func (c *campaign) scripts(t *testing.T, seeds func() (uint64, bool)) {
 // finding only if it recurs with time between the requests.
 func (c *campaign) script(t *testing.T, r *referee, seed uint64) (found []*finding, err error) {
 	found, err = c.run(r, attempt{seed: seed, prefix: fmt.Sprintf("a%x", seed), seen: c.seen})
-	if err != nil { // for example, some requests make Kafka's controller resign; it is unavailable for a moment
+	// For example, some requests make Kafka's controller resign; it is unavailable for a moment.
+	if err != nil {
 		t.Logf("once more: %v", err)
 		found, err = c.run(r, attempt{seed: seed, prefix: fmt.Sprintf("e%x", seed), seen: c.seen})
 	}

@@ -491,15 +491,20 @@ func (g *gen) records() []byte {
 	case 8:
 		batch[22] = pick[byte](g, 5, 6, 7, 8, 16, 32, 64) // attributes
 	case 9:
-		binary.BigEndian.PutUint32(batch[57:], pick[uint32](g, 0, 1, 5, math.MaxUint32)) // the record count
+		// The record count.
+		binary.BigEndian.PutUint32(batch[57:], pick[uint32](g, 0, 1, 5, math.MaxUint32))
 	case 10:
-		binary.BigEndian.PutUint32(batch[23:], pick[uint32](g, 0, 1, 5, math.MaxUint32)) // the last offset
+		// The last offset.
+		binary.BigEndian.PutUint32(batch[23:], pick[uint32](g, 0, 1, 5, math.MaxUint32))
 	case 11:
-		binary.BigEndian.PutUint64(batch[27:], pick[uint64](g, 0, math.MaxUint64, math.MaxUint64-1, 1<<62)) // the first timestamp
+		// The first timestamp.
+		binary.BigEndian.PutUint64(batch[27:], pick[uint64](g, 0, math.MaxUint64, math.MaxUint64-1, 1<<62))
 	case 12:
-		binary.BigEndian.PutUint64(batch[35:], pick[uint64](g, 0, math.MaxUint64, math.MaxUint64-1, 1<<62)) // the greatest timestamp
+		// The greatest timestamp.
+		binary.BigEndian.PutUint64(batch[35:], pick[uint64](g, 0, math.MaxUint64, math.MaxUint64-1, 1<<62))
 	case 13:
-		binary.BigEndian.PutUint32(batch[8:], pick[uint32](g, 0, 1, 49, 1<<20, math.MaxUint32)) // the length
+		// The length.
+		binary.BigEndian.PutUint32(batch[8:], pick[uint32](g, 0, 1, 49, 1<<20, math.MaxUint32))
 	}
 	sum(batch)
 	return batch

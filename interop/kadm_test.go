@@ -76,7 +76,8 @@ var _ = add("kadm/configs", func(t *testing.T, k target) {
 	require.NoError(t, alter(kadm.DeleteConfig, "retention.ms", ""))
 	require.Error(t, alter(kadm.SetConfig, "segment.bytes", "many"))
 	require.Error(t, alter(kadm.SetConfig, "nonsense", "1"))
-	eventually(t, "the changes are seen", func() bool { // Kafka's broker applies them one after the other
+	// Kafka's broker applies them one after the other.
+	eventually(t, "the changes are seen", func() bool {
 		policy, _ := get("cleanup.policy")
 		segment, _ := get("segment.bytes")
 		retention, source := get("retention.ms")

@@ -76,7 +76,8 @@ func TestKilledKafkaDirectoryWithCompactedTopicsOpensWhole(t *testing.T) {
 		require.Len(t, l.Segments(), files, "every segment is there")
 		require.Empty(t, l.Recovery().SetAside)
 		got := recordsOf(t, l)
-		for offset, value := range want { // records that the cleaner has removed since may be missing
+		// Records that the cleaner has removed since may be missing.
+		for offset, value := range want {
 			if have, ok := got[offset]; ok {
 				require.Equal(t, value, have, "offset %d", offset)
 			}

@@ -64,7 +64,8 @@ const ownThread = "Thread leak detected: pool-"
 
 // refereeList is the content of apache.txt. The head of that file describes the format.
 type refereeList struct {
-	quick, others []string          // classes that always run, and classes that run with STRATA_LONG
+	// Classes that always run, and classes that run with STRATA_LONG.
+	quick, others []string
 	left          []string          // tests of Kafka's that are not run
 	out           map[string]string // reasons of the tests that cannot pass, by entry
 }

@@ -154,7 +154,7 @@ func franzLogsIn(t *testing.T, l login) string {
 		case errors.Is(err, kerr.SaslAuthenticationFailed), strings.Contains(err.Error(), "unexpected data in oauth response"):
 			return notAuthenticated
 		case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.GroupAuthorizationFailed),
-			errors.Is(err, kerr.ClusterAuthorizationFailed): // without Write on any topic, an idempotent producer is not allowed
+			errors.Is(err, kerr.ClusterAuthorizationFailed): // an idempotent producer needs Write
 			return notAuthorized
 		}
 		return unconnected(err)
@@ -233,7 +233,8 @@ func (b bearer) Token() (*sarama.AccessToken, error) {
 func saramaLogsIn(t *testing.T, l login) string {
 	c := saramaConfig()
 	c.Metadata.Retry.Max, c.Producer.Retry.Max = 1, 2
-	c.Consumer.MaxWaitTime = 50 * time.Millisecond // commits wait behind fetches on its one connection
+	// Commits wait behind fetches on its one connection.
+	c.Consumer.MaxWaitTime = 50 * time.Millisecond
 	if l.ca != "" {
 		c.Net.TLS.Enable, c.Net.TLS.Config = true, tlsOf(t, l)
 	}
@@ -316,7 +317,8 @@ func (k kafkaGoToken) Start(context.Context) (kafkagosasl.StateMachine, []byte, 
 
 func (kafkaGoToken) Next(_ context.Context, challenge []byte) (bool, []byte, error) {
 	if len(challenge) > 0 {
-		return false, []byte{1}, nil // the challenge has the error; this answer ends the exchange (RFC 7628)
+		// The challenge has the error; this answer ends the exchange (RFC 7628).
+		return false, []byte{1}, nil
 	}
 	return true, nil, nil
 }

@@ -24,9 +24,10 @@ import (
 // coordinators' topics on both sides.
 const (
 	movedTopic, movedGroup = "moved", "moved-group"
-	movedLate, lateGroup   = "moved-late", "moved-late-group" // of the transaction that no producer ends
-	movedTimeout           = 5 * time.Second                  // of that transaction
-	movedOffsets           = 4
+	// Topic and group of the transaction that no producer ends.
+	movedLate, lateGroup = "moved-late", "moved-late-group"
+	movedTimeout         = 5 * time.Second // of that transaction
+	movedOffsets         = 4
 )
 
 // A mover writes transactions by hand, so that a producer can continue after its directory changed
@@ -34,7 +35,8 @@ const (
 type mover struct {
 	*txnScript
 	sequences map[movedTo]int32
-	adds      bool // adds partitions to a transaction before it writes, as before transaction.version 2
+	// Adds partitions to a transaction before it writes, as before transaction.version 2.
+	adds bool
 }
 
 // movedTo is the key of a sequence.
@@ -237,7 +239,8 @@ func (m *mover) goOn(ps movers) {
 		return r.(*kmsg.ListOffsetsResponse).Topics[0].Partitions[1].Offset == 2
 	})
 
-	m.write(ps.committed, movedTopic, 0, "next 1") // this producer did not get the answer that its transaction has ended
+	// This producer did not get the answer that its transaction has ended.
+	m.write(ps.committed, movedTopic, 0, "next 1")
 	m.end(ps.committed, true)
 	for _, id := range []string{"aborted", "open", "late"} { // their producers get a new epoch
 		p := m.init(id, time.Minute)
