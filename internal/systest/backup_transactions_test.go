@@ -185,7 +185,8 @@ func (s *backupStorm) backUp() {
 			time.Sleep(time.Duration(s.n(30)) * time.Millisecond)
 		}
 	}})
-	for over := false; !over; time.Sleep(time.Duration(s.n(1500)) * time.Millisecond) { // at least one
+	// There is at least one copy.
+	for over := false; !over; time.Sleep(time.Duration(s.n(1500)) * time.Millisecond) {
 		var c *strata.Cluster
 		c, over = s.cluster()
 		x := backupCopy{dir: fmt.Sprint("copy", len(s.copies))}

@@ -170,7 +170,8 @@ func trouble(t *testing.T, r *rand.Rand, c *strata.Cluster) (undo func()) {
 		return func() { c.Backend().Network().Mend(path) }
 	case n == 4 && slices.Contains(c.Backend().Status("orders", 0).ISR, broker):
 		tp := record.TopicPartition{Topic: "orders"}
-		_ = c.Backend().TransferLeader(t.Context(), tp, broker) // the broker may have left the ISR meanwhile
+		// The broker may have left the ISR meanwhile.
+		_ = c.Backend().TransferLeader(t.Context(), tp, broker)
 	}
 	return func() {}
 }

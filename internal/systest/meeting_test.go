@@ -104,7 +104,8 @@ func TestProducersAndConsumersKnowNothingOfEachOther(t *testing.T) {
 	reader, err := consumer.New(c, consumer.Config{Group: "early", Topics: []string{"orders"}})
 	require.NoError(t, err)
 	go func() {
-		for r, err := range reader.Records(t.Context()) { // it reads before the first record is written
+		// It reads before the first record is written.
+		for r, err := range reader.Records(t.Context()) {
 			if err != nil {
 				t.Error(err)
 			}

@@ -49,7 +49,8 @@ func TestEachJobRunsOnceWhenManyAreWaiting(t *testing.T) {
 	}{
 		{1, 200, 400 * time.Millisecond, 81 * time.Second},
 		{1, 90, 200 * time.Millisecond, 19 * time.Second},
-		{3, 30, 10 * time.Second, 101 * time.Second}, // no worker is idle while another one has acquired waiting jobs
+		// No worker is idle while another one has acquired waiting jobs.
+		{3, 30, 10 * time.Second, 101 * time.Second},
 		{2, 8, 29 * time.Second, 117 * time.Second},
 	} {
 		for _, explicit := range []bool{false, true} {
@@ -78,7 +79,8 @@ func TestEachJobRunsOnceWhenManyAreWaiting(t *testing.T) {
 									}
 								}
 								if done.ran(r) == x.jobs {
-									time.AfterFunc(10*time.Minute, cancel) // time for jobs that would run again
+									// Time for jobs that would run again.
+									time.AfterFunc(10*time.Minute, cancel)
 									if took := time.Since(began); took > x.within {
 										t.Errorf("all was done after %v", took)
 									}

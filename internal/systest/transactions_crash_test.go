@@ -166,7 +166,8 @@ func TestTransactionsSurviveACrashAtEveryOperation(t *testing.T) {
 			t.Run(fmt.Sprintf("%d brokers, version %d", brokers, version), func(t *testing.T) {
 				look, seed := sample.OneIn(t, every*(2*brokers-1)), sample.Seed(t)
 				parts := 1
-				if sample.Whole() { // each part has a workload of its own: all cuts at once take gigabytes
+				// Each part has a workload of its own: all cuts at once take gigabytes.
+				if sample.Whole() {
 					parts = 16 * brokers
 				}
 				for part := range parts {

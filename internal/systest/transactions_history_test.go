@@ -44,7 +44,8 @@ type txnEvent struct {
 type attempt struct {
 	name   string
 	commit bool
-	values []string                           // each with its partition, see valueIn; none is written twice
+	// Each with its partition, see valueIn; none is written twice.
+	values []string
 	group  string                             // whose offsets it moves
 	moves  map[record.TopicPartition][2]int64 // from, to
 }
@@ -122,7 +123,8 @@ func (h *txnHistory) check(x txnOutcome) (wrong []string) {
 			fail("doubled: %s is there %d times", v, n)
 		}
 	}
-	moved := map[string]map[record.TopicPartition][][2]int64{} // by group, of transactions whose records are there
+	// By group, of transactions whose records are there.
+	moved := map[string]map[record.TopicPartition][][2]int64{}
 	told, stable := map[*attempt]bool{}, map[record.TopicPartition]int64{}
 	var asked []*attempt
 	for _, e := range h.events {

@@ -125,7 +125,8 @@ func (s *txnStorm) keeps() {
 			if err = <-done; err == nil {
 				break
 			}
-			if !errors.Is(err, io.ErrUnexpectedEOF) && !s.retried(err) { // ErrUnexpectedEOF: the power is cut
+			// ErrUnexpectedEOF: the power is cut.
+			if !errors.Is(err, io.ErrUnexpectedEOF) && !s.retried(err) {
 				s.fail("table: %v", err)
 				return
 			}

@@ -485,7 +485,8 @@ func runTxnStorm(t *testing.T, brokers int, version int16, seed uint64, events i
 		wg.Wait()
 		watchers.Wait()
 		s.late.Wait()
-		time.Sleep(txnStormTimeout + time.Minute) // transactions that producers have left open are aborted
+		// Transactions that producers have left open are aborted.
+		time.Sleep(txnStormTimeout + time.Minute)
 		synctest.Wait()
 		s.check()
 		require.NoError(t, s.c.Close())

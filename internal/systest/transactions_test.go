@@ -160,7 +160,8 @@ func TestOpenFinishesWhatWasDecided(t *testing.T) {
 		for i := range int32(2) {
 			require.NoError(t, p.send(t, at("orders", i), "a"))
 		}
-		c.Backend().Network().Cut(replication.NetworkPath{From: from, To: 3 - from}) // no marker gets there
+		// No marker gets there.
+		c.Backend().Network().Cut(replication.NetworkPath{From: from, To: 3 - from})
 		require.NoError(t, p.end(t, true))
 		disk = disk.Crash(1)
 		_ = c.Close()

@@ -149,8 +149,9 @@ type transformStorm struct {
 	cfg  strata.Config
 	disk *vfs.MemFS // of the only broker; nil: there are several
 
-	ended   chan struct{} // closed when all input is transformed
-	writing chan struct{} // has a token while a record is written to "in", and while the power is off
+	ended chan struct{} // closed when all input is transformed
+	// Has a token while a record is written to "in", and while the power is off.
+	writing chan struct{}
 
 	mu      sync.Mutex // guards the fields below
 	c       *strata.Cluster
@@ -350,7 +351,8 @@ func (s *transformStorm) batch(ctx context.Context, b *consumer.Batch, tx *produ
 		s.mu.Unlock()
 		return errMine
 	case s.n(10) == 0:
-		time.Sleep(9 * time.Second) // in some cases the group reassigns the member's partitions meanwhile
+		// In some cases the group reassigns the member's partitions meanwhile.
+		time.Sleep(9 * time.Second)
 	}
 	return nil
 }
@@ -372,7 +374,8 @@ func (s *transformStorm) read(ctx context.Context) (values [2][]string) {
 	seen := map[string]string{}
 	for r, err := range consumer.Read(ctx, s.cluster(), consumer.ReadConfig{Topic: "out"}) {
 		if err != nil {
-			return values // the cluster was closed, or a leader is missing for long: the next call reads again
+			// The cluster was closed, or a leader is missing for long: the next call reads again.
+			return values
 		}
 		s.mu.Lock()
 		if s.aborted[string(r.Key)] {

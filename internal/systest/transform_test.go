@@ -389,7 +389,8 @@ func TestTransformWaitsForTheCommitThatIsUnderWay(t *testing.T) {
 		for range in.Records(t.Context()) {
 			break
 		}
-		for r, err := range in.Records(t.Context()) { // a record counts as processed when the next one is requested
+		// A record counts as processed when the next one is requested.
+		for r, err := range in.Records(t.Context()) {
 			require.NoError(t, err)
 			if r.Offset == 0 {
 				fill(t, c, 6, 6)

@@ -35,7 +35,8 @@ func TestProducerWritesInTransactionsOfACluster(t *testing.T) {
 		require.NoError(t, transfer(tx))
 		require.NoError(t, tx.Abort(t.Context()), name)
 		require.NoError(t, p.Transact(t.Context(), transfer), name)
-		next, err := p.Begin(t.Context()) // it can be written once the last transaction's markers are everywhere
+		// next can write once the last transaction's markers are everywhere.
+		next, err := p.Begin(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, next.Send(t.Context(), record.String("accounts", "carl", "+1").To(1)))
 		require.NoError(t, p.Flush(t.Context()))
