@@ -47,7 +47,8 @@ func TestTargetOfTheEnvironment(t *testing.T) {
 	t.Setenv(bootstrapEnv, p.addr)
 	require.Equal(t, exitOK, strataRun(t, "topics", "create", "orders").code)
 	require.Contains(t, strataRun(t, "topics", "list").out, "orders: ")
-	r = strataRun(t, "topics", "list", "-b", "127.0.0.1:1", "--timeout", "1s") // a flag overrides the environment
+	// A flag overrides the environment.
+	r = strataRun(t, "topics", "list", "-b", "127.0.0.1:1", "--timeout", "1s")
 	require.Contains(t, r.err, "no broker answers at 127.0.0.1:1")
 }
 
@@ -101,7 +102,8 @@ func TestOffsetsAndDeletedRecordsOfATopic(t *testing.T) {
 		{"topics", "delete-records", "orders", "--before"}, {"topics", "offsets", "orders", "--at"},
 		{"consume", "orders", "--from"}, {"consume", "orders", "--to"}, {"consume", "orders", "--group", "g", "--max", "1", "--from"},
 	} {
-		r := run(append(args, "1969-12-31T23:59:59.999Z")...) // -1 ms: on the wire this value means the end
+		// -1 ms: on the wire this value means the end.
+		r := run(append(args, "1969-12-31T23:59:59.999Z")...)
 		require.Equal(t, exitMisuse, r.code, args)
 		require.Contains(t, r.err, "before 1970")
 		require.Empty(t, r.out)

@@ -138,7 +138,8 @@ func TestConsumeInAGroupBeginsWhereFromSays(t *testing.T) {
 	b := serveOrders(t, "a b c d")
 	args := append([]string{"consume", "orders", "--group", "g", "--from", "2", "--max", "1", "--values"}, b...)
 	require.Equal(t, result{exitOK, "c\n", ""}, command(t, "", args...))
-	require.Equal(t, result{exitOK, "d\n", ""}, command(t, "", args...)) // now the group's own offset counts
+	// Now the group's own offset counts.
+	require.Equal(t, result{exitOK, "d\n", ""}, command(t, "", args...))
 }
 
 func TestConsumePartOfTopics(t *testing.T) {
@@ -252,7 +253,8 @@ func TestGroupsOfLiveMembers(t *testing.T) {
 	c := client(t, b[1], kgo.ConsumerGroup("busy"), kgo.ConsumeTopics("orders"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	require.NoError(t, c.PollFetches(t.Context()).Err())
 	r := command(t, "", append([]string{"groups", "list", "--json"}, b...)...)
-	require.Equal(t, `{"type":"group","group":"busy","state":"Stable","protocolType":"consumer"}`+"\n", r.out) // without fields that the command does not have
+	// The output has no field with an unknown value.
+	require.Equal(t, `{"type":"group","group":"busy","state":"Stable","protocolType":"consumer"}`+"\n", r.out)
 	r = command(t, "", append([]string{"groups", "reset", "busy", "--topic", "orders", "--to", "earliest"}, b...)...)
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.err, "busy, orders-0: the group has 1 members: stop them before a reset")

@@ -138,7 +138,8 @@ func TestDumpDecodesEveryFormOfATransactionsState(t *testing.T) {
 	v.PreviousID, v.NextID, v.ClientVersion, v.LastEpoch = 6, 8, 2, 2
 	var file []byte
 	for i, batch := range [][]byte{write(0, "old", &old), write(2, "new", &v), write(2, "gone", nil)} {
-		binary.BigEndian.PutUint64(batch, uint64(i)) // its base offset, which the checksum does not cover
+		// The base offset, which the checksum does not cover.
+		binary.BigEndian.PutUint64(batch, uint64(i))
 		file = append(file, batch...)
 	}
 	require.NoError(t, os.WriteFile("00000000000000000000.log", file, 0o644))

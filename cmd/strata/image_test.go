@@ -50,7 +50,8 @@ func TestImageServesAndIsHealthy(t *testing.T) {
 	require.Equal(t, "/data", env["STRATA_SERVE_DIR"])
 	require.Equal(t, "0.0.0.0:9092", env["STRATA_SERVE_LISTEN"])
 	delete(env, "STRATA_SERVE_ADVERTISE")
-	env["STRATA_SERVE_DIR"], env["STRATA_SERVE_LISTEN"] = filepath.Join(dir, "data"), "127.0.0.1:0" // of this machine
+	// A directory and an address of this machine.
+	env["STRATA_SERVE_DIR"], env["STRATA_SERVE_LISTEN"] = filepath.Join(dir, "data"), "127.0.0.1:0"
 	env["STRATA_SERVE_SET"] = "num.partitions=5\nretention.ms=3600000"
 	serving := strings.Join(words["CMD"], " ")
 	require.Equal(t, "serve", serving)

@@ -161,7 +161,8 @@ func TestClientsAreToldTheHostThatWasTyped(t *testing.T) {
 		}
 		require.Equal(t, told, strings.Split(s.addr, ":")[0], s.ready)
 		if certHosts[0] == told {
-			r := command(t, "", "topics", "create", "orders", "--tls-ca", ca, "-b", s.addr) // at the address of the controller
+			// The request goes to the advertised address of the controller.
+			r := command(t, "", "topics", "create", "orders", "--tls-ca", ca, "-b", s.addr)
 			require.Equal(t, exitOK, r.code, r.err)
 		}
 		require.NoError(t, s.cmd.Process.Signal(os.Interrupt))

@@ -222,7 +222,8 @@ func (quick) Shutdown(context.Context) error { return net.ErrClosed }
 
 func TestASecondSignalStopsAtOnce(t *testing.T) {
 	require.ErrorIs(t, stop(nil, time.Time{}, quick{}, quick{}), net.ErrClosed)
-	if os.Getenv("STRATA_STUCK") == "" { // in a process of its own, since the stuck goroutine never ends
+	// This runs in a process of its own, since the stuck goroutine never ends.
+	if os.Getenv("STRATA_STUCK") == "" {
 		c := exec.Command(os.Args[0], "-test.run", "^TestASecondSignalStopsAtOnce$")
 		c.Env = append(os.Environ(), "STRATA_STUCK=1")
 		out, err := c.CombinedOutput()

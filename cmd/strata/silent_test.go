@@ -99,7 +99,8 @@ func TestEveryCommandReturnsWhenPartitionsAreOffline(t *testing.T) {
 		s.StopBroker(2)
 		all.Go(func() {
 			timeout := "500ms"
-			if line == "produce orders --partition 1 a" { // long enough to connect beside the others
+			// Long enough to connect beside the others.
+			if line == "produce orders --partition 1 a" {
 				timeout = "10s"
 			}
 			args := append(strings.Fields(line), "-b", s.Addrs()[0], "--timeout", timeout)

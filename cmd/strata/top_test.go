@@ -182,7 +182,8 @@ func TestTopTellsOnceOfLooksThatFail(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 6, n)
 		require.Equal(t, "strata: look 2; trying again\nstrata: look 5; trying again\n", errs.String())
-		require.Regexp(t, `^\S+ topic orders: 100.0 offsets/s, 400 .*\n\S+ topic orders: 100.0 offsets/s, 600 .*\n$`, out.String()) // since the last look that succeeded
+		// Since the last look that succeeded.
+		require.Regexp(t, `^\S+ topic orders: 100.0 offsets/s, 400 .*\n\S+ topic orders: 100.0 offsets/s, 600 .*\n$`, out.String())
 	})
 }
 
@@ -229,7 +230,8 @@ func TestRatesOfTopAreByTheTimeBetweenLooks(t *testing.T) {
 		got = append(got, text(l))
 	}
 	require.Equal(t, []string{
-		"topic a: 0.5 offsets/s, 1010 offsets in 2 partitions, 1: away\n", // two in four seconds; offsets that became known have no rate
+		// Two in four seconds; offsets that became known have no rate.
+		"topic a: 0.5 offsets/s, 1010 offsets in 2 partitions, 1: away\n",
 		"topic again: 0.0 offsets/s, 7 offsets in 1 partitions\n",
 		"topic new: - offsets/s, 9 offsets in 1 partitions\n",
 		"group new: lag 50, - offsets/s, , 0 members\n",

@@ -34,7 +34,8 @@ func abortIn(t *testing.T, p *partition.Partition, epoch int16) {
 // orderly close the next open does not check it, and a missing index is damage.
 func TestTransactionIndexThatTheNextOpenMakesAnewIsNoDamage(t *testing.T) {
 	disk := vfs.Mem()
-	var mu sync.Mutex // guards the variables below while the log is open: it also syncs in the background
+	// Guards the variables below while the log is open: it also syncs in the background.
+	var mu sync.Mutex
 	var left []*vfs.MemFS
 	var calls []string
 	stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {

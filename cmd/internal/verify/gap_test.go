@@ -31,7 +31,8 @@ func TestACutInsideAGapIsNoDamageWhereverItIsInterrupted(t *testing.T) {
 	_, err = l.Clean(ctx)
 	require.NoError(t, err)
 	require.NoError(t, l.DeleteRecords(8))
-	var mu sync.Mutex // guards the variables below while the log is open: it also syncs in the background
+	// Guards the variables below while the log is open: it also syncs in the background.
+	var mu sync.Mutex
 	var disks []*vfs.MemFS
 	var calls []string
 	stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {

@@ -239,7 +239,8 @@ func TestMissingPartsOfAKafkaLogAreDamage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := golden(t)
-			require.NoError(t, m.Remove("/log/cleaner-offset-checkpoint")) // with this file, gaps would be damage on their own
+			// With this file, gaps would be damage on their own.
+			require.NoError(t, m.Remove("/log/cleaner-offset-checkpoint"))
 			var logs []string
 			for _, name := range files(t, m, dir) {
 				if filepath.Ext(name) == ".log" {
