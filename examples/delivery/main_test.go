@@ -19,7 +19,8 @@ func TestProgramShowsWhatEachDeliveryLosesAndRepeats(t *testing.T) {
 		for _, fact := range []string{
 			`at most once: .* coordinates +[1-9]\d* +0 +right +#+\.+#+\n`,
 			`at most once: .* limits +[1-9]\d* +0 +WRONG +#+\.+#+\n`,
-			`at least once: .* states +0 +51 +right +#{10}2{6}#{14}\n`, // 500 to 550 were processed and not committed
+			// Records 500 to 550 were processed and not committed.
+			`at least once: .* states +0 +51 +right +#{10}2{6}#{14}\n`,
 			`at least once: .* limits +0 +51 +WRONG +#{10}2{6}#{14}\n`,
 			`exactly once: .* limits +0 +0 +right +#{30}\n`,
 			`no acknowledgement, no retries +20 +0\n`,

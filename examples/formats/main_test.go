@@ -35,8 +35,10 @@ func TestProgramReadsOldAndNewRecordsOfEachFormat(t *testing.T) {
 
 // The bytes of the formats' own specifications, so that other programs can read Strata's.
 func TestEncodingsAreThoseOfAvroAndProtobuf(t *testing.T) {
-	require.Equal(t, "\x06foo", string(appendAvroString(nil, "foo")))                    // Avro 1.12, strings
-	require.Equal(t, "\x12\x07testing", string(appendProtobufString(nil, 2, "testing"))) // Protocol Buffers, encoding
+	// Avro 1.12, strings.
+	require.Equal(t, "\x06foo", string(appendAvroString(nil, "foo")))
+	// Protocol Buffers, encoding.
+	require.Equal(t, "\x12\x07testing", string(appendProtobufString(nil, 2, "testing")))
 	p, err := avroEncode(avroToday)(order{ID: "", Cents: -65, Currency: "x"})
 	require.NoError(t, err)
 	require.Equal(t, "\x00\x81\x01\x02x", string(p), "Avro 1.12, long -65 is 81 01")

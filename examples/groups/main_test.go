@@ -18,7 +18,8 @@ func TestProgramShowsWhoOwnsWhat(t *testing.T) {
 		var out strings.Builder
 		require.NoError(t, run(t.Context(), &out))
 		for _, fact := range []string{
-			`bob joins: .*\n    ann   \w+-\d \w+-\d \w+-\d\n    bob   \w+-\d \w+-\d \w+-\d\n`, // three each
+			// Three partitions each.
+			`bob joins: .*\n    ann   \w+-\d \w+-\d \w+-\d\n    bob   \w+-\d \w+-\d \w+-\d\n`,
 			`all are there: .*\n(    \w+ +(clicks-\d|idle)\n){5}  \w+ leaves: .*\n(    \w+ +clicks-\d\n){4}  3 of the 3 remaining members keep their partition\n\n`,
 			`ann is frozen: .*\n    bob   clicks-0 clicks-1 clicks-2 clicks-3\n`,
 			`joins again: .*\n    ann   clicks-\d clicks-\d\n    bob   clicks-\d clicks-\d\n`,

@@ -18,7 +18,8 @@ func TestProgramShowsWhereRecordsGo(t *testing.T) {
 	scenes := strings.Split(out.String(), "\n\n")
 	require.Len(t, scenes, 9)
 	for i, fact := range []string{
-		`\d \|( de fr| fr de)`,                         // a key stays on its partition: murmur2 puts both on the same
+		// A key stays on its partition: murmur2 puts both on the same.
+		`\d \|( de fr| fr de)`,
 		`(\d \|( +\d+){5}(\n|$)  ){5}\d \|( +\d+){5}$`, // five each
 		`\d \| +(0 +1 +2)`,                             // neighbours share a batch
 		`\d \| de de de de de de\n`,
