@@ -18,15 +18,15 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// abused is a server in a process of its own that is treated badly, while a
-// normal client has its records acknowledged.
+// abused is a server in its own process that receives invalid input, while a normal client has its
+// records acknowledged.
 type abused struct {
 	*process
 	good  *client
 	acked int64
 }
 
-// goOn has one more record acknowledged; its offset tells that nothing else was appended.
+// goOn has one more record acknowledged. Its offset proves that nothing else was appended.
 func (a *abused) goOn() {
 	a.t.Helper()
 	got := a.good.ask(produceOne(9, "kept", batch("k", strconv.FormatInt(a.acked, 10)))).(*kmsg.ProduceResponse).Topics[0].Partitions[0]
@@ -35,8 +35,8 @@ func (a *abused) goOn() {
 	a.acked++
 }
 
-// throw writes bytes on a connection of their own and waits until that is answered, or
-// closed by the server, but not for long.
+// throw writes p on a new connection and waits at most 20 ms until the server answers or closes
+// it.
 func (a *abused) throw(p []byte) {
 	a.t.Helper()
 	c := dial(a.t, a.addr)
@@ -61,8 +61,8 @@ func (a *abused) frames() {
 	}
 }
 
-// requests cuts a request of every API short, and fills it with
-// the smallest and the largest numbers.
+// requests sends a truncated request of every API, and requests whose numbers are the smallest and
+// the largest.
 func (a *abused) requests() {
 	for _, api := range apis {
 		whole := kmsg.NewRequestFormatter(kmsg.FormatterClientID("test")).AppendRequest(nil, filledRequest(api.key, api.max), 1)[4:]
@@ -76,7 +76,7 @@ func (a *abused) requests() {
 	}
 }
 
-// setNumbers sets every number in v to n, or to the one of its size that is closest.
+// setNumbers sets every number in v to n, or to the closest number of its type.
 func setNumbers(v reflect.Value, n int64) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -99,7 +99,7 @@ func setNumbers(v reflect.Value, n int64) {
 	}
 }
 
-// names uses paths and worse as the names of topics, groups and transactional ids.
+// names uses paths and other invalid names for topics, groups and transactional ids.
 func (a *abused) names() {
 	c := dial(a.t, a.addr)
 	for _, name := range []string{"../../up", "a/b", "a\x00b", "a\nb", ".", "..", strings.Repeat("n", 250), "C:\\x", ""} {
@@ -114,7 +114,7 @@ func (a *abused) names() {
 		commit.Group, commit.Generation = name, -1
 		commit.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: "kept", Partitions: []kmsg.OffsetCommitRequestTopicPartition{{Offset: 1, LeaderEpoch: -1}}}}
 		commit.SetVersion(7)
-		c.ask(commit) // a group may be called anything
+		c.ask(commit) // a group id may be any string
 
 		init := kmsg.NewPtrInitProducerIDRequest()
 		init.TransactionalID, init.TransactionTimeoutMillis = &name, 1000
@@ -123,7 +123,7 @@ func (a *abused) names() {
 	}
 }
 
-// producers asks for many producer ids, and writes with as many as if they had been given out.
+// producers requests many producer ids, and writes with as many ids that were not allocated.
 func (a *abused) producers(ids int) {
 	const ahead = 100
 	c := dial(a.t, a.addr)
@@ -156,8 +156,8 @@ func (a *abused) producers(ids int) {
 	}, func(r kmsg.Response) { require.Zero(a.t, r.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode) })
 }
 
-// W9, W10, W13, W14: what was acknowledged between all kinds of abuse is there when the killed
-// server is started again, and nothing else is anywhere.
+// W9, W10, W13, W14: after all kinds of abuse the server is killed and started again. Every
+// acknowledged record is there, and nothing else was written anywhere.
 func TestRestartAfterAbuseFindsEveryAcknowledgedRecord(t *testing.T) {
 	ids := 10_000
 	if raceEnabled {

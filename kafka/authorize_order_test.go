@@ -11,9 +11,9 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// offsetGroups serves topics of which the client may read "ok", describe "seen" and do nothing to
-// "hidden", with an empty consumer group, an empty share group and one with a member. It may do
-// anything to groups.
+// offsetGroups serves an empty consumer group, an empty share group and a share group with a
+// member. The client has all rights to groups. It may read topic "ok", describe "seen", and has no
+// right to "hidden".
 func offsetGroups(t *testing.T) (*Server, string) {
 	t.Helper()
 	s, addr := authorized(t, rights(acl.Group, acl.Wildcard, acl.All), rights(acl.Topic, "ok", acl.All), rights(acl.Topic, "seen", acl.Describe),
@@ -37,7 +37,7 @@ func offsetGroups(t *testing.T) (*Server, string) {
 	return s, addr
 }
 
-// alterShares alters where a group begins in partitions of a topic.
+// alterShares sets the start offsets of a group in partitions of a topic.
 func alterShares(t *testing.T, addr, groupID, name string, partitions ...int32) *kmsg.AlterShareGroupOffsetsResponse {
 	t.Helper()
 	req, rt := kmsg.NewPtrAlterShareGroupOffsetsRequest(), kmsg.NewAlterShareGroupOffsetsRequestTopic()
@@ -49,10 +49,10 @@ func alterShares(t *testing.T, addr, groupID, name string, partitions ...int32) 
 	return ask[*kmsg.AlterShareGroupOffsetsResponse](t, addr, 0, req)
 }
 
-// said is a code and its text.
+// saidOf formats an error code and its message.
 func saidOf(code int16, text *string) string { return fmt.Sprintf("%d %s", code, orEmpty(text)) }
 
-// The answers are those of Kafka 4.3 to a client with these rights.
+// The expected answers are those of Kafka 4.3 to a client with these rights.
 func TestWhatIsWrongWithAShareGroupIsToldBeforeItsTopics(t *testing.T) {
 	s, addr := offsetGroups(t)
 	for id, want := range map[string]string{
@@ -101,8 +101,8 @@ func TestThereMayBeNothingToDeleteOfAShareGroup(t *testing.T) {
 	require.Equal(t, "29 Topic authorization failed.", said("hidden"))
 }
 
-// A topic that is not there, or that the client may not read, is in the answer though nothing of it
-// was asked; of one that is there nothing is to be told. Kafka 4.3 answers so.
+// The topics of the requests have no partitions. A topic that does not exist, or that the client
+// may not read, is in the answer all the same; another topic is not. Kafka 4.3 does the same.
 func TestTopicsWithoutPartitionsAreAnsweredWhereSomethingIsWrongWithThem(t *testing.T) {
 	_, addr := offsetGroups(t)
 	var want []string
@@ -141,7 +141,8 @@ func TestTopicsWithoutPartitionsAreAnsweredWhereSomethingIsWrongWithThem(t *test
 	require.Empty(t, ask[*kmsg.DeleteRecordsResponse](t, addr, 2, records).Topics)
 }
 
-// Resources that may not be altered are answered in their place, those that come twice each time.
+// The answer has the resources in the order of the request, also the refused ones. A resource that
+// the request names twice is in it twice.
 func TestResourcesAreAnsweredInTheOrderOfTheRequest(t *testing.T) {
 	_, addr := authorized(t, rights(acl.Topic, "a", acl.AlterConfigs), rights(acl.Topic, "b", acl.AlterConfigs), rights(acl.Group, acl.Wildcard, acl.AlterConfigs))
 	inc, old := kmsg.NewPtrIncrementalAlterConfigsRequest(), kmsg.NewPtrAlterConfigsRequest()

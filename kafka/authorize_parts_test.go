@@ -44,7 +44,7 @@ func TestMetadataHidesWhatMayNotBeDescribed(t *testing.T) {
 	require.Nil(t, byID.Topic)
 	require.Equal(t, TopicAuthorizationFailed, Code(byID.ErrorCode))
 
-	// who may describe a topic that is not there may not create it
+	// Describe on a topic that does not exist does not allow its creation
 	require.NoError(t, s.cluster.CreateACLs(t.Context(), rights(acl.Topic, "new", acl.Describe)))
 	require.Equal(t, TopicAuthorizationFailed, Code(ask12(named("new"))[0].ErrorCode))
 	_, there := s.cluster.TopicID("new")
@@ -79,7 +79,7 @@ func TestTopicsThatMayNotBeWrittenAreRefusedBesideOthers(t *testing.T) {
 	require.Zero(t, ends("theirs"))
 	c := dial(t, addr)
 	c.send(both(0))
-	c.closed() // the only way to tell a client that wants no answer
+	c.closed() // with acks=0 this is the only way to report an error
 	require.Eventually(t, func() bool { return ends("mine") == 2 }, 20*time.Second, time.Millisecond, "nobody says when that is written")
 	c = dial(t, addr)
 	alone := produceOne(9, "theirs", batch("k", "v"))
@@ -93,7 +93,7 @@ func TestTopicsThatMayNotBeWrittenAreRefusedBesideOthers(t *testing.T) {
 	require.Equal(t, TopicAuthorizationFailed, Code(ask[*kmsg.ProduceResponse](t, addr, 13, byID).Topics[0].Partitions[0].ErrorCode))
 }
 
-// A session goes on without naming its partitions: what is taken away counts all the same.
+// A fetch of a session does not name its partitions. A right that was removed counts there too.
 func TestRightsThatAreTakenAwayEndFetchSessions(t *testing.T) {
 	s, addr := authorized(t, rights(acl.Topic, "orders", acl.Read))
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 1}))
@@ -113,8 +113,8 @@ func TestRightsThatAreTakenAwayEndFetchSessions(t *testing.T) {
 	require.Equal(t, int64(-1), got.Topics[0].Partitions[0].HighWatermark)
 }
 
-// Sessions remember the names of topics that are gone. Whether such a topic was deleted, and
-// created again, is told to those who may read it.
+// Sessions keep the names of deleted topics. Only a client that may read such a topic learns that
+// it was deleted and created again.
 func TestSessionsHideThatTopicsAreGone(t *testing.T) {
 	may := rights(acl.Topic, "orders", acl.Read)
 	s, addr := authorized(t, may, rights(acl.Group, "g", acl.Read))
@@ -144,7 +144,7 @@ func TestSessionsHideThatTopicsAreGone(t *testing.T) {
 	require.Equal(t, [2]Code{InconsistentTopicID, UnknownTopicID}, codes())
 }
 
-// A client that says to be a follower needs ClusterAction, and nothing else.
+// A Fetch with a replica id needs ClusterAction and no other right.
 func TestFollowersNeedClusterAction(t *testing.T) {
 	s, addr := authorized(t, rights(acl.Topic, "orders", acl.Read))
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 1}))
@@ -156,8 +156,8 @@ func TestFollowersNeedClusterAction(t *testing.T) {
 	require.NotEqual(t, TopicAuthorizationFailed, code())
 }
 
-// Kafka's brokers ask AlterConfigs of the cluster, as for their other settings. Only its
-// controllers, whose loggers they are then, ask ClusterAction.
+// Kafka's brokers require AlterConfigs on the cluster, as for their other settings. Only its
+// controllers require ClusterAction, for loggers of their own.
 func TestLoggersAreAlteredByWhoMayAlterTheConfigurationOfTheCluster(t *testing.T) {
 	s, addr := authorized(t, rights(acl.Cluster, acl.ClusterName, acl.ClusterAction))
 	code := func() Code {
@@ -317,8 +317,8 @@ func TestAuthorizedOperationsAreThoseThatAreAllowed(t *testing.T) {
 	require.Equal(t, int32(1<<acl.Alter|1<<acl.Describe|1<<acl.AlterConfigs|1<<acl.DescribeConfigs), describe())
 }
 
-// Of topics that may not be described or read, no offset is told; of a group that is not there, no
-// topic.
+// The answer has no offset of a topic that the client may not describe or read. For a group that
+// does not exist it has no topic.
 func TestShareOffsetsOfTopicsThatAreHiddenAreNone(t *testing.T) {
 	_, addr := authorized(t, rights(acl.Group, "g", acl.Describe), rights(acl.Group, "g", acl.Delete))
 	asked := kmsg.DescribeShareGroupOffsetsRequestGroup{GroupID: "g", Topics: []kmsg.DescribeShareGroupOffsetsRequestGroupTopic{{Topic: "theirs", Partitions: []int32{0}}}}
@@ -333,7 +333,7 @@ func TestShareOffsetsOfTopicsThatAreHiddenAreNone(t *testing.T) {
 	require.Empty(t, forgotten.Topics)
 }
 
-// A transactional id is somebody's business where there is a batch of a transaction.
+// The right to a transactional id is checked only if the request has a batch of a transaction.
 func TestWhoProducesWithoutATransactionNeedsNoRightToItsID(t *testing.T) {
 	s, addr := authorized(t, rights(acl.Topic, "mine", acl.Write))
 	for _, name := range []string{"mine", "theirs"} {
@@ -389,9 +389,8 @@ func TestWhatIsAddedToATransactionIsAllAllowedOrNothing(t *testing.T) {
 	require.Empty(t, d.Partitions)
 }
 
-// A member subscribes by an expression that matches topics it may not describe: it is assigned none
-// of them, and sees none until it may. A member of the classic protocol in the group shows it none
-// either.
+// A member subscribes by an expression that matches a topic it may not describe. It is assigned
+// that topic only after it may describe it. A classic member in the group does not change this.
 func TestRegularExpressionMatchesOnlyWhatMayBeDescribed(t *testing.T) {
 	s, addr := authorized(t, rights(acl.Topic, "mine", acl.Describe), rights(acl.Group, "g", acl.Read))
 	for _, name := range []string{"mine", "theirs"} {
@@ -432,7 +431,8 @@ func TestRegularExpressionMatchesOnlyWhatMayBeDescribed(t *testing.T) {
 	require.Equal(t, []string{"mine"}, matched())
 }
 
-// Who may describe a group, but not all topics of its members, is told nothing of it.
+// A group description is hidden from a client that may describe the group, but not all topics of
+// its members.
 func TestGroupsOfTopicsThatMayNotBeDescribedAreHidden(t *testing.T) {
 	s, addr := authorized(t, everything()...)
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "theirs", topic.Config{Partitions: 1}))

@@ -24,12 +24,13 @@ func TestEveryAPIHasAGuard(t *testing.T) {
 	}
 }
 
-// rights makes an entry that allows anonymous clients something; name "*" is all resources.
+// rights makes an entry that allows an operation to anonymous clients. The name "*" means all
+// resources.
 func rights(kind acl.ResourceType, name string, o acl.Operation) acl.Entry {
 	return acl.Entry{ResourceType: kind, ResourceName: name, PatternType: acl.Literal, Principal: "User:ANONYMOUS", Host: "*", Operation: o, Permission: acl.Allow}
 }
 
-// authorized serves a cluster with authorization; the test has the entries that it is given.
+// authorized serves a cluster with authorization and with the given entries.
 func authorized(t *testing.T, entries ...acl.Entry) (*Server, string) {
 	t.Helper()
 	s, addr := serve(t, Config{Authorization: Authorization{Enabled: true, SuperUsers: []string{"User:root"}}, Telemetry: Telemetry{Receive: func(TelemetryPush) {}}})
@@ -37,7 +38,7 @@ func authorized(t *testing.T, entries ...acl.Entry) (*Server, string) {
 	return s, addr
 }
 
-// everything allows anonymous clients all there is.
+// everything returns entries that allow all operations on all resources to anonymous clients.
 func everything() (entries []acl.Entry) {
 	for kind := acl.Topic; kind <= acl.User; kind++ {
 		name := acl.Wildcard
@@ -49,13 +50,13 @@ func everything() (entries []acl.Entry) {
 	return entries
 }
 
-// Tracks of what clients without rights must not learn.
+// Values that must not appear in an answer to a client without rights.
 const (
 	hiddenOffset = 424_242
 	hiddenText   = "hidden"
 )
 
-// withSecrets makes topics, offsets and transactions, some of which requests name.
+// withSecrets makes topics, offsets and transactions. namedRequest uses some of their names.
 func withSecrets(t *testing.T, addr string) {
 	t.Helper()
 	createTopic(t, addr, "orders", 1)
@@ -93,7 +94,7 @@ func withSecrets(t *testing.T, addr string) {
 	}
 }
 
-// fields calls look with each field of a message, by name.
+// fields calls look with each field of a message and its name.
 func fields(v reflect.Value, look func(name string, v reflect.Value)) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -114,7 +115,7 @@ func fields(v reflect.Value, look func(name string, v reflect.Value)) {
 	}
 }
 
-// named is filledRequest about what withSecrets has made.
+// namedRequest is filledRequest with the names that withSecrets has made.
 func namedRequest(t *testing.T, s *Server, key Key, version int16) kmsg.Request {
 	req := filledRequest(key, version)
 	id, known := s.cluster.TopicID("orders")
@@ -154,7 +155,7 @@ func namedRequest(t *testing.T, s *Server, key Key, version int16) kmsg.Request 
 	return req
 }
 
-// codesOf returns the codes of an answer that say that something was not allowed.
+// authorizationCodes returns the authorization errors of an answer.
 func authorizationCodes(resp kmsg.Response) (codes []Code) {
 	fields(reflect.ValueOf(resp), func(name string, v reflect.Value) {
 		if name == "ErrorCode" && authorizationTexts[Code(v.Int())] != "" {
@@ -164,7 +165,8 @@ func authorizationCodes(resp kmsg.Response) (codes []Code) {
 	return codes
 }
 
-// tellsNothing are the APIs that say nothing of rights to clients that have none, and why.
+// tellsNothing has the APIs that return no authorization error to a client without rights, and the
+// reason.
 var tellsNothing = map[Key]string{
 	ApiVersions:               "it is for everybody",
 	GetTelemetrySubscriptions: "likewise",
@@ -178,7 +180,7 @@ var tellsNothing = map[Key]string{
 	DescribeDelegationToken:   "likewise",
 }
 
-// state is what requests could have changed.
+// stateOf describes the state that requests could have changed.
 func stateOf(t *testing.T, s *Server) string {
 	t.Helper()
 	topics, err := s.cluster.Topics(t.Context())
@@ -207,9 +209,9 @@ func stateOf(t *testing.T, s *Server) string {
 	return b.String()
 }
 
-// Every API, in every version, asked by somebody without rights about a topic, a group and a
-// transactional id that there are: it is refused, changes nothing and tells nothing. The same
-// request of somebody with all rights is not refused.
+// A client without rights sends every API in every version, about a topic, a group and a
+// transactional id that exist. The request is refused, changes nothing, and its answer discloses
+// nothing. The same request of a client with all rights is not refused.
 func TestEveryAPIIsRefusedWithoutRights(t *testing.T) {
 	s, addr := authorized(t, everything()...)
 	withSecrets(t, addr)
@@ -218,7 +220,7 @@ func TestEveryAPIIsRefusedWithoutRights(t *testing.T) {
 	before := stateOf(t, s)
 	for _, a := range apis {
 		if a.key == SaslHandshake || a.key == SaslAuthenticate {
-			continue // they are about who the client is
+			continue // they authenticate the client
 		}
 		for version := a.min; version <= a.max; version++ {
 			what := fmt.Sprintf("%v version %d", a.key, version)
@@ -251,7 +253,9 @@ func TestEveryAPIIsRefusedWithoutRights(t *testing.T) {
 	require.NoError(t, s.cluster.CreateACLs(t.Context(), everything()...))
 	for _, a := range apis {
 		if a.key == DeleteTopics || a.key == JoinGroup || a.key == SyncGroup || a.key == DeleteACLs || a.key == SaslHandshake || a.key == SaslAuthenticate {
-			continue // the others are about its topic; these may wait; it would take the rights
+			// the other requests need the topic, joins may wait, and DeleteACLs would remove
+			// the rights
+			continue
 		}
 		for version := a.min; version <= a.max; version++ {
 			c := dial(t, addr)

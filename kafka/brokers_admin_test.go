@@ -13,7 +13,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Whichever broker is asked to change topics does it, and all know at once.
+// Every broker accepts changes of topics, and all brokers show them at once.
 func TestTopicsAreChangedThroughAnyBroker(t *testing.T) {
 	b := serveBrokers(t, 3, Config{})
 	for id, addr := range b.addrs {
@@ -67,7 +67,8 @@ func TestConfigurationAndDirectoriesAreThoseOfTheBrokerAsked(t *testing.T) {
 	}
 }
 
-// What an absent broker leads has no leader, which every API says in its own way.
+// A partition whose only replica is on an absent broker has no leader. The APIs report this by
+// different errors.
 func TestPartitionsOfAnAbsentBrokerHaveNoLeaderOnTheWire(t *testing.T) {
 	fsys := vfs.Mem()
 	cluster, err := strata.Open(strata.Config{Brokers: 3, FS: fsys, Dir: "data"})
@@ -120,7 +121,8 @@ func TestPartitionsOfAnAbsentBrokerHaveNoLeaderOnTheWire(t *testing.T) {
 	require.Equal(t, []Code{ElectionNotNeeded, EligibleLeadersNotAvailable}, elect(int8(replication.UncleanElection)))
 }
 
-// Kafka answers so (DescribeTopicPartitionsRequestHandler): who may lead is told, and who is away.
+// DescribeTopicPartitions returns the eligible leader replicas and the offline replicas, as
+// Kafka's DescribeTopicPartitionsRequestHandler does.
 func TestEligibleReplicasAreToldOnTheWire(t *testing.T) {
 	described := replication.TopicMetadata{Name: "orders", Partitions: []replication.PartitionMetadata{
 		{Leader: 1, LeaderEpoch: 4, Replicas: []int32{1, 2, 3}, ISR: []int32{1}, Eligible: []int32{3}},

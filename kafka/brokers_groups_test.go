@@ -12,7 +12,7 @@ import (
 	"github.com/stratalog/strata/internal/offsets"
 )
 
-// groupOf returns a group that a broker coordinates.
+// groupOf returns the id of a group that the broker coordinates.
 func (b *brokers) groupOf(broker int32) string {
 	for i := 0; ; i++ {
 		id := fmt.Sprint("group-", i)
@@ -43,8 +43,9 @@ func TestEveryBrokerFindsTheSameCoordinator(t *testing.T) {
 	}
 }
 
-// groupQuestions asks about a group in all versions, of joins from one on, and returns the codes.
-// A coordinator makes a member at once below version 4, and the next one waits for that.
+// groupQuestions sends every group request in all versions, JoinGroup from version joinsFrom, and
+// returns the error codes. Below version 4 a coordinator adds a member at once, and the next
+// JoinGroup waits for it.
 func groupQuestions(t *testing.T, addr, id string, joinsFrom int16) map[string]Code {
 	codes := map[string]Code{}
 	c := &groupClient{t, dial(t, addr)}
@@ -141,8 +142,8 @@ func TestEveryBrokerListsTheGroupsThatItCoordinates(t *testing.T) {
 	}
 }
 
-// A client that knows one address reaches all brokers: what it writes to each partition it reads
-// back in order, in groups of every coordinator.
+// A client that has one address finds all brokers. It reads the records of each partition back in
+// order, in groups of every coordinator.
 func TestFranzGoFindsLeadersAndCoordinators(t *testing.T) {
 	b := serveBrokers(t, 3, Config{})
 	p, err := kgo.NewClient(kgo.SeedBrokers(b.addrs[2]), kgo.DefaultProduceTopic("orders"), kgo.RecordPartitioner(kgo.ManualPartitioner()))

@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// produceTo asks for a record in each partition.
+// produceTo returns a request with one record for each partition.
 func (b *brokers) produceTo(version int16, partitions ...int32) *kmsg.ProduceRequest {
 	req := produceOne(version, "orders", nil)
 	req.Topics[0].TopicID, req.Topics[0].Partitions = b.id(), nil
@@ -20,8 +20,8 @@ func (b *brokers) produceTo(version int16, partitions ...int32) *kmsg.ProduceReq
 	return req
 }
 
-// A request that goes to the wrong broker is refused for what that broker does not lead, with who
-// does where the version has room for it (KIP-951), and served for the rest.
+// A broker serves the partitions that it leads. For the others it answers NOT_LEADER_OR_FOLLOWER,
+// and names their leader from version 10 on (KIP-951).
 func TestProduceIsServedByTheLeaderOnly(t *testing.T) {
 	b := serveBrokers(t, 3, Config{})
 	written := int64(0)
@@ -62,7 +62,7 @@ func TestProduceIsServedByTheLeaderOnly(t *testing.T) {
 	require.Empty(t, got.Brokers)
 }
 
-// A producer that wants no answers hears of a wrong leader by the end of its connection.
+// With acks=0 the broker closes the connection if it does not lead the partition.
 func TestProduceWithoutAnswerToTheWrongBrokerCostsTheConnection(t *testing.T) {
 	b := serveBrokers(t, 2, Config{})
 	c := dial(t, b.addrs[1])
@@ -88,8 +88,8 @@ func TestFetchIsServedByTheLeaderOnly(t *testing.T) {
 				for i := range req.Topics[0].Partitions {
 					req.Topics[0].Partitions[i].CurrentLeaderEpoch = epoch
 					if epoch >= 0 && int32(i+1) != id {
-						req.Topics[0].Partitions[i].CurrentLeaderEpoch = 7 // only the leader looks at it
-						req.Topics[0].Partitions[i].LastFetchedEpoch = 7   // and at this
+						req.Topics[0].Partitions[i].CurrentLeaderEpoch = 7 // only the leader checks
+						req.Topics[0].Partitions[i].LastFetchedEpoch = 7   // the same
 					}
 				}
 				got := ask[*kmsg.FetchResponse](t, addr, version, req)
@@ -133,8 +133,8 @@ func TestFetchFromTheWrongBrokerDoesNotWait(t *testing.T) {
 	require.Equal(t, NotLeaderOrFollower, Code(got.Topics[0].Partitions[1].ErrorCode))
 }
 
-// The sessions of each broker are its own: another one does not
-// know them, nor do they take its room.
+// Each broker has its own fetch sessions. Other brokers neither find them nor have fewer of their
+// own.
 func TestEachBrokerHasItsOwnFetchSessions(t *testing.T) {
 	b := serveBrokers(t, 2, Config{})
 	first := want(12, "orders", 0)

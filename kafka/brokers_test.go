@@ -39,7 +39,7 @@ func serveBrokers(t testing.TB, n int, cfg Config) *brokers {
 	return serveAll(t, cluster, cfg)
 }
 
-// serveAll serves every broker of cluster that is there.
+// serveAll serves every broker of cluster that is present.
 func serveAll(t testing.TB, cluster *strata.Cluster, cfg Config) *brokers {
 	t.Helper()
 	b := &brokers{Server: NewServer(cluster, cfg), t: t, addrs: map[int32]string{}}
@@ -65,7 +65,7 @@ func (b *brokers) id() topic.ID {
 	return id
 }
 
-// ends returns how many records each partition of "orders" has.
+// ends returns the number of records in each partition of "orders".
 func (b *brokers) ends() (ends []int64) {
 	for p := range int32(len(b.addrs)) {
 		ends = append(ends, b.cluster.Status("orders", p).LogEndOffset)
@@ -133,8 +133,8 @@ func TestServerAdvertisesEachBrokerWhereItIsTold(t *testing.T) {
 	require.NotEqual(t, b.cluster.LogDir(1), b.cluster.LogDir(2))
 }
 
-// A broker that no process serves is no leader that a client could
-// reach, and says so from version 6 on.
+// A client cannot reach a broker that no listener serves. From version 6 on the error is
+// LISTENER_NOT_FOUND, before it LEADER_NOT_AVAILABLE.
 func TestLeaderWithoutAListenerCannotBeReached(t *testing.T) {
 	cluster, err := strata.Open(strata.Config{Brokers: 2})
 	require.NoError(t, err)
@@ -157,7 +157,8 @@ func TestLeaderWithoutAListenerCannotBeReached(t *testing.T) {
 	}
 }
 
-// A broker that is closed takes nothing with it but what is its own, and comes back where it was.
+// CloseBroker closes only the connections, the listener and the fetch sessions of its broker. The
+// broker can be served again at another address.
 func TestClosedBrokerIsGoneUntilItIsServedAgain(t *testing.T) {
 	b := serveBrokers(t, 2, Config{})
 	mine, other := dial(t, b.addrs[2]), dial(t, b.addrs[1])
@@ -169,7 +170,7 @@ func TestClosedBrokerIsGoneUntilItIsServedAgain(t *testing.T) {
 	long.MinBytes, long.MaxWaitMillis, long.Topics[0].Partitions[0].Partition = 1, 3_600_000, 1
 	mine.send(long)
 	b.CloseBroker(2)
-	b.CloseBroker(7) // nobody
+	b.CloseBroker(7) // no such broker
 	mine.closed()
 	_, err := net.Dial("tcp", b.addrs[2])
 	require.Error(t, err)
@@ -228,7 +229,7 @@ func TestServeAllServesAllOrNone(t *testing.T) {
 	require.ErrorIs(t, <-ended, ErrServerClosed)
 }
 
-// failing is a listener whose Accept calls accept and fails with what that returns.
+// failing is a listener whose Accept returns the error of accept.
 type failing struct {
 	net.Listener
 	port   int
@@ -239,13 +240,13 @@ func (f failing) Addr() net.Addr            { return &net.TCPAddr{IP: net.IPv4(1
 func (f failing) Accept() (net.Conn, error) { return nil, f.accept() }
 func (f failing) Close() error              { return nil }
 
-// As soon as Serve has returned, the broker can be served at another address. Who asks meanwhile
-// holds up what Serve has left to do.
+// As soon as Serve has returned, the broker can be served at another address. Concurrent lookups
+// of the address delay the end of Serve.
 func TestClientsAreToldWhereABrokerIsServedNext(t *testing.T) {
 	const brokers = 8
 	times := 5000
 	if raceEnabled {
-		times = 30 // locks that several want are slow then; the race detector has nothing to find
+		times = 30 // contended locks are slow then; the race detector finds nothing
 	}
 	cluster, err := strata.Open(strata.Config{Brokers: brokers})
 	require.NoError(t, err)
@@ -281,7 +282,7 @@ func TestClientsAreToldWhereABrokerIsServedNext(t *testing.T) {
 	asking.Wait()
 }
 
-// The first of several listeners of a broker ends: clients are told of the one that is left.
+// A broker has two listeners and the first one fails. Clients receive the address of the second.
 func TestClientsAreToldOfTheListenerThatIsLeft(t *testing.T) {
 	cluster, err := strata.Open(strata.Config{})
 	require.NoError(t, err)

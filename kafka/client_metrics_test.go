@@ -35,8 +35,8 @@ func listClientMetrics(t *testing.T, addr string, version int16) (names []string
 	return names
 }
 
-// Resources are altered, shown and listed as Kafka 4.3 does it: see clientmetrics for what is
-// refused, and interop's tools, which print the same at both.
+// Resources are altered, described and listed as Kafka 4.3 does it. Package clientmetrics tests
+// which values are refused; the tools of interop print the same with both servers.
 func TestClientMetricsAreConfigured(t *testing.T) {
 	_, addr := serve(t, Config{})
 	shown := func(name string) (values []string) {
@@ -111,10 +111,11 @@ func TestClientMetricsAreNotSetByAskingWhetherTheyCould(t *testing.T) {
 	require.Empty(t, listClientMetrics(t, addr, 1))
 }
 
-// sourceDefaultOf is sourceDefault as answers have it.
+// sourceDefaultOf is sourceDefault in the type of kmsg.
 const sourceDefaultOf = kmsg.ConfigSource(sourceDefault)
 
-// Rights to the cluster are what it takes: those to topics and groups of that name are no help.
+// Client metrics need rights to the cluster. Rights to topics and groups of the same name do not
+// count.
 func TestClientMetricsAreForThoseWhoMayConfigureTheCluster(t *testing.T) {
 	everywhere := func(o acl.Operation) []acl.Entry {
 		return []acl.Entry{rights(acl.Topic, acl.Wildcard, o), rights(acl.Group, acl.Wildcard, o), rights(acl.Cluster, acl.ClusterName, acl.Describe)}
@@ -143,7 +144,8 @@ func TestClientMetricsAreForThoseWhoMayConfigureTheCluster(t *testing.T) {
 	require.Equal(t, ClusterAuthorizationFailed, askAlter(t, addr, resourceClientMetrics, "slow", set))
 }
 
-// What is configured is what a client is asked for, by the attributes of its connection, at once.
+// The subscription of a client has the metrics configured for the attributes of its connection. A
+// change counts at once.
 func TestClientsAreAskedForWhatIsConfigured(t *testing.T) {
 	pushes := make(chan TelemetryPush, 1)
 	_, addr := serve(t, Config{Telemetry: Telemetry{Receive: func(p TelemetryPush) { pushes <- p }}})

@@ -9,8 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// quotaEntry makes an entry of "user=alice client-id=" (the default) and "key=value" or "key" (to
-// remove it), all in one text.
+// quotaEntry parses an entry such as "user=alice client-id=: key=value". An empty name is the
+// default entity, and "key" without a value removes the quota.
 func quotaEntry(t *testing.T, text string) kmsg.AlterClientQuotasRequestEntry {
 	t.Helper()
 	e := kmsg.NewAlterClientQuotasRequestEntry()
@@ -80,8 +80,8 @@ const (
 	openEnds strictness = false
 )
 
-// describeQuotas asks for "user=alice", "user=" (the default) or "user" (any), and returns entities
-// with their quotas, or the error.
+// describeQuotas filters by "user=alice", "user=" (the default) or "user" (any). It returns
+// entities with their quotas, or the error.
 func describeQuotas(t *testing.T, c *client, version int16, s strictness, filter ...string) (got []string) {
 	t.Helper()
 	req := kmsg.NewPtrDescribeClientQuotasRequest()
@@ -117,7 +117,7 @@ func describedQuotas(resp *kmsg.DescribeClientQuotasResponse) (got []string) {
 	return got
 }
 
-// The answers are those of a broker of Kafka 4.3 that was asked the same, but for the order.
+// A broker of Kafka 4.3 gives the same answers, except for their order.
 func TestQuotasAreAlteredAsInKafka(t *testing.T) {
 	_, addr := serve(t, Config{})
 	c := dial(t, addr)

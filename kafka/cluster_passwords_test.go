@@ -10,8 +10,8 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// Checklist row A5: guesses, which take all the turns there are, hold up nobody who has logged in
-// with this password before; whoever guesses it waits.
+// Checklist row A5: guesses take all the turns for password checks. A user that has logged in with
+// this password before does not wait; a client that guesses it waits.
 func TestWhoHasLoggedInDoesNotWaitBehindGuesses(t *testing.T) {
 	cluster := withUsers(t)
 	p := newClusterPasswords(cluster.Backend())

@@ -9,7 +9,7 @@ import (
 
 func TestCodesHaveKafkasNames(t *testing.T) {
 	require.Equal(t, "NONE", Code(0).String())
-	// the client's list has the name of older releases
+	// franz-go's list has the name of older releases
 	renamed := map[Code]string{NotLeaderOrFollower: "NOT_LEADER_FOR_PARTITION"}
 	for c := UnknownServerError; c <= ShareSessionLimitReached; c++ {
 		if c == 0 {

@@ -68,8 +68,8 @@ func TestConfigurationsAreShownWithSourcesSynonymsAndTypes(t *testing.T) {
 	require.EqualValues(t, sourceBrokerDefault, askConfigs(t, addr, resourceBroker, "1", "log.retention.ms").Configs[0].Source)
 }
 
-// Of settings with several names among brokers the default is that of the last, as Kafka 4.3 shows
-// it.
+// Some settings have several names among those of brokers. The last name has the default, as Kafka
+// 4.3 shows it.
 func TestDefaultsAreThoseOfTheNamesThatHaveThem(t *testing.T) {
 	s, addr := serve(t, Config{})
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "a", topic.Config{}))
@@ -122,7 +122,7 @@ func TestDescribeConfigsRefusesAsKafkaDoes(t *testing.T) {
 }
 
 // Of a broker's keys only the defaults of topics and the throttles change while it runs. Kafka
-// accepts and stores any key that it does not know.
+// accepts and stores every unknown key.
 func TestIncrementalAlterConfigsRefusesAsKafkaDoes(t *testing.T) {
 	s, addr := serve(t, Config{})
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "a", topic.Config{}))
@@ -207,7 +207,7 @@ func TestConfigResourcesAreListed(t *testing.T) {
 	require.Equal(t, UnsupportedVersion, Code(ask[*kmsg.ListConfigResourcesResponse](t, addr, 1, req).ErrorCode))
 }
 
-// TestGroupsHaveConfigurations sets, shows, lists and refuses as Kafka 4.3 does: see
+// TestGroupsHaveConfigurations sets, describes, lists and refuses as Kafka 4.3 does. See
 // interop.TestAnswersToTheNewerProtocolAreKafkas.
 func TestGroupsHaveConfigurations(t *testing.T) {
 	const heartbeat, session = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"

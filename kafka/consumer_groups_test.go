@@ -15,8 +15,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// beatRequest is a full heartbeat of a member that joins in epoch 0, else one that says what it
-// owns.
+// beatRequest is a full heartbeat of a member that joins in epoch 0. In other epochs it has the
+// partitions that the member owns.
 func (c *groupClient) beatRequest(s *groupServer, group, member string, epoch int32, owned ...int32) *kmsg.ConsumerGroupHeartbeatRequest {
 	r := kmsg.NewPtrConsumerGroupHeartbeatRequest()
 	r.Version, r.Group, r.MemberID, r.MemberEpoch, r.RebalanceTimeoutMillis = 1, group, member, epoch, -1
@@ -35,7 +35,8 @@ func (c *groupClient) beat(r *kmsg.ConsumerGroupHeartbeatRequest) *kmsg.Consumer
 	return c.ask(r).(*kmsg.ConsumerGroupHeartbeatResponse)
 }
 
-// heard renders the answer to a heartbeat: error, epoch, partitions of t ("-": as before).
+// heard formats the answer to a heartbeat: error, epoch, partitions of t. "-" means that the
+// assignment is unchanged.
 func heard(r *kmsg.ConsumerGroupHeartbeatResponse) string {
 	share := "-"
 	if r.Assignment != nil {
@@ -176,7 +177,7 @@ func TestGroupsOfOneProtocolAreClosedToTheOther(t *testing.T) {
 		}
 		require.Equal(t, UnknownMemberID, c.heartbeat("modern", "m1", 2))
 
-		// who is last to leave leaves the group, and its offsets, to whoever comes
+		// the last member leaves: the group and its offsets stay for a member of either protocol
 		require.Zero(t, c.commit(9, "modern", "m1", 2, 5, 0)[0])
 		require.Zero(t, c.beat(c.beatRequest(s, "modern", "m1", -1)).ErrorCode)
 		c.alone("modern")
@@ -189,8 +190,8 @@ func TestGroupsOfOneProtocolAreClosedToTheOther(t *testing.T) {
 	})
 }
 
-// fetchOffset returns the offset of partition 0 of t, or the negative code of the group's error
-// less 1000.
+// fetchOffset returns the offset of partition 0 of t. If the group has an error, it returns -1000
+// minus the error code.
 func (c *groupClient) fetchOffset(group, member string, epoch int32) int64 {
 	r := kmsg.NewPtrOffsetFetchRequest()
 	r.Version = 9
@@ -314,7 +315,8 @@ func TestFranzGoConsumesByTheNewerProtocol(t *testing.T) {
 	require.Equal(t, "consumer", string(info.Type))
 }
 
-// TestMembersGoByTheConfigurationOfTheirGroup changes it while a member lives.
+// TestMembersGoByTheConfigurationOfTheirGroup changes the configuration while the group has a
+// member.
 func TestMembersGoByTheConfigurationOfTheirGroup(t *testing.T) {
 	withGroups(t, func(t *testing.T, s *groupServer) {
 		c := newGroupClient(t, s)

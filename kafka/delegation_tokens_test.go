@@ -17,7 +17,7 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// withTokens is a server whose users may have tokens, with entries that say who may do what.
+// withTokens is a server whose users may have tokens, with ACL entries.
 func withTokens(t *testing.T, entries ...acl.Entry) *saslNetwork {
 	n := newSASLNetwork(t, Config{DelegationTokens: DelegationTokens{Secret: "the cluster's"}, Authorization: Authorization{Enabled: true, SuperUsers: []string{"User:root"}}}, nil)
 	require.NoError(t, n.cluster.SetPassword(t.Context(), "root", "root-secret"))
@@ -28,7 +28,7 @@ func withTokens(t *testing.T, entries ...acl.Entry) *saslNetwork {
 	return n
 }
 
-// as returns a connection of a user.
+// as returns a connection on which the user is authenticated.
 func (n *saslNetwork) as(user string) *client {
 	n.t.Helper()
 	c := n.dial()
@@ -36,7 +36,7 @@ func (n *saslNetwork) as(user string) *client {
 	return c
 }
 
-// asScram authenticates by SCRAM, as far as it gets.
+// asScram authenticates by SCRAM and returns the first error code.
 func asScram(c *client, mechanism string, auth scram.Auth) Code {
 	m := auth.AsSha256Mechanism()
 	if mechanism == "SCRAM-SHA-512" {
@@ -83,7 +83,8 @@ func expireToken(c *client, hmac []byte, d time.Duration) *kmsg.ExpireDelegation
 	return c.ask(req).(*kmsg.ExpireDelegationTokenResponse)
 }
 
-// seenTokens are the ids of the tokens that a client is told of; owners nil: of all.
+// seenTokens returns the ids of the tokens that a client may see. Nil owners mean the tokens of
+// all owners.
 func seenTokens(c *client, owners []kmsg.DescribeDelegationTokenRequestOwner) (code Code, ids []string) {
 	req := kmsg.NewPtrDescribeDelegationTokenRequest()
 	req.Version, req.Owners = 3, owners
@@ -100,7 +101,7 @@ func onBehalfOf(name string) func(*kmsg.CreateDelegationTokenRequest) {
 	}
 }
 
-// The whole life of a token: it is made, used, renewed and taken away.
+// A token is created, used, renewed and expired.
 func TestTokenStandsForItsOwnerUntilItExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := withTokens(t)
@@ -142,7 +143,7 @@ func TestTokenStandsForItsOwnerUntilItExpires(t *testing.T) {
 		require.Zero(t, withToken(bearer, "SCRAM-SHA-512", made.TokenID, made.HMAC))
 		time.Sleep(7*time.Minute + time.Second)
 		bearer.send(kmsg.NewPtrApiVersionsRequest())
-		bearer.closed() // with its token
+		bearer.closed() // the session expires with its token
 		require.Equal(t, SASLAuthenticationFailed, withToken(n.dial(), "SCRAM-SHA-512", made.TokenID, made.HMAC), "it has expired")
 		alice = n.as("alice")
 		require.Equal(t, int16(DelegationTokenExpired), renewToken(alice, made.HMAC, 0).ErrorCode)
@@ -232,8 +233,8 @@ func TestWhoSeesWhichTokens(t *testing.T) {
 	}
 }
 
-// Where nobody is authenticated, and where tokens are switched off, requests are answered, and no
-// token counts.
+// Without authentication, and without a secret for tokens, the server answers requests for tokens
+// with an error and accepts no token.
 func TestThereAreNoTokensWithoutAuthenticationOrASecret(t *testing.T) {
 	_, addr := serveCluster(t, withUsers(t), Config{DelegationTokens: DelegationTokens{Secret: "s"}})
 	c := dial(t, addr)

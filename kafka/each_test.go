@@ -15,9 +15,9 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// carriedThrough are the APIs whose handlers end their work although the client has closed its
-// connection. Their requests name one thing, are one call of a layer below, which gets the context,
-// or must be carried out as a whole.
+// carriedThrough are the APIs whose handlers finish their work although the client has closed its
+// connection. Their requests name one thing, make one call of a lower layer, which gets the
+// context, or must be applied as a whole.
 var carriedThrough = []Key{
 	Produce, OffsetCommit, JoinGroup, Heartbeat, LeaveGroup, SyncGroup, ListGroups, SaslHandshake, ApiVersions, InitProducerID,
 	AddOffsetsToTxn, EndTxn, WriteTxnMarkers, TxnOffsetCommit, DescribeACLs, CreateACLs, DeleteACLs, SaslAuthenticate,
@@ -28,8 +28,8 @@ var carriedThrough = []Key{
 	StreamsGroupHeartbeat, AlterShareGroupOffsets, DeleteShareGroupOffsets,
 }
 
-// answered returns the size of an answer, or 0, that the handler of an API makes for a client that
-// is there or has gone.
+// answered returns the size of the answer that the handler of an API makes, or 0 without an
+// answer. The client is connected or has gone.
 func answered(s *Server, a *api, gone bool) int {
 	near, far := net.Pipe()
 	defer far.Close()
@@ -43,7 +43,7 @@ func answered(s *Server, a *api, gone bool) int {
 	}
 	e := newExecution(c, nil, a, filledRequest(a.key, a.max), "test")
 	if r, ok := e.req.(*kmsg.DescribeLogDirsRequest); ok {
-		r.Topics = nil // all that there are
+		r.Topics = nil // all topics
 	}
 	var resp kmsg.Response
 	if a.try != nil {
@@ -75,7 +75,7 @@ func TestWorkOnManyNamesEndsWhenTheClientHasGone(t *testing.T) {
 	}
 }
 
-// The connection is not read from: a second request waits for the first one's answer.
+// The server does not read from the connection while a second request waits for the first answer.
 func TestARequestEndsWhenItsClientHasGoneBehindAnotherOne(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs a system that reports the end of a client behind unread requests")
@@ -90,7 +90,7 @@ func TestARequestEndsWhenItsClientHasGoneBehindAnotherOne(t *testing.T) {
 		}
 		return nil
 	}
-	for _, k := range []Key{DescribeConfigs, ListGroups} { // one is served where the connection is read, one is not
+	for _, k := range []Key{DescribeConfigs, ListGroups} { // only ListGroups has waits
 		t.Run(k.String(), func(t *testing.T) {
 			goes, ended = make(chan struct{}), make(chan struct{})
 			s.apis[int16(k)].serve = endless
@@ -123,7 +123,7 @@ func TestFewLargeRequestsAreServedAtATime(t *testing.T) {
 		c.send(large)
 		clients = append(clients, c)
 	}
-	small := dial(t, addr) // does not wait for them
+	small := dial(t, addr) // is served meanwhile
 	for range clients {
 		small.ask(kmsg.NewPtrMetadataRequest())
 		goes <- struct{}{}
@@ -163,7 +163,7 @@ func TestMetadataOfManyTopicsIsMadeForFewClientsAtATime(t *testing.T) {
 		c.send(all)
 		clients = append(clients, c)
 	}
-	small := dial(t, addr) // does not wait for them
+	small := dial(t, addr) // is served meanwhile
 	for range clients {
 		small.ask(one)
 		goes <- struct{}{}
@@ -177,7 +177,8 @@ func TestMetadataOfManyTopicsIsMadeForFewClientsAtATime(t *testing.T) {
 	require.Eventually(t, func() bool { return whole(s) }, 10*time.Second, time.Millisecond)
 }
 
-// The memory is charged when the first of them is made: there are no earlier answers to go by.
+// The memory of the first answer is charged too, although there is no earlier answer to estimate
+// its size by.
 func TestAnswersToMetadataThatNobodyReadsAreCharged(t *testing.T) {
 	s, addr := serve(t, Config{VersionCaps: map[int16]int16{int16(ListGroups): 4}}) // with a table of its own
 	for i := range 300 {

@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Sorting what there is again for each entry took 20 minutes.
+// A sort of all entries for each entry took 20 minutes.
 func TestElectLeadersSortsAMillionEntriesOfOneTopicOnce(t *testing.T) {
 	t.Parallel()
 	const entries = 1_000_000

@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// A member that is told NOT_LEADER_OR_FOLLOWER would look for another leader of its topics, not for
-// its coordinator.
+// A member that receives NOT_LEADER_OR_FOLLOWER would look for another leader of its topics, not
+// for its coordinator.
 func TestErrorOfACoordinatorIsToldAsSuchWhateverCausedIt(t *testing.T) {
 	for _, cause := range []error{partition.ErrNotLeader, partition.ErrFencedLeaderEpoch, partition.ErrUnknownLeaderEpoch, partition.ErrClosed,
 		partition.ErrTimeout, partition.ErrNotEnoughReplicas, replication.ErrClosed, replication.ErrUnknownTopic} {
@@ -25,14 +25,14 @@ func TestErrorOfACoordinatorIsToldAsSuchWhateverCausedIt(t *testing.T) {
 	}
 }
 
-// A change of the metadata that may have happened is asked for again, whatever disk failed.
+// Clients retry a change of the metadata that may have happened, whatever disk failed.
 func TestMetadataThatCannotBeChangedIsATimeout(t *testing.T) {
 	disk := &fs.PathError{Op: "sync", Path: "00000000000000000000.log", Err: syscall.EIO}
 	require.Equal(t, RequestTimedOut, codeOf(fmt.Errorf("create topic: %w: %w", replication.ErrMetadataReadOnly, disk)))
 	require.Equal(t, KafkaStorageError, codeOf(fmt.Errorf("create topic: %w", disk)))
 }
 
-// An offset that a new leader does not know yet is asked for again.
+// Clients retry the lookup of an offset that a new leader does not have yet.
 func TestOffsetThatIsNotAvailableIsRetriedByEveryClient(t *testing.T) {
 	code := int16(codeOf(fmt.Errorf("list offsets: %w", partition.ErrOffsetNotAvailable)))
 	require.Equal(t, OffsetNotAvailable, Code(offsetCode(code, 5)))

@@ -14,7 +14,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// inSession makes a fetch one of a session.
+// inSession sets the session id and epoch of a fetch.
 func inSession(req *kmsg.FetchRequest, id, epoch int32) *kmsg.FetchRequest {
 	req.SessionID, req.SessionEpoch = id, epoch
 	return req
@@ -155,8 +155,8 @@ func TestFetchSessionsMakeRoomOnlyWhenUnusedForTwoMinutes(t *testing.T) {
 	})
 }
 
-// A session remembers the names of its topics, so it can tell a topic that
-// is gone from one that was made again.
+// A session keeps the names of its topics, so it distinguishes a deleted topic from one created
+// again.
 func TestFetchSessionTellsDeletedTopicsFromThoseMadeAgain(t *testing.T) {
 	s, c := fetchServer(t)
 	code := func(resp *kmsg.FetchResponse) Code {
@@ -191,8 +191,8 @@ func TestFetchSessionTellsDeletedTopicsFromThoseMadeAgain(t *testing.T) {
 	require.Equal(t, UnknownTopicID, code(c.fetch(inSession(byID(old, 0), 0, -1))))
 }
 
-// A long poll that waits on a topic while another takes its name must neither hand out the records
-// of that one, nor say that it is too short.
+// While a long poll waits, its topic is deleted and another topic gets the name. The poll must not
+// return records of the new topic, nor report that its offset is out of range.
 func TestFetchByIDNeverReadsAnotherTopicOfThatName(t *testing.T) {
 	for name, records := range map[string]int{"empty": 0, "shorter": 1, "longer": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -216,10 +216,10 @@ func TestFetchByIDNeverReadsAnotherTopicOfThatName(t *testing.T) {
 				defer c.nc.Close()
 				go func() { answered <- c.fetch(inSession(req, 0, -1)) }()
 				synctest.Wait() // the name is looked up, and the poll waits
-				// Without memory to read into, the poll cannot look again until the other topic is
-				// there.
+				// Without memory to read into, the poll cannot look again before the other topic
+				// exists.
 				taken := 0
-				for n := 1; n > 0; taken += n { // all but what the request itself takes
+				for n := 1; n > 0; taken += n { // all except the memory of the request itself
 					n = s.memory.Budget.TryTake(s.limits.InFlightBytes, 1, nil)
 				}
 				require.NoError(t, s.cluster.DeleteTopic(t.Context(), "orders"))

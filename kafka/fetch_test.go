@@ -13,7 +13,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// appended is a produce request for one partition of a topic, by name.
+// appended is a produce request with a batch for each value, for one partition of a topic.
 func appended(name string, p int32, values ...string) *kmsg.ProduceRequest {
 	req := produceOne(9, name, nil)
 	req.Topics[0].Partitions = nil
@@ -25,8 +25,8 @@ func appended(name string, p int32, values ...string) *kmsg.ProduceRequest {
 	return req
 }
 
-// want is a fetch of partitions 0, 1, ... of a topic from the given offsets,
-// without a session and without waiting.
+// want is a fetch of partitions 0, 1, ... of a topic from the given offsets, without a session. It
+// does not wait.
 func want(version int16, name string, offsets ...int64) *kmsg.FetchRequest {
 	req := kmsg.NewPtrFetchRequest()
 	req.SetVersion(version)
@@ -75,7 +75,7 @@ func TestFetchTellsPartitionsInTheOrderOfTheRequest(t *testing.T) {
 		id[name] = known
 	}
 	asked := []string{"orders-2", "bills-0", "orders-0", "orders-1", "bills-2"}
-	for _, session := range []int32{-1, 0} { // without one, and one that begins
+	for _, session := range []int32{-1, 0} { // without a session, and with a new one
 		for _, version := range []int16{12, 13} {
 			req := want(version, "orders", 0, 0, 0)
 			req.SessionEpoch = session
@@ -172,8 +172,8 @@ func TestFetchReturnsTheFirstBatchHoweverSmallItsLimits(t *testing.T) {
 	}
 }
 
-// Kafka hands out ranges of files: an answer ends where its limit does, and clients drop what is
-// not whole.
+// Kafka sends ranges of files: records end where the limit is, and clients drop an incomplete
+// batch.
 func TestFetchEndsWithinABatchIfItIsAskedTo(t *testing.T) {
 	for _, partial := range []bool{false, true} {
 		s, addr := serve(t, Config{PartialBatches: partial})
@@ -199,7 +199,7 @@ func TestFetchEndsWithinABatchIfItIsAskedTo(t *testing.T) {
 			require.True(t, bytes.HasPrefix(got, whole), "what is longer goes on")
 			whole = bytes.Clone(got)
 		}
-		for _, offset := range []int64{1, 2} { // in the middle of it all: the same bytes
+		for _, offset := range []int64{1, 2} { // the same bytes from the middle
 			req := want(12, "orders", 0)
 			req.Topics[0].Partitions[0].FetchOffset, req.Topics[0].Partitions[0].PartitionMaxBytes = offset, int32(one+one/2)
 			got := c.fetch(req).Topics[0].Partitions[0].RecordBatches
@@ -208,8 +208,8 @@ func TestFetchEndsWithinABatchIfItIsAskedTo(t *testing.T) {
 	}
 }
 
-// After a power cut the partition is led in a new epoch: who reads in the old one is told who leads
-// (KIP-951), and where the old one ended.
+// After a power cut the partition has a new leader epoch. A reader of the old epoch receives the
+// current leader (KIP-951), and the end of the old epoch.
 func TestFetchTellsOfNewLeadersAndDivergingEpochs(t *testing.T) {
 	disk := vfs.Mem()
 	open := func(disk vfs.FS) *strata.Cluster {
@@ -248,12 +248,12 @@ func TestFetchTellsOfNewLeadersAndDivergingEpochs(t *testing.T) {
 	require.Len(t, resp.Brokers, 1)
 	require.NotZero(t, resp.Brokers[0].Port)
 
-	req.SetVersion(15) // has no place for it
+	req.SetVersion(15) // has no field for it
 	resp = c.fetch(req)
 	require.EqualValues(t, -1, resp.Topics[0].Partitions[0].CurrentLeader.LeaderID)
 	require.Empty(t, resp.Brokers)
 
-	req = want(16, "orders", 2) // as if two records had been read in epoch 0, which had only one
+	req = want(16, "orders", 2) // as after a read of two records in epoch 0, which had only one
 	req.Topics[0].TopicID, req.Topics[0].Partitions[0].LastFetchedEpoch = id, 0
 	p = c.fetch(req).Topics[0].Partitions[0]
 	require.Zero(t, p.ErrorCode)

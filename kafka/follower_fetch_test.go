@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// serveRacks serves three brokers in the racks r1 to r3; orders-0 is on all, led by 1, and has two
-// records.
+// serveRacks serves three brokers in the racks r1 to r3. Partition orders-0 has replicas on all of
+// them, leader 1 and two records.
 func serveRacks(t *testing.T, selector replication.ReplicaSelector) *brokers {
 	t.Helper()
 	specs := map[int32]replication.BrokerSpec{1: {Rack: "r1"}, 2: {Rack: "r2"}, 3: {Rack: "r3"}}
@@ -35,7 +35,8 @@ func serveRacks(t *testing.T, selector replication.ReplicaSelector) *brokers {
 	return b
 }
 
-// fetchIn asks a broker for orders-0 from an offset on, out of a rack; it waits a minute if it may.
+// fetchIn fetches orders-0 from a broker for a client in a rack, from offset 0 unless alter
+// changes it. The fetch may wait for a minute.
 func (b *brokers) fetchIn(broker int32, version int16, rack string, alter ...func(*kmsg.FetchRequest)) kmsg.FetchResponseTopicPartition {
 	b.t.Helper()
 	req := want(version, "orders", 0)
@@ -88,8 +89,8 @@ func TestLeaderServesEverybodyUnlessReplicasAreSelected(t *testing.T) {
 	require.NotEmpty(t, got.RecordBatches)
 }
 
-// A follower serves clients whether replicas are selected or not, in whatever rack they are; those
-// of before version 11 would take its errors for the leader's.
+// A follower serves clients with every replica selector and from every rack. Clients before
+// version 11 get NOT_LEADER_OR_FOLLOWER: they would take a follower's errors for the leader's.
 func TestFollowerServesClients(t *testing.T) {
 	for _, selector := range []replication.ReplicaSelector{replication.LeaderSelector, replication.RackAwareSelector} {
 		b := serveRacks(t, selector)
@@ -108,8 +109,8 @@ func TestFollowerServesClients(t *testing.T) {
 		require.Equal(t, OffsetOutOfRange, Code(b.fetchIn(2, 17, "", fromOffset(3)).ErrorCode))
 		epoch := part(func(p *kmsg.FetchRequestTopicPartition) { p.CurrentLeaderEpoch = 9 })
 		require.Equal(t, UnknownLeaderEpoch, Code(b.fetchIn(2, 17, "", epoch).ErrorCode))
-		// What the client has read last: the follower's log tells as the leader's would, but that
-		// it has not got as far itself is no divergence.
+		// The follower compares LastFetchedEpoch with its log as the leader does. An offset beyond
+		// its own end is no divergence.
 		last := func(epoch int32, offset int64) func(*kmsg.FetchRequest) {
 			return part(func(p *kmsg.FetchRequestTopicPartition) { p.LastFetchedEpoch, p.FetchOffset = epoch, offset })
 		}
@@ -128,7 +129,7 @@ func TestFollowerServesClients(t *testing.T) {
 	}
 }
 
-// A session is told of the preferred replica every time: nothing else in the answer is new.
+// Each answer of a session has the preferred replica, even if nothing else in it is new.
 func TestFetchSessionsAreToldWhomToAsk(t *testing.T) {
 	b := serveRacks(t, replication.RackAwareSelector)
 	c := dial(t, b.addrs[1])

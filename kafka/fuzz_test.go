@@ -18,7 +18,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// panics is a slog.Handler that counts what conn.logPanic logs.
+// panics is a slog.Handler that counts the log lines of conn.logPanic.
 type panics struct {
 	slog.Handler
 	n atomic.Int32
@@ -38,12 +38,11 @@ func (p *panics) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// fuzzVariable names the API that FuzzRequest is to spend its
-// time on ("Fetch"); empty: all of them.
+// fuzzVariable names the API that FuzzRequest sends ("Fetch"); empty means all APIs.
 const fuzzVariable = "STRATA_FUZZ_API"
 
-// FuzzRequest sends one frame of arbitrary bytes to a server:
-// it answers or closes, and never panics.
+// FuzzRequest sends one frame of arbitrary bytes to a server. The server answers or closes the
+// connection, and never panics.
 func FuzzRequest(f *testing.F) {
 	only := os.Getenv(fuzzVariable)
 	seeds := 0
@@ -73,7 +72,7 @@ func FuzzRequest(f *testing.F) {
 		s.start(&listener{broker: b, name: "PLAINTEXT"}, theirs)
 		go func() {
 			ours.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...))
-			// a join that waits is not a fault
+			// a JoinGroup that waits is no fault
 			ours.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 		}()
 		io.CopyN(io.Discard, ours, 8)

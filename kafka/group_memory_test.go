@@ -16,7 +16,7 @@ import (
 	"github.com/stratalog/strata/internal/memory"
 )
 
-// join has a member with metadata of size bytes join a classic group of its own, which it leads.
+// join adds a member with metadata of size bytes to a classic group of its own.
 func join(c *client, group string, size int) *kmsg.JoinGroupResponse {
 	req := kmsg.NewPtrJoinGroupRequest()
 	req.Version = 3
@@ -25,7 +25,7 @@ func join(c *client, group string, size int) *kmsg.JoinGroupResponse {
 	return c.ask(req).(*kmsg.JoinGroupResponse)
 }
 
-// coordinating serves a coordinator of groups, with 1 MiB for the members of a principal.
+// coordinating serves a group coordinator with 1 MiB for the members of a principal.
 func coordinating(t *testing.T) (addr string) {
 	t.Helper()
 	_, addr = serve(t, Config{Limits: Limits{RequestBytes: 1 << 20, InFlightBytes: 2 << 20}})
@@ -33,15 +33,15 @@ func coordinating(t *testing.T) (addr string) {
 	return addr
 }
 
-// findGroups has the coordinator of groups made.
+// findGroups looks the group coordinator up, which creates it.
 func findGroups(c *client) {
 	find := kmsg.NewPtrFindCoordinatorRequest()
 	find.CoordinatorKey = "g"
 	require.Zero(c.t, c.ask(find).(*kmsg.FindCoordinatorResponse).ErrorCode)
 }
 
-// untilFull makes requests to a server of their own until the memory of groups is used up, and
-// returns how many.
+// untilFull sends requests to a new server until the memory of groups is used up, and returns
+// their number.
 func untilFull(t *testing.T, ask func(c *client, i int) int16) (n int) {
 	t.Helper()
 	c, code := dial(t, coordinating(t)), int16(0)
@@ -78,7 +78,7 @@ func TestMembersOfGroupsHaveABudget(t *testing.T) {
 		leave.Group, leave.MemberID = fmt.Sprint("h", i), r.MemberID
 		require.Zero(t, c.ask(leave).(*kmsg.LeaveGroupResponse).ErrorCode)
 	}
-	for again := range 10 { // what members held that have left is free
+	for again := range 10 { // the memory of members that have left is free
 		require.Eventually(t, func() bool { return join(c, fmt.Sprint("again", again), 30<<10).ErrorCode == 0 }, 20*time.Second, 10*time.Millisecond)
 	}
 }
@@ -129,7 +129,7 @@ func TestIDsOfMembersThatNeverJoinHaveABudget(t *testing.T) {
 		return c.ask(req).(*kmsg.JoinGroupResponse)
 	}
 	var ids []string
-	var full time.Time // since when all requests are refused; zero: the last one was not
+	var full time.Time // since when every request is refused; zero if the last one was not
 	for len(ids) < 2<<10 {
 		r := join()
 		if r.ErrorCode == int16(MemberIDRequired) {
@@ -146,7 +146,7 @@ func TestIDsOfMembersThatNeverJoinHaveABudget(t *testing.T) {
 	}
 	require.Less(t, len(ids), 1<<10)
 	require.Greater(t, len(ids), 300)
-	for _, id := range ids { // they are given back
+	for _, id := range ids { // the members leave
 		leave := kmsg.NewPtrLeaveGroupRequest()
 		leave.Group, leave.MemberID = "g", id
 		require.Zero(t, c.ask(leave).(*kmsg.LeaveGroupResponse).ErrorCode)
@@ -206,7 +206,7 @@ func TestNamesOfGroupsAndMembersHaveABudget(t *testing.T) {
 	}
 }
 
-// consumerBeat has a member join a consumer group, in a rack with the name of its instance.
+// consumerBeat adds a member to a consumer group. The member's rack has the name of its instance.
 func consumerBeat(c *client, group, member string, instance *string) int16 {
 	req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
 	req.Version, req.Group, req.MemberID, req.RebalanceTimeoutMillis = 1, group, member, 60_000
@@ -234,7 +234,7 @@ func TestThePageOfLimitsGivesTheTotalMemory(t *testing.T) {
 	require.LessOrEqual(t, float64(total), 1.1*(1<<30))
 }
 
-// joinShare has a member subscribe to a topic in a share group.
+// joinShare subscribes a member of a share group to a topic.
 func joinShare(c *client, group, member string, epoch int32, topic string) Code {
 	req := kmsg.NewPtrShareGroupHeartbeatRequest()
 	req.Version, req.GroupID, req.MemberID, req.MemberEpoch, req.SubscribedTopicNames = 1, group, member, epoch, []string{topic}
@@ -263,7 +263,7 @@ func TestStatesOfShareGroupsHaveABudget(t *testing.T) {
 	require.Equal(t, GroupMaxSizeReached, joinShare(c, "again", "m", 0, "wide"))
 }
 
-// What one principal has coordinators keep, of all kinds together, is at most half of the budget.
+// All kinds of coordinators together keep at most half of the budget for one principal.
 func TestAllKindsOfCoordinatorsHaveOneBudget(t *testing.T) {
 	s, addr := serve(t, Config{Limits: Limits{RequestBytes: 1 << 20, InFlightBytes: 2 << 20}})
 	createTopic(t, addr, "t", 1)

@@ -17,8 +17,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// What is expected in these tests was seen of Apache Kafka 4.3.0 asked the same, unless a
-// comment says that we answer otherwise.
+// The expected answers in these tests are those of Apache Kafka 4.3.0 to the same requests. A
+// comment marks each difference.
 
 // A groupServer is a server in memory, on a network in memory.
 type groupServer struct {
@@ -56,7 +56,7 @@ func inBubbleOf(t *testing.T, of strata.Config, cfg Config, f func(t *testing.T,
 	})
 }
 
-// A groupClient speaks the group protocol over a connection of its own.
+// A groupClient sends requests of the group protocol on a connection of its own.
 type groupClient struct {
 	t *testing.T
 	*client
@@ -68,7 +68,7 @@ func dialGroups(t *testing.T, s *groupServer) *groupClient {
 	return &groupClient{t, &client{t: t, nc: nc}}
 }
 
-// newGroupClient dials and looks the coordinator up, without which groups are unknown at first.
+// newGroupClient dials and looks the coordinator up. Before a lookup every group is unknown.
 func newGroupClient(t *testing.T, s *groupServer) *groupClient {
 	c := dialGroups(t, s)
 	require.Zero(t, c.findCoordinator(4, 0, "g").Coordinators[0].ErrorCode)
@@ -79,7 +79,7 @@ func (c *groupClient) findCoordinator(version int16, kind int8, keys ...string) 
 	return c.ask(&kmsg.FindCoordinatorRequest{Version: version, CoordinatorType: kind, CoordinatorKey: keys[0], CoordinatorKeys: keys}).(*kmsg.FindCoordinatorResponse)
 }
 
-// joinAs is a join with everything in it that is mandatory.
+// joinAs is a JoinGroup request with all mandatory fields.
 func joinAs(version int16, group, memberID string, instanceID *string) *kmsg.JoinGroupRequest {
 	r := kmsg.NewPtrJoinGroupRequest()
 	r.Version, r.Group, r.MemberID, r.InstanceID, r.ProtocolType = version, group, memberID, instanceID, "consumer"
@@ -168,11 +168,11 @@ func TestCoordinatorsOfOtherKindsAreAnErrorThatClientsDoNotRetry(t *testing.T) {
 				require.Equal(t, []any{int16(InvalidRequest), int32(-1), "", int32(-1)}, []any{found.ErrorCode, found.NodeID, found.Host, found.Port})
 			}
 		}
-		require.Zero(t, c.findCoordinator(0, 7, "g").ErrorCode) // version 0 has no kinds
+		require.Zero(t, c.findCoordinator(0, 7, "g").ErrorCode) // version 0 has no types
 	})
 }
 
-// The lookup of a coordinator makes the offsets topic. Kafka makes it in the background and
+// The lookup of a coordinator creates the offsets topic. Kafka creates it in the background and
 // answers COORDINATOR_NOT_AVAILABLE meanwhile; here the lookup waits.
 func TestEverythingIsNotCoordinatorUntilACoordinatorWasLookedUp(t *testing.T) {
 	withGroups(t, func(t *testing.T, s *groupServer) {
@@ -198,14 +198,14 @@ func TestEverythingIsNotCoordinatorUntilACoordinatorWasLookedUp(t *testing.T) {
 		require.Empty(t, many.Groups[0].Topics)
 
 		require.Zero(t, c.findCoordinator(6, 0, "g").Coordinators[0].ErrorCode)
-		require.Equal(t, "Dead", c.state("g")) // heartbeats are good while groups are being loaded
+		require.Equal(t, "Dead", c.state("g")) // Kafka accepts heartbeats while groups are loaded
 		require.Equal(t, UnknownMemberID, c.heartbeat("g", "m", 1))
 	})
 }
 
 func TestMembersOfTheEmptyGroupAreRefused(t *testing.T) {
 	withGroups(t, func(t *testing.T, s *groupServer) {
-		c := dialGroups(t, s) // also before there is an offsets topic
+		c := dialGroups(t, s) // also before the offsets topic exists
 		for v := range int16(10) {
 			r := c.join(joinAs(v, "", "m", nil))
 			require.Equal(t, InvalidGroupID, Code(r.ErrorCode))
@@ -308,7 +308,7 @@ func TestTwoMembersShareAGroup(t *testing.T) {
 	})
 }
 
-// host is how the server names this client's machine.
+// host returns the name that the server has for this client's machine.
 func (c *groupClient) host() string { return "/" + remoteHost(c.nc.LocalAddr()) }
 
 func TestAJoinWhoseConnectionEndsLeavesNoMember(t *testing.T) {
@@ -386,7 +386,7 @@ func TestStaticMembersComeBackWithoutARebalance(t *testing.T) {
 		require.Equal(t, "share", string(c.sync(5, "g", again.MemberID, 1, nil).MemberAssignment))
 		require.Equal(t, "one", *c.describe(4, "g")[0].Members[0].InstanceID)
 
-		// does not know skip_assignment: is told another leads
+		// version 8 has no SkipAssignment: the answer names another leader
 		old := c.join(joinAs(8, "g", "", instance))
 		require.Equal(t, []any{int16(0), again.MemberID}, []any{old.ErrorCode, old.LeaderID})
 		require.Empty(t, old.Members)
@@ -396,7 +396,7 @@ func TestStaticMembersComeBackWithoutARebalance(t *testing.T) {
 		require.Equal(t, FencedInstanceID, Code(c.ask(fenced).(*kmsg.HeartbeatResponse).ErrorCode))
 		require.Equal(t, UnknownMemberID, c.heartbeat("g", first.MemberID, 1))
 
-		// by an administrator
+		// an administrator removes the member
 		left := c.leave(5, "g", kmsg.LeaveGroupRequestMember{InstanceID: instance})
 		require.Zero(t, left.Members[0].ErrorCode)
 		require.Equal(t, "one", *left.Members[0].InstanceID)

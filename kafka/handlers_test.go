@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever looks for an API finds its key and its versions beside its handler, and they are those
-// that are served.
+// The doc comment of each handler has the key and the versions of its API. A reader finds them
+// there, and they are the versions that are served.
 func TestHandlersSayWhichVersionsTheyServe(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
@@ -50,8 +50,8 @@ func TestHandlersSayWhichVersionsTheyServe(t *testing.T) {
 	}
 }
 
-// handlersOf returns the names of the functions that serve the APIs, in the order of the table: of
-// several the one that begins.
+// handlersOf returns the names of the functions that serve the APIs, in the order of the table. An
+// API without serve has start.
 func handlersOf(t *testing.T, table *ast.File) (names []string) {
 	ast.Inspect(table, func(n ast.Node) bool {
 		entry, ok := n.(*ast.CompositeLit)

@@ -33,7 +33,7 @@ func batch(key, value string) []byte {
 	return p
 }
 
-// produceOne asks for one batch to be appended to partition 0.
+// produceOne returns a produce request with one batch for partition 0.
 func produceOne(version int16, name string, records []byte) *kmsg.ProduceRequest {
 	req := kmsg.NewPtrProduceRequest()
 	t := kmsg.NewProduceRequestTopic()
@@ -55,8 +55,8 @@ func alive(t *testing.T, addr string) {
 	require.Zero(t, got.Topics[0].Partitions[0].ErrorCode)
 }
 
-// hostileServer serves topics alive and t. It closes no connection
-// for lack of bytes, unless limits say so.
+// hostileServer serves topics alive and t. It closes no connection for lack of bytes, unless
+// limits set a time.
 func hostileServer(t *testing.T, limits Limits) (*Server, string) {
 	t.Helper()
 	for _, d := range []*time.Duration{&limits.FirstRequest, &limits.WholeRequest, &limits.Idle, &limits.SlowReader} {
@@ -82,7 +82,7 @@ func TestFrameSizesThatCannotBeCloseTheConnection(t *testing.T) {
 	alive(t, addr)
 }
 
-// W18. The one in front would wait for a day, and ends at once.
+// W18. The fetch before the bad frame would wait for a day, and is answered at once.
 func TestWhatCameBeforeARequestThatEndsTheConnectionIsAnswered(t *testing.T) {
 	_, addr := hostileServer(t, Limits{})
 	fetch := want(11, "alive", 0)
@@ -103,7 +103,7 @@ func TestWhatCameBeforeARequestThatEndsTheConnectionIsAnswered(t *testing.T) {
 	}
 }
 
-// A handler has no answer when the server is closing.
+// A handler returns no answer when the server is closing.
 func TestNoAnswerIsTakenForThatOfARequestWithoutOne(t *testing.T) {
 	s, addr := serve(t, Config{VersionCaps: map[int16]int16{int16(ListGroups): 4}}) // with a table of its own
 	s.apis[int16(ListGroups)].serve = func(*call, kmsg.Request) kmsg.Response { return nil }
@@ -206,8 +206,8 @@ func TestAbsurdLengthsAreRefusedBeforeMemoryIsTaken(t *testing.T) {
 	alive(t, addr)
 }
 
-// TestTagsThatAreNotThereCloseTheConnection: four billion tags are announced where a request ends.
-// To look for each of them takes a minute of a processor.
+// TestTagsThatAreNotThereCloseTheConnection sends requests that end with a count of four billion
+// tags. A lookup of each tag would take a minute of processor time.
 func TestTagsThatAreNotThereCloseTheConnection(t *testing.T) {
 	_, addr := hostileServer(t, Limits{})
 	asked := 0
@@ -230,7 +230,7 @@ func TestTagsThatAreNotThereCloseTheConnection(t *testing.T) {
 	alive(t, addr)
 }
 
-// poisonBatches are batches of which none may be appended, made from a good one.
+// poisonBatches returns invalid batches made from a good one. None of them may be appended.
 func poisonBatches(good []byte) map[string][]byte {
 	change := func(fn func(p []byte) []byte) []byte {
 		p := fn(bytes.Clone(good))
@@ -256,7 +256,7 @@ func poisonBatches(good []byte) map[string][]byte {
 	gz.Close()
 	return map[string][]byte{
 		"wrong crc": slices.Concat(good[:17], []byte{1, 2, 3, 4}, good[21:]),
-		// only the CRC tells
+		// only the CRC shows it
 		"flipped value":   append(bytes.Clone(good[:len(good)-2]), good[len(good)-2]^1, good[len(good)-1]),
 		"magic 1":         change(func(p []byte) []byte { p[16] = 1; return p }),
 		"magic 3":         change(func(p []byte) []byte { p[16] = 3; return p }),
@@ -426,7 +426,7 @@ func TestAnIdleConnectionIsClosedUnlessItWaitsForAnAnswer(t *testing.T) {
 // W12
 func TestReadersThatNeverReadHoldOneAnswerEach(t *testing.T) {
 	s, addr := hostileServer(t, Limits{SlowReader: 200 * time.Millisecond, RequestBytes: 16 << 20, InFlightBytes: 64 << 20})
-	runtime.GC() // what other tests left is not ours
+	runtime.GC() // removes the garbage of other tests
 	c := dial(t, addr)
 	value := string(make([]byte, 900<<10))
 	for range 20 {
@@ -451,7 +451,7 @@ func TestReadersThatNeverReadHoldOneAnswerEach(t *testing.T) {
 		}()
 	}
 	peak := uint64(0)
-	require.Eventually(t, func() bool { // all are cut, since they take nothing
+	require.Eventually(t, func() bool { // all are closed, because they read nothing
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		peak = max(peak, m.HeapAlloc)

@@ -37,7 +37,7 @@ func TestProduceRequestsAreWalkedOverBeforeTheyAreDecoded(t *testing.T) {
 		req.SetVersion(version)
 		body := req.AppendTo(nil)
 		require.NoError(t, checkProduce(body, version), "version %d", version)
-		for cut := range len(body) - 1 { // the request's own tags, its last byte, are not looked at
+		for cut := range len(body) - 1 { // the request's own tags, its last byte, are not checked
 			require.ErrorIs(t, checkProduce(body[:cut], version), errMalformed, "version %d cut at %d", version, cut)
 		}
 	}

@@ -54,7 +54,7 @@ func TestVersionsFromTheFutureAreAnsweredInVersionZero(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []byte{0, 0, 0, 7, 0, 35, 0, 0, 0, 1, 0, 18, 0, 0, 0, 4}, c.frame())
 
-	// of a negative version the header has no tags
+	// for a negative version the header has no tags
 	_, err = c.nc.Write([]byte{0, 0, 0, 11, 0, 18, 0x80, 0, 0, 0, 0, 8, 0, 1, 'x'})
 	require.NoError(t, err)
 	require.Equal(t, []byte{0, 0, 0, 8, 0, 35, 0, 0, 0, 1, 0, 18, 0, 0, 0, 4}, c.frame())

@@ -36,7 +36,8 @@ func TestFailedLoginsAreWarnedOfSoManyAMinute(t *testing.T) {
 	require.Equal(t, []int{1, 0}, []int{warned, skipped})
 }
 
-// A wrong password is seen at the level that a server logs by default, and a guesser fills no disk.
+// A wrong password is logged at the level that a server logs by default. Guesses do not fill the
+// disk.
 func TestFailedLoginsAreWarningsOfTheServer(t *testing.T) {
 	var mu sync.Mutex
 	var logged bytes.Buffer

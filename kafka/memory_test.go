@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// measurable skips a test where the memory of a process says nothing, or cannot be read.
+// measurable skips a test where the memory of a process is not meaningful or cannot be read.
 func measurable(t *testing.T) {
 	if raceEnabled || runtime.GOOS != "linux" {
 		t.Skip("needs Linux's figures of a process, without the race detector, which takes memory of its own")
@@ -40,8 +40,8 @@ func TestMemoryDoesNotGrowWithTheData(t *testing.T) {
 	require.Less(t, (end.peak-base.rss)>>10, 64, "MiB on top of what it takes before")
 }
 
-// throughWire produces total bytes that are all different, from two
-// producers, while two consumers read everything.
+// throughWire produces total bytes, all different, from two producers, while two consumers read
+// all of them.
 func throughWire(ctx context.Context, t *testing.T, addr string, total int) {
 	t.Helper()
 	const size, partitions = 10 << 10, 4
@@ -118,7 +118,7 @@ func TestIdleConnectionsTakeLittleMemory(t *testing.T) {
 	base := p.usage("reset")
 	records := batch("key", string(make([]byte, 40<<10)))
 	var all []*client
-	for range connections { // each has sent and received more than it does when it is idle
+	for range connections { // each has sent and received more than an idle one needs
 		c := dial(t, p.addr)
 		require.Zero(t, c.ask(produceOne(9, "idle", records)).(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode)
 		read := fetchFrom("idle", 0, 1<<20)
@@ -139,7 +139,7 @@ func TestIdleConnectionsTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// fetchFrom asks for the records of partition 0 from an offset on, without waiting.
+// fetchFrom fetches records of partition 0 from an offset without waiting.
 func fetchFrom(name string, offset int64, maxBytes int32) *kmsg.FetchRequest {
 	req := kmsg.NewPtrFetchRequest()
 	ft := kmsg.NewFetchRequestTopic()

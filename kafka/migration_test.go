@@ -11,7 +11,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// shareOf is an assignment of partitions of t, in the classic protocol's bytes.
+// shareOf encodes an assignment of partitions of t in the classic protocol.
 func shareOf(partitions ...int32) string {
 	a := assignor.Assignment{}
 	for _, p := range partitions {
@@ -31,7 +31,8 @@ func (c *groupClient) partitionsIn(r *kmsg.SyncGroupResponse) (partitions []int3
 	return partitions
 }
 
-// reads makes a classic group of one member, which has both partitions of t, and returns its id.
+// reads makes a classic group of one member with both partitions of t, and returns the member's
+// id.
 func (c *groupClient) reads(group string) (memberID string) {
 	first := c.join(joinAs(9, group, "", nil))
 	joined := c.join(joinAs(9, group, first.MemberID, nil))
@@ -51,7 +52,7 @@ func TestGroupChangesItsProtocolWhileItsMembersLive(t *testing.T) {
 		require.Equal(t, beatOK+" 2 -", heard(c.beat(c.beatRequest(s, "g", "m1", 2))))
 
 		rejoin := joinAs(9, "g", old, nil)
-		rejoin.Protocols[0].Metadata[1] = 1 // a subscription of version 1, whose fields are those of 3
+		rejoin.Protocols[0].Metadata[1] = 1 // version 1 with the fields of version 3
 		joined := c.join(rejoin)
 		require.Zero(t, joined.ErrorCode)
 		require.Equal(t, []any{int32(2), "", old, "range"}, []any{joined.Generation, joined.LeaderID, joined.MemberID, *joined.Protocol})
@@ -86,8 +87,8 @@ func TestGroupChangesItsProtocolWhileItsMembersLive(t *testing.T) {
 	})
 }
 
-// TestMembersOfTheClassicProtocolAreGivenTimeToJoinAgain has one that goes on sending heartbeats
-// and one that does not fetch what it is assigned.
+// TestMembersOfTheClassicProtocolAreGivenTimeToJoinAgain has two members that send heartbeats. One
+// of them does not join again, the other joins and does not fetch its assignment.
 func TestMembersOfTheClassicProtocolAreGivenTimeToJoinAgain(t *testing.T) {
 	withGroups(t, func(t *testing.T, s *groupServer) {
 		c := newGroupClient(t, s)
@@ -108,8 +109,8 @@ func TestMembersOfTheClassicProtocolAreGivenTimeToJoinAgain(t *testing.T) {
 			time.Sleep(time.Second)
 			require.Equal(t, beatOK+" 3 [0 1]", heard(c.beat(c.beatRequest(s, group, "m1", 2))))
 
-			// it does not come back under its old id with what is another member's now; Kafka lets
-			// it
+			// the member cannot join again under its old id with partitions that another member
+			// owns now; in Kafka it can
 			late := joinAs(9, group, old, nil)
 			late.Protocols[0].Metadata = assignor.Subscription{Topics: []string{"t"}, Owned: []record.TopicPartition{{Topic: "t"}}}.AppendTo(nil)
 			require.Equal(t, UnknownMemberID, Code(c.join(late).ErrorCode))
@@ -117,7 +118,8 @@ func TestMembersOfTheClassicProtocolAreGivenTimeToJoinAgain(t *testing.T) {
 	})
 }
 
-// TestStaticMemberChangesItsProtocol replaces itself by one of the other protocol, there and back.
+// TestStaticMemberChangesItsProtocol replaces a static member by one of the other protocol, and
+// back.
 func TestStaticMemberChangesItsProtocol(t *testing.T) {
 	withGroups(t, func(t *testing.T, s *groupServer) {
 		c := newGroupClient(t, s)

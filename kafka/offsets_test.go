@@ -13,7 +13,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// commitOf commits offset in partitions of topic "t", which version 10 knows by id.
+// commitOf commits offset in partitions of topic "t". Version 10 has the topic's id.
 func commitOf(version int16, group, memberID string, generation int32, offset int64, partitions ...int32) *kmsg.OffsetCommitRequest {
 	r := kmsg.NewPtrOffsetCommitRequest()
 	r.Version, r.Group, r.MemberID, r.Generation = version, group, memberID, generation
@@ -41,7 +41,7 @@ func (c *groupClient) commitCodes(r *kmsg.OffsetCommitRequest) (codes []Code) {
 	return codes
 }
 
-// fetchOf asks for one partition of one group.
+// fetchOf requests the offset of one partition of one group.
 func fetchOf(version int16, group, topic string, partition int32) *kmsg.OffsetFetchRequest {
 	r, g := kmsg.NewPtrOffsetFetchRequest(), kmsg.NewOffsetFetchRequestGroup()
 	r.Version, r.Group, g.Group = version, group, group
@@ -182,7 +182,7 @@ func TestRetentionOfOldCommitsIsKept(t *testing.T) {
 			r := commitOf(4, "g", "", -1, 5, 0)
 			r.RetentionTimeMillis = retention
 			require.Equal(t, []Code{0}, c.commitCodes(r))
-			time.Sleep(11 * time.Minute) // expired offsets are looked for every 10
+			time.Sleep(11 * time.Minute) // expired offsets are removed every 10 minutes
 			c = newGroupClient(t, s)     // the server closes idle connections
 			require.Equal(t, want, c.fetch(9, "g", "t", 0)[0] == int64(5), "retention %d", retention)
 		}

@@ -59,7 +59,8 @@ func TestRepeatedDeleteRecordsHaveTheLastOffset(t *testing.T) {
 	require.Equal(t, []kmsg.DeleteRecordsRequestTopicPartition{{Partition: 1, Offset: 9}}, req.Topics[1].Partitions)
 }
 
-// Ever other groups have a configuration each, which is a hundred times as long as a name.
+// Each entry about a group has its configuration, which is a hundred times as long as the group's
+// name.
 func TestAnAnswerThatGrowsTooLargeIsCutOffWithAnError(t *testing.T) {
 	s, addr := hostileServer(t, Limits{RequestBytes: 1 << 20, InFlightBytes: 4 << 20})
 	c := dial(t, addr)

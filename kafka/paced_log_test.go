@@ -14,7 +14,7 @@ import (
 	"github.com/stratalog/strata/internal/synctest"
 )
 
-// A reader of a damaged partition asks again at once, thousands of times a second.
+// A reader of a damaged partition retries at once, thousands of times a second.
 func TestFailuresOfRequestsAreLoggedAFewTimesAPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
@@ -31,7 +31,7 @@ func TestFailuresOfRequestsAreLoggedAFewTimesAPeriod(t *testing.T) {
 	})
 }
 
-// A client connects and goes, as a load balancer's check does.
+// A client connects and closes the connection, as a load balancer's check does.
 func TestPortChecksAreLoggedAFewTimesAPeriod(t *testing.T) {
 	var out safeLog
 	s, addr := serve(t, Config{Logger: slog.New(slog.NewTextHandler(&out, nil)), Security: Security{TLS: serverTLS(t, authority(t), tls.NoClientCert)}})

@@ -33,8 +33,8 @@ func TestPrincipalIsWrittenAndReadAsKafkaDoes(t *testing.T) {
 	require.False(t, token.Is(Principal{Type: "User", Name: "bob"}))
 }
 
-// withPrincipals serves a cluster, and tells of the principal of each ApiVersions request, and of
-// each Fetch when it begins and when it ends.
+// withPrincipals serves a cluster. Its function seen returns the principal of each ApiVersions
+// request, and of each Fetch at its beginning and at its end.
 func withPrincipals(t *testing.T) (addr string, theConn func() *conn, seen func() []string) {
 	var mu sync.Mutex
 	var principals []string

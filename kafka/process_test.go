@@ -20,10 +20,10 @@ import (
 // serves the directory that the variable names.
 const serveVariable = "STRATA_TEST_SERVE"
 
-// longVariable makes the tests that are bounded in time do what they claim in full.
+// longVariable makes the tests with a time limit run in full.
 const longVariable = "STRATA_TEST_LONG"
 
-// usage is what childMain tells of itself, each time it is asked.
+// usage is the resource usage that childMain reports for each line of its input.
 type usage struct {
 	rss, peak int // kilobytes resident, now and at most
 	heap      int // kilobytes of the Go heap in use, after a collection
@@ -31,8 +31,8 @@ type usage struct {
 	routines  int
 }
 
-// childMain serves a directory until its standard input ends, and
-// reports its usage for each line that comes.
+// childMain serves a directory until its standard input ends. It reports its usage for each input
+// line.
 func childMain(dir string) error {
 	cluster, err := strata.Open(strata.Config{Dir: dir})
 	if err != nil {
@@ -63,7 +63,7 @@ func childMain(dir string) error {
 	return s.Close()
 }
 
-// resident returns the kilobytes of this process that are in memory, and were at most.
+// resident returns the resident memory of this process and its peak, in kilobytes.
 func resident() (rss, peak int) {
 	status, _ := os.ReadFile("/proc/self/status")
 	for l := range strings.Lines(string(status)) {
@@ -106,7 +106,7 @@ func (p *process) line() string {
 	return p.out.Text()
 }
 
-// usage asks for the process's usage; with "reset", its peak begins anew.
+// usage returns the process's usage. The line "reset" sets the peak to the current value.
 func (p *process) usage(line string) (u usage) {
 	p.t.Helper()
 	_, err := fmt.Fprintln(p.in, line)

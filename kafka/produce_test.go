@@ -17,7 +17,7 @@ import (
 	"github.com/stratalog/strata/transaction"
 )
 
-// changed is a batch of one record after fn, with a CRC that fits again.
+// changed is a batch of one record after fn, with a matching CRC.
 func changed(fn func(p []byte) []byte) []byte {
 	p := fn(batch("k", "value"))
 	binary.BigEndian.PutUint32(p[17:], crc32.Checksum(p[21:], crc32.MakeTable(crc32.Castagnoli)))
@@ -51,7 +51,7 @@ func produceServer(t *testing.T) (*Server, *client) {
 	return s, dial(t, addr)
 }
 
-// What Kafka 4.3 answers, but for two.
+// The errors are those of Kafka 4.3, except for the two with a comment: -1 is less specific.
 func TestProduceRefusesWhatKafkaRefusesWithItsCodes(t *testing.T) {
 	_, c := produceServer(t)
 	good := batch("k", "value")
@@ -87,7 +87,7 @@ func TestProduceRefusesWhatKafkaRefusesWithItsCodes(t *testing.T) {
 			return p
 		}), InvalidTimestamp, 1},
 		{"zstd of old", "t", 6, codec(4), UnsupportedCompressionType, 0},
-		{"unknown codec", "t", 9, codec(7), UnsupportedCompressionType, 0}, // Kafka: -1, which says less
+		{"unknown codec", "t", 9, codec(7), UnsupportedCompressionType, 0}, // Kafka: -1
 		{"garbage in gzip", "t", 9, codec(1), InvalidRecord, 0},            // Kafka: -1
 		{"transactional", "t", 9, changed(func(p []byte) []byte {
 			p[22] |= 0x10
@@ -148,7 +148,7 @@ func TestProduceTellsTheAppendTimeOfTopicsThatHaveOne(t *testing.T) {
 	require.Zero(t, p.LogStartOffset)
 }
 
-// Every version, by name and by id.
+// Every version is served, with names and with ids.
 func TestProduceIsServedInEveryVersion(t *testing.T) {
 	s, c := produceServer(t)
 	id, known := s.cluster.TopicID("t")
@@ -166,7 +166,7 @@ func TestProduceIsServedInEveryVersion(t *testing.T) {
 	}
 }
 
-// Requests that are sent without waiting are answered in their order, whatever they are.
+// Pipelined requests of several kinds are answered in their order.
 func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	_, c := produceServer(t)
 	const n = 200
@@ -203,8 +203,8 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	require.NotErrorIs(t, err, io.EOF)
 }
 
-// If one batch of a request may not be written in the request's transaction, none of its batches is
-// written, also those that are in no transaction.
+// If one batch of a request may not be written in the request's transaction, no batch of it is
+// written. That includes batches outside transactions.
 func TestTransactionalRequestIsRefusedAsAWhole(t *testing.T) {
 	s, c := produceServer(t)
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "four", topic.Config{Partitions: 4}))

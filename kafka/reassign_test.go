@@ -11,7 +11,7 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// askReassign asks for other replicas of a partition of topic orders.
+// askReassign requests other replicas for a partition of topic orders.
 func askReassign(t *testing.T, addr string, version int16, partition int32, keepFactor bool, replicas ...int32) Code {
 	t.Helper()
 	req := kmsg.NewPtrAlterPartitionAssignmentsRequest()
@@ -22,8 +22,8 @@ func askReassign(t *testing.T, addr string, version int16, partition int32, keep
 	return Code(ask[*kmsg.AlterPartitionAssignmentsResponse](t, addr, version, req).Topics[0].Partitions[0].ErrorCode)
 }
 
-// A reassignment is asked for, listed and cancelled through any broker, and Metadata shows the
-// replicas meanwhile.
+// A reassignment is started, listed and cancelled through any broker. Metadata shows the replicas
+// meanwhile.
 func TestPartitionsAreReassignedOnTheWire(t *testing.T) {
 	b := serveBrokers(t, 3, Config{})
 	led := record.TopicPartition{Topic: "orders", Partition: 0}
@@ -58,7 +58,7 @@ func TestPartitionsAreReassignedOnTheWire(t *testing.T) {
 	require.Contains(t, got.Replicas, got.Leader)
 }
 
-// Numbers of replicas that do not agree are refused in the words of Kafka 4.3.
+// Replica counts that do not agree are refused with the error messages of Kafka 4.3.
 func TestNumbersOfReplicasAreRefusedInKafkasWords(t *testing.T) {
 	b := serveBrokers(t, 3, Config{})
 	create := kmsg.NewPtrCreateTopicsRequest()
@@ -88,8 +88,8 @@ func TestNumbersOfReplicasAreRefusedInKafkasWords(t *testing.T) {
 	require.Equal(t, "The replication factor is changed from 1 to 2", *moved.ErrorMessage)
 }
 
-// What kafka-reassign-partitions asks for with --throttle, when the rate is changed by
-// --additional, and with --verify, which unsets throttles whether anybody has set them or not.
+// The requests are those of kafka-reassign-partitions with --throttle, with --additional for
+// another rate, and with --verify. The last one removes throttles whether they are set or not.
 func TestThrottlesAreSetAndUnsetOnTheWire(t *testing.T) {
 	b := serveBrokers(t, 3, Config{})
 	leader := b.cluster.Leader("orders", 0)
@@ -146,7 +146,7 @@ func TestThrottlesAreSetAndUnsetOnTheWire(t *testing.T) {
 	require.Empty(t, *askConfigs(t, b.addrs[leader], resourceTopic, "orders", of...).Configs[0].Value)
 }
 
-// Seen in Kafka 4.3.
+// Kafka 4.3 gives these errors.
 func TestThrottlesThatMakeNoSenseAreRefusedAsInKafka(t *testing.T) {
 	b := serveBrokers(t, 2, Config{})
 	for _, key := range []string{"leader.replication.throttled.rate", "follower.replication.throttled.rate"} {
@@ -168,7 +168,7 @@ func TestThrottlesThatMakeNoSenseAreRefusedAsInKafka(t *testing.T) {
 	}
 }
 
-// Each broker tells of the replicas that it has, whether it leads them or not.
+// Each broker lists the replicas that it has, also those it does not lead.
 func TestLogDirsShowFollowersToo(t *testing.T) {
 	b := serveBrokers(t, 3, Config{})
 	leader := b.cluster.Leader("orders", 0)

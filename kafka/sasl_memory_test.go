@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/internal/synctest"
 )
 
-// Checklist row W15: what a client may have kept before it is authenticated is bounded by what its
-// mechanism needs.
+// Checklist row W15: before authentication, the memory of a client is bounded by the needs of its
+// mechanism.
 func TestMessagesOfAMechanismAreAsLongAsItNeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
@@ -56,7 +56,7 @@ func TestMessagesOfAMechanismAreAsLongAsItNeeds(t *testing.T) {
 	})
 }
 
-// Checklist row W15: a client may say in ApiVersions what it likes, and need not go on.
+// Checklist row W15: a client may send any software name in ApiVersions and then stay idle.
 func TestWhatAClientSaysOfItsSoftwareIsKeptInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newSASLNetwork(t, Config{}, nil)

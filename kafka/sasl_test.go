@@ -31,8 +31,7 @@ import (
 
 var bothScram = []replication.ScramMechanism{replication.ScramSHA256, replication.ScramSHA512}
 
-// withUsers opens a cluster with users alice and bob, whose passwords are their names and
-// "-secret".
+// withUsers opens a cluster with users alice and bob. A password is the user's name and "-secret".
 func withUsers(t testing.TB) *strata.Cluster {
 	t.Helper()
 	cluster, err := strata.Open(strata.Config{})
@@ -135,7 +134,7 @@ func TestEveryMechanismAuthenticatesClients(t *testing.T) {
 	}
 }
 
-// Neither the answer nor its time says whether there is such a user.
+// Neither the answer nor its time shows whether the user exists.
 func TestWrongPasswordsAndUnknownUsersAreRefusedAlike(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newSASLNetwork(t, Config{}, nil)
@@ -201,7 +200,7 @@ func TestNothingIsServedBeforeAuthentication(t *testing.T) {
 }
 
 // TestRequestsThatComeInsteadOfATokenAreIllegal sends requests of all APIs where the mechanism
-// waits for the client's word.
+// waits for the client's token.
 func TestRequestsThatComeInsteadOfATokenAreIllegal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newSASLNetwork(t, Config{}, nil)
@@ -222,7 +221,8 @@ func TestRequestsThatComeInsteadOfATokenAreIllegal(t *testing.T) {
 				for _, code := range codes {
 					require.Contains(t, []Code{0, IllegalSASLState}, code, "%v %d", api.key, version)
 				}
-				if api.key != DescribeLogDirs || version >= 3 { // its answers had no place for an error before
+				// older answers have no field for an error
+				if api.key != DescribeLogDirs || version >= 3 {
 					require.Contains(t, codes, IllegalSASLState, "%v %d", api.key, version)
 				}
 				c.closed()
@@ -303,8 +303,8 @@ func TestHandshakesOutOfTurnAreIllegal(t *testing.T) {
 	c.closed()
 }
 
-// Whether a client waits for answers or sends everything at once makes no difference to what
-// becomes of its requests, and to who it is.
+// The same requests get the same results, whether a client waits for each answer or sends all at
+// once. Its principal is the same too.
 func TestRequestsSentAtOnceGetTheVerdictsOfThoseSentOneByOne(t *testing.T) {
 	const rounds, length = 60, 7
 	synctest.Test(t, func(t *testing.T) {
@@ -330,7 +330,7 @@ func TestRequestsSentAtOnceGetTheVerdictsOfThoseSentOneByOne(t *testing.T) {
 					}
 					for _, one := range all {
 						if !together {
-							c.nc.Write(one) // it may be closed
+							c.nc.Write(one) // the connection may be closed
 						}
 						var size [4]byte
 						if _, err := io.ReadFull(c.nc, size[:]); err != nil {
@@ -363,7 +363,7 @@ func TestRequestsSentAtOnceGetTheVerdictsOfThoseSentOneByOne(t *testing.T) {
 	})
 }
 
-// saslRequest is a request that a client might send beside authenticating.
+// saslRequest is a random request, most often of a handshake or an authentication.
 func saslRequest(rng *rand.Rand) kmsg.Request {
 	switch rng.IntN(6) {
 	case 0, 1:
@@ -377,7 +377,7 @@ func saslRequest(rng *rand.Rand) kmsg.Request {
 	return &kmsg.MetadataRequest{Version: 9, Topics: []kmsg.MetadataRequestTopic{}}
 }
 
-// After SaslHandshake 0 tokens come as they are.
+// After SaslHandshake version 0 tokens come without request headers.
 func TestTokensComeBareAfterTheFirstVersionOfTheHandshake(t *testing.T) {
 	n := newSASLNetwork(t, Config{}, nil)
 	raw := func(c *client, token string) {
@@ -453,10 +453,11 @@ func TestWhoGuessesPasswordsIsSlowedDown(t *testing.T) {
 				c := n.dial()
 				require.Equal(t, SASLAuthenticationFailed, Code(asPlain(c, "alice", "guess").ErrorCode))
 			})
-			synctest.Wait() // one after the other
+			synctest.Wait() // one after another
 		}
 		wg.Wait()
-		require.Equal(t, (attempts-10)*time.Second, time.Since(start)) // the last one's turn and its own delay
+		// the wait for a turn and the delay of the last attempt
+		require.Equal(t, (attempts-10)*time.Second, time.Since(start))
 		c := n.dial()
 		start = time.Now()
 		require.Zero(t, asPlain(c, "bob", "bob-secret").ErrorCode)
@@ -486,7 +487,7 @@ func TestSessionsEndUnlessTheClientAuthenticatesAgain(t *testing.T) {
 		require.Equal(t, "Cannot change principals during re-authentication from User.alice: User.bob", *got.ErrorMessage)
 		c.closed()
 
-		// a token ends before
+		// a token expires before the reauthentication is due
 		c = n.dial()
 		require.Zero(t, handshake(c, 1, "OAUTHBEARER").ErrorCode)
 		require.EqualValues(t, 10_000, authenticate(c, "n,,\x01auth=Bearer "+NewUnsecuredJWTForTests("carol", time.Now().Add(10*time.Second))+"\x01\x01").SessionLifetimeMillis)
@@ -522,7 +523,8 @@ func TestBearerTokensAreValidated(t *testing.T) {
 	}
 }
 
-// A connection may end after each byte: nothing is left behind, and nobody is let in.
+// A connection may end after each byte. The server keeps none of its memory and authenticates no
+// user.
 func TestExchangesThatAreCutShortLeaveNothingBehind(t *testing.T) {
 	n := newSASLNetwork(t, Config{}, nil)
 	var all []byte

@@ -10,8 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// seedRequests are requests of every API in every version that is served: one as empty as it can
-// be, and one with something in each of its fields, about a topic and a group that may be there.
+// seedRequests are requests of every API in every served version. One is empty; the other has a
+// value in each of its fields and names a topic and a group that may exist.
 func seedRequests() []kmsg.Request {
 	var all []kmsg.Request
 	for _, a := range apis {
@@ -44,8 +44,8 @@ func filledRequest(key Key, version int16) kmsg.Request {
 	return req
 }
 
-// fill gives every field a value: arrays have one element, numbers are 1, names are
-// those of a topic, a group, a setting.
+// fill gives every field a value: an array has one element, a number is 1, a name belongs to a
+// topic, a group or a setting.
 func fill(v reflect.Value, name string) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -95,7 +95,7 @@ func TestEverySeedIsDecodedAndAnswered(t *testing.T) {
 		c := dial(t, addr)
 		require.NoError(t, c.nc.SetDeadline(time.Now().Add(20*time.Second)))
 		switch r := req.(type) {
-		case *kmsg.DeleteTopicsRequest: // the others are about its topic
+		case *kmsg.DeleteTopicsRequest: // the topic is needed by other requests
 		case *kmsg.JoinGroupRequest, *kmsg.SyncGroupRequest: // may wait for other members
 			c.send(req)
 		case *kmsg.ProduceRequest:

@@ -58,7 +58,8 @@ func TestServeRefusesVersionCapsThatSayNothing(t *testing.T) {
 	}
 }
 
-// waitingFetch sends a fetch that waits for an hour, and waits until the server does.
+// waitingFetch sends a fetch that waits for an hour, and returns when the server holds memory for
+// it.
 func waitingFetch(t *testing.T, s *Server, c *client) {
 	t.Helper()
 	req := want(12, "orders", 0)

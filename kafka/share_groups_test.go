@@ -13,7 +13,8 @@ import (
 	"github.com/stratalog/strata/share"
 )
 
-// A sharer is a member of a share group that speaks by hand, on a connection of its own.
+// A sharer is a member of a share group that sends its requests itself, on a connection of its
+// own.
 type sharer struct {
 	*client
 	group, id string
@@ -32,7 +33,7 @@ func (s *sharer) beat(epoch int32, topics ...string) *kmsg.ShareGroupHeartbeatRe
 	return s.ask(req).(*kmsg.ShareGroupHeartbeatResponse)
 }
 
-// An said is what a sharer says of a range of records of partition 0.
+// A said acknowledges a range of records of partition 0.
 type said struct {
 	first, last int64
 	what        int8
@@ -62,7 +63,7 @@ func (s *sharer) fetch(edit func(*kmsg.ShareFetchRequest), acks ...said) *kmsg.S
 	return resp
 }
 
-// acknowledge says what came of records of partition 0, and returns the codes of the answer and of
+// acknowledge acknowledges records of partition 0. It returns the error codes of the answer and of
 // the partition.
 func (s *sharer) acknowledge(epoch int32, acks ...said) (code, partition Code) {
 	s.t.Helper()
@@ -82,7 +83,7 @@ func (s *sharer) acknowledge(epoch int32, acks ...said) (code, partition Code) {
 	return 0, Code(resp.Topics[0].Partitions[0].ErrorCode)
 }
 
-// got returns the offsets that an answer has acquired of partition 0, and how often.
+// got returns the ranges of partition 0 that an answer has acquired, with their delivery counts.
 func got(resp *kmsg.ShareFetchResponse) (all [][3]int64) {
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
@@ -94,7 +95,7 @@ func got(resp *kmsg.ShareFetchResponse) (all [][3]int64) {
 	return all
 }
 
-// shareTopic serves a topic of n records that a share group begins with, and returns its id.
+// shareTopic serves a topic of n records from which a share group starts, and returns its id.
 func shareTopic(t *testing.T, n int) (s *Server, addr string, id [16]byte) {
 	s, addr = serve(t, Config{})
 	createTopic(t, addr, "jobs", 1)
@@ -138,7 +139,7 @@ func TestFranzGoWorksAtAQueue(t *testing.T) {
 	}
 }
 
-// Of a partition of which nothing is said the answer tells only if it is none.
+// A partition without acknowledgements is in the answer only if it does not exist.
 func TestAcknowledgingNothingOfAPartitionThatIsNoneIsAnError(t *testing.T) {
 	_, addr, id := shareTopic(t, 1)
 	one := newSharer(t, addr, "one", id)
@@ -205,7 +206,7 @@ func TestMembersOfAShareGroupHaveTheirOwnRecordsUntilTheySayWhatCameOfThem(t *te
 	require.Zero(t, one.beat(-1).ErrorCode)
 }
 
-// Checklist row S16: what others will have is not sent, too.
+// Checklist row S16: batches that other members will acquire are not sent.
 func TestAMemberIsSentTheBatchesOfWhatItHasAcquiredOnly(t *testing.T) {
 	_, addr, id := shareTopic(t, 6)
 	one := newSharer(t, addr, "one", id)
@@ -282,7 +283,7 @@ func TestAShareGroupGoesByItsOwnConfiguration(t *testing.T) {
 	require.EqualValues(t, 30000, first.AcquisitionLockTimeoutMillis)
 	require.EqualValues(t, 99, last(first)[1], "no more than 100 at a time")
 
-	// what is set counts from the next request on
+	// a change counts from the next request on
 	configured("share.record.lock.duration.ms", "17000")
 	configured("share.delivery.count.limit", "2")
 	again := one.fetch(many, said{0, 99, 2})
@@ -361,7 +362,7 @@ func TestRecordsOfAMemberThatHasGoneAreAnothersAtOnce(t *testing.T) {
 	require.Equal(t, [][3]int64{{1, 1, 3}}, got(three.fetch(wait)), "a session that is closed gives back what it has")
 }
 
-// Checklist row S17: a record that each of its members dies of is not handed out without end.
+// Checklist row S17: a record that ends every connection it is delivered to is archived.
 func TestARecordThatEveryConnectionEndsWithIsGivenUp(t *testing.T) {
 	_, addr, id := shareTopic(t, 1)
 	last := newSharer(t, addr, "last", id)
@@ -446,7 +447,7 @@ func TestStatesOfSharePartitionsAreServedAndFenced(t *testing.T) {
 	require.Equal(t, []int16{int16(InvalidRequest), 0}, []int16{found[0].ErrorCode, found[1].ErrorCode})
 	for version := range int16(6) {
 		if find.CoordinatorKey = find.CoordinatorKeys[1]; version == 0 {
-			continue // it finds that of a group
+			continue // version 0 finds the coordinator of a group
 		}
 		old := ask[*kmsg.FindCoordinatorResponse](t, addr, version, find)
 		if version >= 4 {

@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// sharedAtTwo serves two brokers with replicas of a topic of four records, which broker 1 leads,
-// and returns the topic's id. A share group begins with them.
+// sharedAtTwo serves two brokers with replicas of a topic of four records, which broker 1 leads.
+// It returns the topic's id. A share group starts from these records.
 func sharedAtTwo(t *testing.T) (b *brokers, id [16]byte) {
 	cluster, err := strata.Open(strata.Config{Brokers: 2})
 	require.NoError(t, err)
@@ -42,8 +42,8 @@ func (b *brokers) lead(to int32) {
 	require.NoError(b.t, b.cluster.TransferLeader(b.t.Context(), record.TopicPartition{Topic: "jobs"}, to))
 }
 
-// awaitEnd waits until the server is through with a connection: what was acquired there is given
-// back.
+// awaitEnd waits until the server has closed a connection: the records acquired there are
+// released.
 func awaitEnd(t *testing.T, s *Server, of *client) {
 	t.Helper()
 	port := remotePort(of.nc.LocalAddr())
@@ -61,8 +61,8 @@ func awaitEnd(t *testing.T, s *Server, of *client) {
 
 func final(r *kmsg.ShareFetchRequest) { r.ShareSessionEpoch = closeShareSession }
 
-// Checklist row S17: what a member has acquired at the leader stays with it when its session at the
-// former leader ends, however that does.
+// Checklist row S17: records that a member has acquired at the new leader stay acquired when its
+// session at the former leader ends. The session ends in three ways.
 func TestASessionAtAFormerLeaderGivesBackNothingOfTheNextOne(t *testing.T) {
 	for how, end := range map[string]func(b *brokers, old *sharer){
 		"the connection ends": func(b *brokers, old *sharer) {
@@ -92,7 +92,8 @@ func TestASessionAtAFormerLeaderGivesBackNothingOfTheNextOne(t *testing.T) {
 	}
 }
 
-// Checklist row S17: a partition that comes back to its first leader is as at any next one.
+// Checklist row S17: the first leader of a partition leads it again, and the session there works
+// as with any new leader.
 func TestASessionGoesOnWithAPartitionThatComesBack(t *testing.T) {
 	b, id := sharedAtTwo(t)
 	old := newSharer(t, b.addrs[1], "one", id)
@@ -109,8 +110,8 @@ func TestASessionGoesOnWithAPartitionThatComesBack(t *testing.T) {
 	require.Equal(t, [][3]int64{{2, 3, 2}}, got(newSharer(t, b.addrs[1], "two", id).fetch(nil)))
 }
 
-// Checklist row S17: a member that connects again before its old connection has ended goes on with
-// what it has; what it has then is given back by the end of the new session only.
+// Checklist row S17: a member connects again before its old connection has ended, and keeps its
+// records. Only the end of the new session releases them.
 func TestAMemberThatConnectsAgainKeepsWhatItHas(t *testing.T) {
 	s, addr, id := shareTopic(t, 3)
 	old := newSharer(t, addr, "one", id)
@@ -128,7 +129,7 @@ func TestAMemberThatConnectsAgainKeepsWhatItHas(t *testing.T) {
 	require.Equal(t, [][3]int64{{1, 1, 2}}, got(two.fetch(nil)))
 }
 
-// Checklist row S17: a fetch that waits while its session ends acquires nothing for nobody.
+// Checklist row S17: a fetch that waits while its session ends acquires nothing.
 func TestAFetchWhoseSessionEndsAcquiresNothing(t *testing.T) {
 	s, addr, id := shareTopic(t, 0)
 	one := newSharer(t, addr, "one", id)

@@ -12,7 +12,7 @@ import (
 	"github.com/stratalog/strata/internal/synctest"
 )
 
-// fullBudgets are budgets of which all that a client needs is taken, and requests that wait for it.
+// fullBudgets are budgets without the memory that a client needs, and requests that wait for it.
 var fullBudgets = map[string]struct {
 	fill func(s *Server) (empty func())
 	req  func() kmsg.Request

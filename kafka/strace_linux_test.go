@@ -41,9 +41,9 @@ func TestServeTraced(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Checklist row D14: the system calls of a serving process, in their order, say that for each
-// answer an fdatasync of the segment that holds the record ended before the answer was written to
-// the socket, and that the segment's name was synced too.
+// Checklist row D14: the trace has the system calls of a serving process in their order. Before
+// each answer is written to the socket, an fdatasync of the record's segment has ended. The
+// segment's name is synced too.
 func TestSystemCallsSyncBeforeTheyAnswer(t *testing.T) {
 	if raceEnabled {
 		t.Skip("takes minutes to read the trace, in one goroutine; the order of calls is the same")
@@ -91,7 +91,7 @@ func TestSystemCallsSyncBeforeTheyAnswer(t *testing.T) {
 }
 
 var (
-	// pid name(arguments) = result, of which one may be cut in two by other threads' calls.
+	// pid name(arguments) = result. Calls of other threads may cut it in two.
 	callPattern    = regexp.MustCompile(`^(\d+) +(\w+)\((.*)$`)
 	resumedPattern = regexp.MustCompile(`^(\d+) +<\.\.\. (\w+) resumed>(.*)$`)
 	resultPattern  = regexp.MustCompile(`= (-?\d+)(<[^>]*>)?( E\w+ .*)?$`)
@@ -99,7 +99,7 @@ var (
 	filePattern    = regexp.MustCompile(`^\d+<([^>]*)>`)
 )
 
-// readTrace goes through what strace wrote.
+// readTrace reads the output of strace.
 func readTrace(t *testing.T, name, root string) *syncOrder {
 	t.Helper()
 	f, err := os.Open(name)
@@ -133,7 +133,7 @@ func readTrace(t *testing.T, name, root string) *syncOrder {
 	return order
 }
 
-// beginCall notes the beginning of a system call and returns what notes its end.
+// beginCall records the start of a system call. The function it returns records the end.
 func beginCall(t *testing.T, order *syncOrder, name, args string) (ended func(rest string)) {
 	t.Helper()
 	file := ""
@@ -167,7 +167,7 @@ func beginCall(t *testing.T, order *syncOrder, name, args string) (ended func(re
 	}
 }
 
-// payload is what a write or a vectored write was given.
+// payload returns the bytes that a write or a vectored write received.
 func payload(t *testing.T, strs [][]string) []byte {
 	t.Helper()
 	var all bytes.Buffer

@@ -14,7 +14,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// countingTopology reads in, and through a repartition topic counts.
+// countingTopology reads topic in and counts through a repartition topic.
 func countingTopology() *kmsg.StreamsGroupHeartbeatRequestTopology {
 	return &kmsg.StreamsGroupHeartbeatRequestTopology{Epoch: 1, Subtopologies: []kmsg.StreamsGroupHeartbeatRequestTopologySubtopology{
 		{SubtopologyID: "0", SourceTopics: []string{"in"}, RepartitionSinkTopics: []string{"app-words"}},
@@ -36,7 +36,7 @@ func streamsBeat(member string, epoch int32, edit func(*kmsg.StreamsGroupHeartbe
 	return req
 }
 
-// serveStreams serves a cluster whose streams groups wait for nobody.
+// serveStreams serves a cluster whose streams groups do not wait for more members.
 func serveStreams(t *testing.T) string {
 	cluster, err := strata.Open(strata.Config{Group: group.Config{Streams: group.StreamsConfig{InitialRebalanceDelay: group.Unlimited, AssignmentInterval: group.Unlimited}}})
 	require.NoError(t, err)
@@ -192,7 +192,7 @@ func TestStreamsHeartbeatsAreRefusedInKafkasWords(t *testing.T) {
 	}
 }
 
-// TestTasksOfWhoJoinsMustBeEmptyAndNotNull is about each of the three lists on its own.
+// TestTasksOfWhoJoinsMustBeEmptyAndNotNull tests each of the three lists.
 func TestTasksOfWhoJoinsMustBeEmptyAndNotNull(t *testing.T) {
 	addr := serveStreams(t)
 	for name, edit := range map[string]func(*kmsg.StreamsGroupHeartbeatRequest){
@@ -281,7 +281,7 @@ func TestInternalTopicsThatCannotBeCreatedAreNamed(t *testing.T) {
 	}))
 }
 
-// TestSettingsOfStreamsGroupsAreDescribed is about the names and values that Kafka's brokers tell.
+// TestSettingsOfStreamsGroupsAreDescribed has the names and values that Kafka's brokers return.
 func TestSettingsOfStreamsGroupsAreDescribed(t *testing.T) {
 	addr := serveStreams(t)
 	req := kmsg.NewPtrDescribeConfigsRequest()

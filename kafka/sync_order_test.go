@@ -23,10 +23,10 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A syncOrder is told what a server does to its files and what it answers, in order, and counts the
-// answers that came too early: before the batch they confirm was on stable storage, in its segment
-// or in the directory's journal, or the directory entry of the segment was. Names are those of the
-// server.
+// A syncOrder records the file operations and the answers of a server in their order. It counts
+// the answers that came too early. The batch that an answer confirms must be on stable storage
+// before, in its segment or in the directory's journal. So must the segment's directory entry.
+// Names are paths of the server.
 type syncOrder struct {
 	root string
 
@@ -36,22 +36,21 @@ type syncOrder struct {
 	entries map[string]int64      // path of a file or directory that was made -> when, until its directory is synced
 	known   map[string]bool
 	now     int64
-	streams map[string][]byte // answers that are not complete yet, by connection
+	streams map[string][]byte // incomplete answers, by connection
 	answers int
-	early   []string // what was wrong, for each early answer
+	early   []string // the defect of each early answer
 	syncs   int
-	shared  int // of syncs: those of the journal
+	shared  int // the syncs of the journal among syncs
 }
 
 // fileOrder is how far a .log file is written and synced: the offset behind the last batch.
 type fileOrder struct {
 	written, durable int64
-	// of the journal: what it has of other files since it was last synced
+	// of the journal: the copies of batches since its last sync
 	copies []batchCopy
 }
 
-// batchCopy is a batch in the journal: the segment that it belongs to is as good as synced up to
-// next when the journal is.
+// batchCopy is a batch in the journal. A sync of the journal makes its segment durable up to next.
 type batchCopy struct {
 	segment *fileOrder
 	next    int64
@@ -62,7 +61,7 @@ func newSyncOrder(root string) *syncOrder {
 		known: map[string]bool{root: true}, streams: map[string][]byte{}}
 }
 
-// made notes that path was created, if it was not there.
+// made records that path was created, if it did not exist.
 func (o *syncOrder) made(path string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -87,7 +86,7 @@ func (o *syncOrder) renamed(from, to string) {
 	o.entries[to], o.known[to] = o.now, true
 }
 
-// syncing notes that a sync of a file or directory begins; the function it returns is for its
+// syncing records the start of a sync of a file or directory. The function it returns records the
 // success.
 func (o *syncOrder) syncing(path string) (synced func()) {
 	o.mu.Lock()
@@ -122,7 +121,7 @@ func (o *syncOrder) syncing(path string) (synced func()) {
 	}
 }
 
-// wrote notes that the batches in p are in the file.
+// wrote records that the batches in p are in the file.
 func (o *syncOrder) wrote(path string, p []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -145,7 +144,7 @@ func (o *syncOrder) fileLocked(path string) *fileOrder {
 	return o.files[path]
 }
 
-// wroteFrameLocked notes what a frame of the journal holds. See docs/format/directory.md.
+// wroteFrameLocked records the batches in a frame of the journal. See docs/format/directory.md.
 func (o *syncOrder) wroteFrameLocked(journal *fileOrder, frame []byte) {
 	const magic, fixed = "SJF1", 4 + 4 + 8 + 8 + 8
 	if !strings.HasPrefix(string(frame), magic) {
@@ -167,7 +166,7 @@ func (o *syncOrder) wroteFrameLocked(journal *fileOrder, frame []byte) {
 
 func batchName(log string, baseOffset int64) string { return fmt.Sprintf("%s/%d", log, baseOffset) }
 
-// batchesIn yields the batches that p begins with.
+// batchesIn yields the batches at the start of p.
 func batchesIn(p []byte) iter.Seq[record.Batch] {
 	return func(yield func(record.Batch) bool) {
 		for len(p) >= record.HeaderSize {
@@ -180,8 +179,8 @@ func batchesIn(p []byte) iter.Seq[record.Batch] {
 	}
 }
 
-// answering notes that the server is about to send p, a piece of the answers to produce requests of
-// version 9 of connection conn.
+// answering records that the server is about to send p, a piece of the answers on connection conn.
+// All answers are to produce requests of version 9.
 func (o *syncOrder) answering(conn string, p []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -229,7 +228,7 @@ func (o *syncOrder) judgeLocked(dir string, p *kmsg.ProduceResponseTopicPartitio
 	return nil
 }
 
-// A watchedFS tells a syncOrder what happens to its files.
+// A watchedFS reports file operations to a syncOrder.
 type watchedFS struct {
 	vfs.FS
 	order *syncOrder
@@ -299,7 +298,7 @@ func (f watchedFile) Sync() error {
 	return err
 }
 
-// A watchedListener tells a syncOrder what is answered.
+// A watchedListener reports answers to a syncOrder.
 type watchedListener struct {
 	net.Listener
 	order *syncOrder
@@ -330,8 +329,8 @@ const (
 	orderedPartitions = 3
 )
 
-// produceMany sends n requests of one record to each of the topic's partitions in turn, from so
-// many clients at once, each waiting for its answers.
+// produceMany sends n requests of one record to each of the topic's partitions in turn. It uses
+// several clients at once, and each waits for its answers.
 func produceMany(t testing.TB, addr string, clients, n, valueBytes int) {
 	t.Helper()
 	value := make([]byte, valueBytes)
@@ -378,8 +377,8 @@ func watchedRun(t *testing.T, n int, properties map[string]string) *syncOrder {
 	return order
 }
 
-// Checklist row D14, as seen by the file system and the connections.
-// TestSystemCallsSyncBeforeTheyAnswer asks the operating system.
+// Checklist row D14, as the file system and the connections see it.
+// TestSystemCallsSyncBeforeTheyAnswer checks the system calls.
 func TestEveryAnswerFollowsTheSyncOfItsSegment(t *testing.T) {
 	order := watchedRun(t, 2000, map[string]string{"segment.bytes": "1048576"})
 	require.Empty(t, order.early)
@@ -388,7 +387,7 @@ func TestEveryAnswerFollowsTheSyncOfItsSegment(t *testing.T) {
 	t.Logf("%d syncs, %d of them of the journal", order.syncs, order.shared)
 }
 
-// The twin: without a sync before the answer the test must see so.
+// Without a sync before the answer the test must find each answer early.
 func TestAnswersWithoutSyncAreSeenToBeEarly(t *testing.T) {
 	order := watchedRun(t, 200, map[string]string{"flush.ms": "3600000"})
 	require.Len(t, order.early, 200)

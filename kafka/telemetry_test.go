@@ -19,7 +19,8 @@ func TestTelemetryReachesItsReceiver(t *testing.T) {
 	require.Equal(t, []string{""}, sub.RequestedMetrics)
 
 	push := func(edit func(*kmsg.PushTelemetryRequest)) Code {
-		sub := ask[*kmsg.GetTelemetrySubscriptionsResponse](t, addr, 0, kmsg.NewPtrGetTelemetrySubscriptionsRequest()) // of a client of its own
+		// the subscription of a new client
+		sub := ask[*kmsg.GetTelemetrySubscriptionsResponse](t, addr, 0, kmsg.NewPtrGetTelemetrySubscriptionsRequest())
 		req := kmsg.NewPtrPushTelemetryRequest()
 		req.ClientInstanceID, req.SubscriptionID, req.Metrics = sub.ClientInstanceID, sub.SubscriptionID, []byte("metrics")
 		edit(req)

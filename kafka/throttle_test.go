@@ -14,7 +14,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// everybody sets quotas of all users.
+// everybody sets the default quotas of users.
 func everybody(t *testing.T, s *Server, values ...replication.QuotaValue) {
 	t.Helper()
 	refused, err := s.cluster.AlterClientQuotas(t.Context(), replication.QuotaChange{Entity: replication.QuotaEntity{User: clientquota.Default}, Changes: values})
@@ -26,8 +26,8 @@ func frameBytes(req kmsg.Request) int {
 	return len(kmsg.NewRequestFormatter(kmsg.FormatterClientID("test")).AppendRequest(nil, req, 1)) - 4
 }
 
-// A producer that is too fast is answered at once, and what it sends next is served when its time
-// is over; others are served meanwhile.
+// A producer above its quota is answered at once. Its next request is served after the throttle
+// time, and other clients are served meanwhile.
 func TestProducersBeyondTheirQuotaWait(t *testing.T) {
 	withGroups(t, func(t *testing.T, s *groupServer) {
 		c, other := dialGroups(t, s), dialGroups(t, s)
@@ -66,7 +66,7 @@ func TestProducersBeyondTheirQuotaWait(t *testing.T) {
 	})
 }
 
-// A consumer that is too fast gets nothing, and then what it asks for again.
+// A consumer above its quota gets an empty answer, and the same records later.
 func TestConsumersBeyondTheirQuotaGetNothing(t *testing.T) {
 	withGroups(t, func(t *testing.T, s *groupServer) {
 		c := dialGroups(t, s)
@@ -156,8 +156,8 @@ func TestChangesOfPartitionsBeyondTheQuotaAreRefusedOrWait(t *testing.T) {
 	})
 }
 
-// throttling is an interceptor that throttles clients: for the first produce request as long as its
-// first duration says, and so on.
+// throttling is an interceptor that throttles the client of each produce request, by its durations
+// in turn.
 type throttling []time.Duration
 
 func (th *throttling) Before(x *Exchange) (a Action) {
@@ -169,8 +169,8 @@ func (th *throttling) Before(x *Exchange) (a Action) {
 
 func (*throttling) After(*Exchange) {}
 
-// Three requests of a connection are under way at once. Those that end later throttle it for less
-// long, and do not shorten its time.
+// Three requests of a connection are in flight. The throttle times of the last two end before that
+// of the first, and do not shorten it.
 func TestShorterThrottleDoesNotEndALongerOne(t *testing.T) {
 	th, disk := throttling{10 * time.Second, 100 * time.Millisecond, time.Second}, vfs.Mem()
 	inBubbleOf(t, strata.Config{FS: disk, Dir: "data"}, Config{Intercept: &th}, func(t *testing.T, s *groupServer) {
@@ -194,7 +194,7 @@ func TestShorterThrottleDoesNotEndALongerOne(t *testing.T) {
 	})
 }
 
-// The time of requests is real time, of which nobody can say how long it is.
+// The processing time of requests is real time, so the test cannot predict it.
 func TestRequestsBeyondTheirQuotaWaitAtMostASecond(t *testing.T) {
 	s, addr := serve(t, Config{})
 	c := dial(t, addr)
@@ -206,7 +206,7 @@ func TestRequestsBeyondTheirQuotaWaitAtMostASecond(t *testing.T) {
 	require.True(t, exempt(handshake))
 }
 
-// A request costs one look while there are no quotas.
+// Without quotas a request costs one check.
 func TestWithoutQuotasNothingIsMeasured(t *testing.T) {
 	s, addr := serve(t, Config{})
 	c := dial(t, addr)
@@ -217,8 +217,8 @@ func TestWithoutQuotasNothingIsMeasured(t *testing.T) {
 	require.True(t, e.began.IsZero())
 }
 
-// An address that makes too many connections has those closed a little later, and nothing is said
-// on them; the others go on.
+// An address makes too many connections. The excess ones are closed a little later, without an
+// answer; the others stay.
 func TestConnectionsBeyondTheQuotaOfAnAddressAreClosedALittleLater(t *testing.T) {
 	withGroups(t, func(t *testing.T, s *groupServer) {
 		first := dialGroups(t, s)
@@ -243,7 +243,7 @@ func TestConnectionsBeyondTheQuotaOfAnAddressAreClosedALittleLater(t *testing.T)
 	})
 }
 
-// Where many connections are open nobody is kept for nothing.
+// If many connections are open, excess ones are closed at once.
 func TestConnectionsBeyondTheQuotaAreClosedAtOnceInACrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newSASLNetwork(t, Config{Limits: Limits{Connections: 20}}, nil)

@@ -15,7 +15,7 @@ import (
 	"github.com/stratalog/strata/internal/throwaway"
 )
 
-// certFiles are files of a server's certificate, its key, and the authority of clients.
+// certFiles are the files of a server's certificate, its key and the authority of its clients.
 type certFiles struct {
 	t    testing.TB
 	file TLSFiles
@@ -28,7 +28,7 @@ func newCertFiles(t testing.TB, a *throwaway.Authority, name string) *certFiles 
 	return f
 }
 
-// write replaces the files by those of a new certificate.
+// write replaces the files with a new certificate, its key and its authority.
 func (f *certFiles) write(a *throwaway.Authority, name string) {
 	cert, key, err := throwaway.PEM(certificate(f.t, a, throwaway.Request{Subject: pkix.Name{CommonName: name}, Hosts: []string{"broker.invalid"}}))
 	require.NoError(f.t, err)
@@ -94,7 +94,7 @@ func TestCertificatesAreReadAgainWithoutARestart(t *testing.T) {
 		_, err = shake(t, cfg, clientA)
 		require.NoError(t, err)
 
-		files.write(b, "third") // another authority: the former clients are foreign, whatever they resume
+		files.write(b, "third") // the new authority rejects the former clients, even resumed ones
 		time.Sleep(lookEvery)
 		name, err = shake(t, cfg, clientB)
 		require.NoError(t, err)

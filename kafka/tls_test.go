@@ -51,7 +51,7 @@ func dialTLS(t testing.TB, addr string, a *throwaway.Authority, certs ...tls.Cer
 	return c
 }
 
-// principals are those of the connections that a server has.
+// principals returns the principals of a server's connections.
 func principals(s *Server) (all []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +149,7 @@ func TestSecurityThatContradictsItselfIsRefused(t *testing.T) {
 	}
 }
 
-// publicListener is at an address that other machines reach; nobody connects.
+// publicListener has an address that other machines reach. It accepts no connection.
 func publicListener() net.Listener {
 	return public{failing{port: 1, accept: func() error { return io.ErrUnexpectedEOF }}}
 }
@@ -168,7 +168,8 @@ func TestPublicAddressesAreServedIfEveryClientIsAuthenticated(t *testing.T) {
 	}
 }
 
-// A server has listeners of several protocols; a client is told of those that it can use.
+// A server has listeners of several protocols. A client receives the addresses of the listeners
+// with the name of its own.
 func TestClientsAreToldOfListenersOfTheNameTheyCameInBy(t *testing.T) {
 	a := authority(t)
 	cluster, err := strata.Open(strata.Config{Brokers: 2})
@@ -290,7 +291,7 @@ func TestHandshakesAreBoundedInMemory(t *testing.T) {
 		synctest.Wait()
 		require.True(t, whole(s), "all memory is given back")
 
-		// Whatever has a client send more than that is no handshake.
+		// A client that makes the server read more than maxHandshake does no handshake.
 		far, near := memnet.Pipe(memnet.Addr("a:1"), memnet.Addr("b:1"))
 		raw := newConn(s, &listener{broker: &broker{id: 1}, security: s.cfg.Security}, near).secure.raw
 		go far.Write(make([]byte, maxHandshake+1))
@@ -313,14 +314,14 @@ func TestOtherProtocolsOnAListenerWithTLSAreClosed(t *testing.T) {
 		_, err := c.nc.Write([]byte(hello))
 		require.NoError(t, err)
 		c.nc.SetReadDeadline(time.Now().Add(20 * time.Second))
-		_, err = io.Copy(io.Discard, c.nc) // an alert, perhaps
+		_, err = io.Copy(io.Discard, c.nc) // a TLS alert, perhaps
 		require.False(t, isTimeout(err), "%q", hello)
 	}
 	require.NoError(t, s.Shutdown(t.Context()))
 	require.True(t, whole(s), "all memory is given back")
 }
 
-// Large answers are of several pieces and records.
+// Large answers consist of several pieces and TLS records.
 func TestRecordsGoThroughTLSUnchanged(t *testing.T) {
 	a := authority(t)
 	s, addr := serve(t, Config{Security: Security{TLS: serverTLS(t, a, tls.NoClientCert)}})
@@ -339,7 +340,7 @@ func TestRecordsGoThroughTLSUnchanged(t *testing.T) {
 	require.Equal(t, 5, bytes.Count(got.RecordBatches, value))
 }
 
-// A client can tell the end of a connection from one that somebody has cut.
+// A client can distinguish a connection that the server closed from a cut one.
 func TestShutdownSaysGoodbyeOverTLS(t *testing.T) {
 	a := authority(t)
 	s, addr := serve(t, Config{Security: Security{TLS: serverTLS(t, a, tls.NoClientCert)}})

@@ -116,8 +116,8 @@ func TestWhatWasMadeForAClusterStartsOnOneBroker(t *testing.T) {
 	}
 }
 
-// Of several things that are wrong Kafka tells the first of: name,
-// configuration, partitions and replicas.
+// If several things are wrong, Kafka reports the first of: name, configuration, partitions and
+// replicas.
 func TestCreateTopicsLooksAtNamesThenConfigurationsThenCounts(t *testing.T) {
 	s, addr := serve(t, Config{})
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "is.there", topic.Config{}))
@@ -228,7 +228,7 @@ func TestTopicsAreDeletedByNameAndByID(t *testing.T) {
 		{Topic: text("a")}, {TopicID: b}, {Topic: text("c")}, {Topic: text("c")}, {Topic: text("no")}, {TopicID: [16]byte{1}}, {}, {Topic: text("a"), TopicID: b},
 		{Topic: text("../x")},
 	}
-	// the seventh names the same topic in two ways, see below
+	// without the entry that has both a name and an id, which is tested below
 	req.Topics = append(req.Topics[:7], req.Topics[8])
 	want := []Code{0, 0, InvalidRequest, UnknownTopicOrPartition, UnknownTopicID, InvalidRequest, UnknownTopicOrPartition}
 	resp := ask[*kmsg.DeleteTopicsResponse](t, addr, 6, req)

@@ -15,7 +15,7 @@ import (
 	"github.com/stratalog/strata/transaction"
 )
 
-// A txnClient speaks for the producer of one transactional id, by hand.
+// A txnClient sends the requests of the producer of one transactional id.
 type txnClient struct {
 	t     *testing.T
 	addr  string
@@ -44,7 +44,7 @@ func (p *txnClient) initRequest(pid int64, epoch int16) *kmsg.InitProducerIDRequ
 	return &kmsg.InitProducerIDRequest{TransactionalID: &p.id, TransactionTimeoutMillis: 60_000, ProducerID: pid, ProducerEpoch: epoch}
 }
 
-// add asks for partitions to be added, in any version, and returns the code of each.
+// add adds partitions to the transaction, in any version, and returns the code of each.
 func (p *txnClient) add(version int16, tps ...record.TopicPartition) map[record.TopicPartition]Code {
 	p.t.Helper()
 	req := &kmsg.AddPartitionsToTxnRequest{TransactionalID: p.id, ProducerID: p.pid, ProducerEpoch: p.epoch}
@@ -68,7 +68,7 @@ func (p *txnClient) add(version int16, tps ...record.TopicPartition) map[record.
 	return codes
 }
 
-// addAll is add that must succeed, and waits for the end of the transaction before.
+// addAll adds partitions without an error. It waits for the end of the previous transaction.
 func (p *txnClient) addAll(tps ...record.TopicPartition) {
 	p.t.Helper()
 	for _, tp := range tps {
@@ -134,7 +134,7 @@ func TestPartitionsJoinATransactionAllOrNone(t *testing.T) {
 		p := beginTxn(t, addr, fmt.Sprint("adds", v))
 		require.Equal(t, map[record.TopicPartition]Code{orders0: OperationNotAttempted, nope: UnknownTopicOrPartition}, p.add(v, orders0, nope))
 		require.Equal(t, map[record.TopicPartition]Code{orders0: OperationNotAttempted, beyond: UnknownTopicOrPartition}, p.add(v, orders0, beyond))
-		if v < 4 { // a broker adds it for the groups
+		if v < 4 { // a broker adds the offsets topic for the groups
 			require.Equal(t, map[record.TopicPartition]Code{orders0: OperationNotAttempted, offsets: TopicAuthorizationFailed}, p.add(v, orders0, offsets))
 		}
 		require.Equal(t, "Empty", p.describe().State, "what is refused has changed nothing")
@@ -145,7 +145,7 @@ func TestPartitionsJoinATransactionAllOrNone(t *testing.T) {
 	}
 }
 
-// A broker of another implementation asks for many of its clients at once.
+// A broker of another implementation verifies partitions for many of its clients in one request.
 func TestBrokersAskWhetherPartitionsAreInATransaction(t *testing.T) {
 	_, addr := serve(t, Config{NoAutoCreate: true})
 	createTopic(t, addr, "orders", 2)
@@ -225,7 +225,7 @@ func TestEndOfATransactionTellsTheNextEpochFromVersion5On(t *testing.T) {
 	createTopic(t, addr, "orders", 1)
 	p := beginTxn(t, addr, "id")
 	require.Zero(t, p.write(12, orders0, 0).ErrorCode)
-	for range 2 { // the reply may have been lost
+	for range 2 { // a client repeats the request if the reply was lost
 		got := p.end(5, true)
 		require.Equal(t, []any{int16(0), p.pid, p.epoch + 1}, []any{got.ErrorCode, got.ProducerID, got.ProducerEpoch})
 		p.awaitState("CompleteCommit")
@@ -358,7 +358,7 @@ func TestMarkersAreWrittenForWhoAsks(t *testing.T) {
 			require.Equal(t, p.pid, got.ProducerID)
 			return []Code{Code(got.Topics[0].Partitions[0].ErrorCode), Code(got.Topics[1].Partitions[0].ErrorCode), Code(got.Topics[1].Partitions[1].ErrorCode)}
 		}
-		if v == 2 { // this one is of the transaction before
+		if v == 2 { // this marker is of the previous transaction
 			require.Equal(t, []Code{UnknownTopicOrPartition, InvalidProducerEpoch, UnknownTopicOrPartition}, mark(p.epoch, 7, 2))
 		}
 		require.Equal(t, []Code{UnknownTopicOrPartition, 0, UnknownTopicOrPartition}, mark(p.epoch, 7, 0))
@@ -471,7 +471,8 @@ func TestLevelOfTransactionsIsNotUpdated(t *testing.T) {
 	}
 }
 
-// txnDialects are brokers that make franz-go speak each dialect of transactions.
+// txnDialects are configurations of brokers that make franz-go use each version of the transaction
+// protocol.
 var txnDialects = map[string]Config{
 	"now":               {},
 	"before version 2":  {VersionCaps: map[int16]int16{int16(Produce): 11, int16(EndTxn): 4, int16(TxnOffsetCommit): 4}},
@@ -513,7 +514,7 @@ func TestFranzGoWritesInTransactionsOfEveryDialect(t *testing.T) {
 	}
 }
 
-// commitOffset commits the offset 5 of partition 0 in the transaction.
+// commitOffset commits offset 5 of partition 0 in the transaction.
 func (p *txnClient) commitOffset(version int16, group string) Code {
 	p.t.Helper()
 	req, rt, rp := kmsg.NewPtrTxnOffsetCommitRequest(), kmsg.NewTxnOffsetCommitRequestTopic(), kmsg.NewTxnOffsetCommitRequestTopicPartition()
@@ -523,7 +524,7 @@ func (p *txnClient) commitOffset(version int16, group string) Code {
 	return Code(ask[*kmsg.TxnOffsetCommitResponse](p.t, p.addr, version, req).Topics[0].Partitions[0].ErrorCode)
 }
 
-// committedOffset returns the offset of partition 0, and its code.
+// committedOffset returns the committed offset of partition 0 and its error code.
 func committedOffset(t *testing.T, addr string, version int16, group string, stable bool) (int64, Code) {
 	t.Helper()
 	req, g := kmsg.NewPtrOffsetFetchRequest(), kmsg.NewOffsetFetchRequestGroup()
@@ -550,7 +551,7 @@ func TestOffsetsOfATransactionCountWhenItIsCommitted(t *testing.T) {
 		p, group := beginTxn(t, addr, fmt.Sprint("id", v)), fmt.Sprint("group", v)
 		find(group)
 		require.Equal(t, InvalidGroupID, p.commitOffset(v, ""))
-		if v < 5 { // whose clients say so before
+		if v < 5 { // clients of these versions send AddOffsetsToTxn first
 			want := InvalidTxnState
 			if v == 4 {
 				want = TransactionAbortable
@@ -600,7 +601,7 @@ func TestTransactionalIDsOfClientsHaveABudget(t *testing.T) {
 	require.InDelta(t, 1<<20/(31<<10), made, 2)
 	require.Zero(t, ask[*kmsg.InitProducerIDResponse](t, addr, 4, p.initRequest(p.pid, p.epoch)).ErrorCode, "an id that exists")
 	p = beginTxn(t, addr, "id")
-	for code = 0; code == 0 && made < 2000; made++ { // the rest
+	for code = 0; code == 0 && made < 2000; made++ { // fills the rest
 		code = Code(ask[*kmsg.InitProducerIDResponse](t, addr, 4, (&txnClient{id: fmt.Sprint(made)}).initRequest(-1, -1)).ErrorCode)
 	}
 	require.Equal(t, PolicyViolation, code)

@@ -78,7 +78,7 @@ func TestUsersAreAlteredAndDescribedAsInKafka(t *testing.T) {
 	}, describe("gone", "alice", "bob", "alice"))
 }
 
-// A password that is set counts at once, and one that is taken away does not any more.
+// A new password counts at once, and a removed one is rejected at once.
 func TestChangesOfUsersCountAtOnce(t *testing.T) {
 	n := newSASLNetwork(t, Config{}, nil)
 	require.NotZero(t, asPlain(n.dial(), "erin", "first").ErrorCode)

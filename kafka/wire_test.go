@@ -44,7 +44,7 @@ func serveCluster(t testing.TB, cluster *strata.Cluster, cfg Config) (*Server, s
 	return s, ln.Addr().String()
 }
 
-// whole reports whether nobody holds bytes of the server's.
+// whole reports whether all memory of the server is free.
 func whole(s *Server) bool {
 	for _, b := range []*transport.Budget{s.memory.Budget, s.memory.Guests, s.decoding} {
 		n := b.TryTake(b.Size(), b.Size(), nil)
@@ -56,7 +56,7 @@ func whole(s *Server) bool {
 	return true
 }
 
-// A client speaks the protocol by hand.
+// A client sends and receives frames of the protocol itself.
 type client struct {
 	t    testing.TB
 	nc   net.Conn
@@ -111,8 +111,8 @@ func (c *client) ask(req kmsg.Request) kmsg.Response {
 	return c.receive(req, c.send(req))
 }
 
-// closed waits until the server has closed the connection, which it must do for
-// what was sent, not for lack of something.
+// closed waits until the server has closed the connection. The cause must be the sent bytes, not a
+// timeout.
 func (c *client) closed() {
 	c.t.Helper()
 	c.nc.SetReadDeadline(time.Now().Add(20 * time.Second))
@@ -127,7 +127,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// ask sends one request of the given version on a connection of its own.
+// ask sends one request of the given version on a new connection.
 func ask[R kmsg.Response](t testing.TB, addr string, version int16, req kmsg.Request) R {
 	t.Helper()
 	req.SetVersion(version)

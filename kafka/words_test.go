@@ -38,8 +38,8 @@ func codesAndTexts(v reflect.Value) (out []string) {
 	return out
 }
 
-// TestRefusalsAreInKafkasWords has answers of Kafka 4.3 to requests about the topic t of one
-// partition.
+// TestRefusalsAreInKafkasWords has the answers of Kafka 4.3 to requests about topic t, which has
+// one partition.
 func TestRefusalsAreInKafkasWords(t *testing.T) {
 	s, addr := serve(t, Config{NoAutoCreate: true})
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "t", topic.Config{Partitions: 1}))
@@ -228,7 +228,7 @@ func TestRefusalsAreInKafkasWords(t *testing.T) {
 	}
 }
 
-// TestProduceLooksAtThingsInKafkasOrder sends batches of which two things are wrong.
+// TestProduceLooksAtThingsInKafkasOrder sends batches with two defects each.
 func TestProduceLooksAtThingsInKafkasOrder(t *testing.T) {
 	s, c := produceServer(t)
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "__share_group_state", topic.Config{Partitions: 1}))
@@ -261,9 +261,8 @@ func TestProduceLooksAtThingsInKafkasOrder(t *testing.T) {
 	}
 }
 
-// TestProduceLooksForATransactionUpToItsFirstBatch sends bytes that are no batch before a batch of
-// a transaction, which fails all of the request, and behind it, where they are their partition's
-// own matter.
+// TestProduceLooksForATransactionUpToItsFirstBatch sends invalid bytes before and after a batch of
+// a transaction. Before it they fail the whole request, after it only their own partition.
 func TestProduceLooksForATransactionUpToItsFirstBatch(t *testing.T) {
 	_, c := produceServer(t)
 	of := changed(func(p []byte) []byte { p[22] |= 0x10; return p })
@@ -286,7 +285,7 @@ func TestProduceLooksForATransactionUpToItsFirstBatch(t *testing.T) {
 	}
 }
 
-// TestTopicsWithoutPartitionsAreNotAnswered asks about no partition of a topic.
+// TestTopicsWithoutPartitionsAreNotAnswered sends topics without partitions.
 func TestTopicsWithoutPartitionsAreNotAnswered(t *testing.T) {
 	s, addr := serve(t, Config{NoAutoCreate: true})
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "t", topic.Config{Partitions: 1}))
@@ -311,8 +310,8 @@ func TestMarkersOfImpossibleProducersAreRefused(t *testing.T) {
 	require.Zero(t, offsets.Topics[0].Partitions[0].Offset, "nothing is written")
 }
 
-// TestAbortedTransactionsAreNullWhereNobodyAsks fetches from partition 0, which is empty,
-// and from one that is not there.
+// TestAbortedTransactionsAreNullWhereNobodyAsks fetches from partition 0, which is empty, and from
+// a partition that does not exist.
 func TestAbortedTransactionsAreNullWhereNobodyAsks(t *testing.T) {
 	s, addr := serve(t, Config{NoAutoCreate: true})
 	require.NoError(t, s.cluster.CreateTopic(t.Context(), "t", topic.Config{Partitions: 1}))
@@ -326,7 +325,8 @@ func TestAbortedTransactionsAreNullWhereNobodyAsks(t *testing.T) {
 	}
 }
 
-// TestMembersAreKnownBeforeTheirProtocolIs has what Kafka 4.3 answers to SyncGroup and LeaveGroup.
+// TestMembersAreKnownBeforeTheirProtocolIs has the answers of Kafka 4.3 to SyncGroup and
+// LeaveGroup.
 func TestMembersAreKnownBeforeTheirProtocolIs(t *testing.T) {
 	_, addr := serve(t, Config{})
 	c := dial(t, addr)

@@ -64,7 +64,8 @@ func TestFetchBuffersAreUsedAgainAndBounded(t *testing.T) {
 	require.Equal(t, keptFetchBytes, f.held)
 }
 
-// Two readers whose answers vary in size, as they do when the readers fall behind and catch up.
+// The sizes of the answers to two readers vary, as they do when the readers fall behind and catch
+// up.
 func TestReadersOfAnswersThatVaryKeepABufferEach(t *testing.T) {
 	var f FetchBuffers
 	rng := rand.New(rand.NewPCG(1, 1))

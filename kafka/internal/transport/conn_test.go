@@ -12,7 +12,7 @@ func TestAnswersOfAClosedConnectionGiveBackWhatTheyHoldOnce(t *testing.T) {
 	held := Answer{Charged: size / 2}
 	for name, end := range map[string]func(c *Conn, undone, done *Request){
 		"answered, then closed": func(c *Conn, undone, done *Request) {
-			c.closed = true // as by a write that failed
+			c.closed = true // as after a failed write
 			done.Answer(held, Caller)
 			c.Close()
 			undone.Answer(Answer{}, Caller)

@@ -37,7 +37,7 @@ func TestInputGivesItsBufferBackWhileNothingComes(t *testing.T) {
 
 		go theirs.Write(sent)
 		require.NoError(t, in.wait(time.Now().Add(time.Hour)))
-		got, err = in.peek(9) // more than what it sleeps with
+		got, err = in.peek(9) // more bytes than a sleeping input holds
 		require.NoError(t, err)
 		require.Equal(t, sent[:9], got)
 		require.NotNil(t, in.buf)

@@ -15,7 +15,7 @@ import (
 	"github.com/stratalog/strata/internal/synctest"
 )
 
-// peer is a connection that shares memory with others, and its client's end.
+// peer returns a connection that shares memory with others, and the client's end of it.
 func peer(t *testing.T, m *Memory, guest bool) (*Conn, net.Conn) {
 	t.Helper()
 	near, far := net.Pipe()
@@ -63,7 +63,7 @@ func TestSmallTakesDoNotWaitForLargeOnes(t *testing.T) {
 		}
 		require.Zero(t, b.TryTake(smallTake, smallTake, nil))
 		b.Give(16*smallTake, nil)
-		for range 100 { // take over what is free again and again
+		for range 100 { // take the free memory again and again
 			b.Give(smallTake, nil)
 			require.NoError(t, b.Take(t.Context(), smallTake, nil))
 			synctest.Wait()
@@ -99,8 +99,8 @@ func TestATakeThatIsGivenUpHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// Three clients hold most of the memory with requests of which the rest does not come, or comes a
-// byte at a time.
+// Three clients hold most of the memory with requests whose rest does not come, or comes a byte at
+// a time.
 func TestAHalfRequestIsEndedWhenOthersNeedItsMemory(t *testing.T) {
 	for name, rest := range map[string]func(far net.Conn){
 		"nothing more comes": func(net.Conn) {},
@@ -190,7 +190,7 @@ func TestAClientThatDoesNotReadIsEndedWhenOthersNeedItsMemory(t *testing.T) {
 	})
 }
 
-// Answers of any API count, though they were charged by no handler.
+// Answers of all APIs count, even if no handler charged them.
 func TestAClientThatDoesNotReadItsAnswersIsNotReadFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const answer = 100 << 10
@@ -352,7 +352,7 @@ func TestAnOwnerOfMuchWaitsForOthers(t *testing.T) {
 	})
 }
 
-// Three large requests of one owner come in time, and together fill the memory for a minute.
+// Three large requests of one owner arrive in time, and together fill the memory for a minute.
 func TestARequestOfAGreedyOwnerIsEndedForAnotherOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 32 << 20

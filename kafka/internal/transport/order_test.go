@@ -18,7 +18,7 @@ import (
 // limits are so long that no test waits for them.
 var limits = Limits{FirstRequest: time.Hour, WholeRequest: time.Hour, Idle: time.Hour, SlowReader: time.Hour}
 
-// connect returns a connection with size bytes of memory, and the client's end.
+// connect returns a connection with size bytes of memory, and the client's end of it.
 func connect(t *testing.T, size int) (*Conn, net.Conn) {
 	t.Helper()
 	near, far := net.Pipe()
@@ -40,7 +40,7 @@ func request(correlation int) []byte {
 	return append(b, 0xff, 0xff) // no client id
 }
 
-// Requests are answered by goroutines of their own, in any order.
+// Each request is answered in its own goroutine, in any order.
 func TestAnswersComeInTheOrderOfTheRequests(t *testing.T) {
 	const n = 200
 	c, far := connect(t, 1<<20)
@@ -118,7 +118,7 @@ func TestAConnectionEndsAfterOrInsteadOfAnAnswer(t *testing.T) {
 	}
 }
 
-// The answers are done long before the client takes them.
+// The answers are complete long before the client reads them.
 func TestFinishWaitsForAnswersToBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, far := connect(t, 1<<20)
@@ -154,7 +154,7 @@ func TestFinishWaitsForAnswersToBeWritten(t *testing.T) {
 	})
 }
 
-// A client that sends requests whose answers it does not wait for has a mebibyte of them in memory.
+// A client that does not wait for answers has at most a mebibyte of requests in memory.
 func TestAClientIsReadNoFurtherThanItsUnansweredRequestsAllow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, far := connect(t, 16<<20)
@@ -183,7 +183,7 @@ func TestAClientIsReadNoFurtherThanItsUnansweredRequestsAllow(t *testing.T) {
 	})
 }
 
-// Whatever comes is a request or the end, and gives back what it took.
+// Any bytes are read as requests until an error. Close returns all of their memory.
 func FuzzRequests(f *testing.F) {
 	f.Add(request(1), true)
 	f.Add(append(request(1), request(2)...), false)
