@@ -11,7 +11,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// sink is a Backend that takes everything at once.
+// sink is a Backend that accepts every batch at once.
 type sink struct{ *fake }
 
 func (s sink) Produce(req *partition.ProduceRequest) {

@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// slowly opens a cluster whose partitions were all written to once, on a disk that then takes a
-// second for every sync.
+// slowly opens a cluster and writes to all its partitions once. From then on every sync of the
+// disk takes a second.
 func slowly(t *testing.T, partitions int) *producer.Producer {
 	disk := vfs.Mem()
 	c := openCluster(t, replication.Config{FS: disk}, partitions)
@@ -30,7 +30,7 @@ func slowly(t *testing.T, partitions int) *producer.Producer {
 
 func TestSendToManyPartitionsWaitsForOneSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := slowly(t, 4) // as many as the directory syncs at once
+		p := slowly(t, 4) // the number of files that the directory syncs at once
 		var rs []record.Record
 		for i := range 4 {
 			rs = append(rs, record.String("a", "", "x").To(int32(i)))

@@ -33,8 +33,7 @@ var benchSyncs = []struct {
 	sync log.SyncPolicy
 }{{"fsync=never", log.SyncNever}, {"fsync=batch", log.SyncOnAck}}
 
-// BenchmarkSendAsync is the rate of one goroutine with a callback per record; the callback is one
-// for all.
+// BenchmarkSendAsync measures the rate of one goroutine. All records have the same callback.
 func BenchmarkSendAsync(b *testing.B) {
 	for _, s := range benchSyncs {
 		b.Run(fmt.Sprintf("%s/size=100", s.name), func(b *testing.B) {
@@ -78,7 +77,7 @@ func BenchmarkSendWindow(b *testing.B) {
 	}
 }
 
-// BenchmarkSend is one record at a time, by one goroutine and by 64.
+// BenchmarkSend sends one record at a time, from one goroutine and from 64.
 func BenchmarkSend(b *testing.B) {
 	for _, s := range benchSyncs {
 		b.Run(s.name+"/writers=1", func(b *testing.B) {

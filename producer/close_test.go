@@ -58,12 +58,12 @@ func TestShutdownFailsTheRestWhenItsContextEnds(t *testing.T) {
 		for range 20 {
 			require.ErrorIs(t, <-errs, ErrClosed)
 		}
-		time.Sleep(2 * time.Hour) // the late answers find nobody
+		time.Sleep(2 * time.Hour) // the late answers find no waiting batch
 		require.ErrorIs(t, p.Close(), context.DeadlineExceeded, "the first result")
 	})
 }
 
-// The answer came before the end of Shutdown's context; its callback is at work on the backend's
+// The answer came before the end of Shutdown's context. Its callback still runs on the backend's
 // goroutine.
 func TestShutdownReturnsWhenEveryCallbackHasRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestShutdownReturnsWhenEveryCallbackHasRun(t *testing.T) {
 			errs = append(errs, err)
 		}
 		p.SendAsync(t.Context(), value("a", 0), done)
-		synctest.Wait() // it is on its way
+		synctest.Wait() // it is in flight
 		p.SendAsync(t.Context(), value("a", 1), done)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
@@ -119,8 +119,8 @@ func TestCloseEndsEveryWait(t *testing.T) {
 	})
 }
 
-// While Shutdown waits for the backend memory is still full: a record that comes then is refused
-// without lining up for it.
+// While Shutdown waits for the backend, memory is still full. A record sent then is refused
+// without a wait for memory.
 func TestARecordRefusedDuringShutdownHoldsNoMemory(t *testing.T) {
 	for name, maxBlock := range map[string]time.Duration{"waiting": 0, "not waiting": NoWait} {
 		t.Run(name, func(t *testing.T) {

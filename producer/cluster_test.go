@@ -162,7 +162,7 @@ func TestIdempotenceHoldsOverPowerCutsOfTheBroker(t *testing.T) {
 			if i > 0 && i%10_000 == 0 {
 				before := l.now()
 				l.die()
-				// what an unlucky disk has; the old one goes on without anybody looking
+				// a crash image of the disk; the old cluster runs on, unused
 				fs = fs.Crash(uint64(i))
 				cfg.FS = fs
 				l.replace(openCluster(t, cfg, 1))
@@ -199,9 +199,9 @@ func TestStoredBytesDoNotChangeWhenTheProducerGoesOn(t *testing.T) {
 		c := openCluster(t, replication.Config{FS: vfs.Mem()}, 1)
 		p, err := producer.New(c, producer.Config{BatchBytes: 500})
 		require.NoError(t, err)
-		sendNumbers(t, p, 3000) // buffers go round many times
+		sendNumbers(t, p, 3000) // buffers are reused many times
 		require.Equal(t, numbered(3000), read(t, c, 0))
-		for range 100 { // Send that is given up while its batch is in flight
+		for range 100 { // the Send is cancelled while its batch is in flight
 			ctx, cancel := context.WithCancel(t.Context())
 			go cancel()
 			_, _ = p.Send(ctx, record.String("a", "", "given up"))

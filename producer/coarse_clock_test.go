@@ -10,7 +10,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// fill sends more than a batch of records at one instant.
+// fill sends more than one batch of records at one instant.
 func fill(t *testing.T, p *Producer, records int) {
 	for range records {
 		p.SendAsync(t.Context(), record.Record{Topic: "a"}, nil)
@@ -66,7 +66,7 @@ func TestFewRecordsAreStampedByTheClock(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			require.Zero(t, p.coarse.ms.Load())
 		}
-		for range 100 { // large ones fill it with few
+		for range 100 { // a few large records fill a batch
 			p.SendAsync(t.Context(), record.Record{Topic: "a", Value: make([]byte, 1000)}, nil)
 		}
 		require.Zero(t, p.coarse.ms.Load())

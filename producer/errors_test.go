@@ -115,7 +115,7 @@ func TestErrorOfTheDiskIsFinal(t *testing.T) {
 	require.Equal(t, []string{"0", "2"}, f.values("a", 0))
 }
 
-// passing is an error of a backend that decides for itself.
+// passing is a backend error that decides whether it is retriable.
 type passing bool
 
 func (passing) Error() string     { return "passing" }

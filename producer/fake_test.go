@@ -16,7 +16,7 @@ import (
 
 // fake is a scriptable Backend: logs in memory with the leader's checks of sequence numbers.
 type fake struct {
-	// script says what becomes of a request; nil: it is answered at once.
+	// script decides the fate of a request; nil answers each at once
 	script func(n int, req *partition.ProduceRequest, b *record.Batch) fate
 
 	mu       sync.Mutex
@@ -26,21 +26,21 @@ type fake struct {
 	ids      map[string]topic.ID
 	requests []record.Batch // headers, in the order of arrival
 	nextID   int64
-	idErr    []error // of the next calls of InitProducerID
+	idErr    []error // errors of the next calls of InitProducerID
 	kept     []keptBytes
 	inFlight int
 	most     int // in flight at once
 }
 
-// keptBytes is a request that the backend may still read: the producer must not write to it.
+// keptBytes is a request that the backend may still read, so the producer must not write to it.
 type keptBytes struct{ bytes, copy []byte }
 
 type fate struct {
 	lost      bool  // the request never arrives
-	replyLost bool  // it is carried out, but the producer never learns
+	replyLost bool  // it is applied, but the answer never arrives
 	err       error // refused
 	result    func(*partition.ProduceResult)
-	delay     time.Duration // before the answer, 0: within Produce
+	delay     time.Duration // before the answer; 0 answers within Produce
 }
 
 type fakePart struct {
@@ -48,7 +48,7 @@ type fakePart struct {
 	values        []string
 	keys          []string
 	codec         record.Codec
-	base          int64 // of the log's first record here
+	base          int64 // offset of the first value
 	producers     map[int64]*fakeProducer
 }
 
@@ -79,7 +79,7 @@ func (f *fake) grow(name string, n int) {
 	})
 }
 
-// recreate deletes a topic, if there is one, and creates it with n partitions and another id.
+// recreate deletes a topic, if it exists, and creates it with n partitions and another id.
 func (f *fake) recreate(name string, n int) {
 	f.change(func() {
 		f.topics[name], f.ids[name] = nil, topic.NewID()
@@ -98,7 +98,7 @@ func (f *fake) change(fn func()) {
 	f.changed = make(chan struct{})
 }
 
-// locked runs fn, which may look at and change what the fake holds.
+// locked runs fn, which may read and change the state of the fake.
 func (f *fake) locked(fn func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -207,7 +207,7 @@ func (f *fake) Produce(req *partition.ProduceRequest) {
 	time.AfterFunc(ft.delay, answer)
 }
 
-// append does what a leader does. Called with mu.
+// append does the work of a leader. The caller holds mu.
 func (f *fake) append(req *partition.ProduceRequest, b *record.Batch, res *partition.ProduceResult) {
 	parts := f.topics[req.TopicPartition.Topic]
 	if req.TopicID != f.ids[req.TopicPartition.Topic] || int(req.TopicPartition.Partition) >= len(parts) {
@@ -244,7 +244,8 @@ func (f *fake) append(req *partition.ProduceRequest, b *record.Batch, res *parti
 	res.BaseOffset = base
 }
 
-// checkSequence follows reference §6. It returns the offset of a duplicate, -1 for none.
+// checkSequence follows reference §6. It returns the offset of a duplicate, or -1 if there is
+// none.
 func (p *fakePart) checkSequence(b *record.Batch) (dup int64, err error) {
 	s := p.producers[b.ProducerID]
 	if s == nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// unsure is a backend whose metadata may be behind.
+// unsure is a backend whose metadata may be outdated.
 type unsure struct{ *fake }
 
 type unsureError struct{ error }

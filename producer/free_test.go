@@ -27,7 +27,7 @@ func TestFreeBatchesAreBoundedByTheirMemory(t *testing.T) {
 	require.Nil(t, f.get(), "what did not fit is gone with the garbage")
 }
 
-// atOnce is a Backend that takes everything at once.
+// atOnce is a Backend that accepts every batch at once.
 type atOnce struct{ *fake }
 
 func (a atOnce) Produce(req *partition.ProduceRequest) {
@@ -40,7 +40,7 @@ func TestBatchesKeepTheirMemoryOverGarbageCollections(t *testing.T) {
 		send := func() int {
 			_, err := p.Send(t.Context(), record.Record{Topic: "a", Value: make([]byte, 10_000)})
 			require.NoError(t, err)
-			synctest.Wait() // free only after the caller was told
+			synctest.Wait() // the batch is free only after the callback
 			return p.batches.bytes
 		}
 		grown := send()

@@ -15,8 +15,8 @@ import (
 )
 
 // A leader is killed between the append of a batch and its acknowledgement, and stays away until
-// the batch is given up. It may be in the log, and it is: the next batch must not get its sequence
-// number, or the leader takes it for that one, acknowledges it, and drops it.
+// the batch expires. The batch is in the log. The next batch must not get its sequence number. The
+// leader would take it for a duplicate, acknowledge it and drop it.
 func TestBatchThatALostLeaderMayHaveKeepsItsSequence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()

@@ -44,7 +44,7 @@ func TestNewPartitionsAreUsed(t *testing.T) {
 		_, err := p.Send(t.Context(), value("a", 0))
 		require.NoError(t, err)
 		time.AfterFunc(time.Second, func() { f.grow("a", 3) })
-		acks, err := p.Send(t.Context(), value("a", 1).To(2)) // waits for it
+		acks, err := p.Send(t.Context(), value("a", 1).To(2)) // waits for the partition
 		require.NoError(t, err)
 		require.Equal(t, int32(2), acks[0].Partition)
 		for i := range 6 {
@@ -64,7 +64,7 @@ func TestLeaderIsFoundAgainAfterAChange(t *testing.T) {
 		_, err := p.Send(t.Context(), value("a", 0))
 		require.NoError(t, err)
 
-		f.locked(func() { f.part("a", 0).leader = -1 }) // without telling
+		f.locked(func() { f.part("a", 0).leader = -1 }) // without a notification
 		start := time.Now()
 		time.AfterFunc(time.Second, func() { f.change(func() { f.part("a", 0).leader, f.part("a", 0).epoch = 2, 1 }) })
 		_, err = p.Send(t.Context(), value("a", 1))
@@ -83,7 +83,7 @@ func TestLeaderIsFoundAgainAfterAChange(t *testing.T) {
 	})
 }
 
-// The refusal of a former leader arrives when the new one is known already: the batch goes there
+// A former leader's error arrives when the new leader is known already. The batch is sent there
 // without a pause.
 func TestRefusalOfAFormerLeaderCostsNoPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

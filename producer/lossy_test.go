@@ -10,27 +10,27 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// lossy is a cluster whose answers to produce requests are lost with the given chance of 100, and
-// which can be replaced by another: a restarted one, with the answers under way lost.
+// lossy is a cluster whose produce answers are lost with the given chance in percent. It can be
+// replaced by a restarted cluster, which loses the answers in flight.
 type lossy struct {
 	mu     sync.Mutex
 	c      *replication.Cluster
 	rnd    *rand.Rand
 	chance int
-	delay  bool // answer out of turn
-	errors bool // errors are told, unless they are lost
+	delay  bool // answers come out of order
+	errors bool // errors are returned, unless they are lost
 	dead   bool // answers are lost until replace
 	life   int  // counts calls of replace: answers of an earlier life are lost
 }
 
-// die loses all answers under way, and all to come until replace.
+// die loses all answers in flight, and all later ones until replace.
 func (l *lossy) die() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dead = true
 }
 
-// alive reports whether it is still the given life.
+// alive reports whether the cluster still has the given life.
 func (l *lossy) alive(life int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,7 +43,7 @@ func (l *lossy) now() *replication.Cluster {
 	return l.c
 }
 
-// replace puts c in place of the cluster, all of whose answers are lost from then on.
+// replace replaces the cluster by c. All answers of the old one are lost.
 func (l *lossy) replace(c *replication.Cluster) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,9 +72,9 @@ func (l *lossy) Produce(req *partition.ProduceRequest) {
 	}
 	c, life := l.c, l.life
 	l.mu.Unlock()
-	inner := *req // what the producer gave must stay as it is
+	inner := *req // the producer's request must stay unchanged
 	inner.Done = func(res partition.ProduceResult) {
-		// an error of a cluster that is going down says nothing either
+		// an error of a cluster that is closing is lost too
 		if lost || res.Err != nil && !l.errors || !l.alive(life) {
 			res = partition.ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1, Err: partition.ErrTimeout}
 		}

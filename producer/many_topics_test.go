@@ -16,7 +16,7 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// slowMetadata is a Backend that takes its time to describe several topics.
+// slowMetadata is a Backend that needs some time to describe several topics.
 type slowMetadata struct {
 	*fake
 	takes time.Duration
@@ -46,7 +46,7 @@ func TestFollowingTheTopicsInUseTakesATenthOfTheTime(t *testing.T) {
 		require.LessOrEqual(t, s.reads.Load()-before, int64(21), "reads of 5 ms in a second")
 		time.Sleep(time.Second)
 
-		s.grow("a", 3) // waits for nothing
+		s.grow("a", 3) // the next read starts at once
 		time.Sleep(s.takes)
 		synctest.Wait()
 		require.Len(t, p.topics.get("a").view.Load().parts, 3)
@@ -63,7 +63,7 @@ func TestFollowingASlowBackendRestsShortly(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.grow("a", 2)
 		time.Sleep(s.takes + time.Millisecond)
-		s.grow("a", 3) // after the end of a read: the next one begins when it has rested
+		s.grow("a", 3) // after the end of a read; the next one starts after a pause
 		time.Sleep(s.takes + maxFollowRest)
 		synctest.Wait()
 		require.Len(t, p.topics.get("a").view.Load().parts, 3)
@@ -106,7 +106,7 @@ func TestAddingTopicsTakesMemoryInProportion(t *testing.T) {
 		tt.addLocked(topic)
 	}
 	runtime.ReadMemStats(&after)
-	// each in a map of its own: 150 MB
+	// with a map for each it was 150 MB
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(n*10_000))
 	require.Equal(t, n, tt.count())
 }

@@ -11,7 +11,7 @@ func value(topic string, i int) record.Record {
 	return record.Record{Topic: topic, Value: fmt.Append(nil, i)}
 }
 
-// numbers are the values of the records that value makes, [from, to).
+// numbers returns the values of the records that value makes for [from, to).
 func numbers(from, to int) []string {
 	var s []string
 	for i := from; i < to; i++ {

@@ -43,7 +43,7 @@ func TestSerializersRunBeforeThePartitioner(t *testing.T) {
 	ack, err := typed.Send(t.Context(), "a", "kafka", map[string]int{"n": 1}, record.Header{Key: "h", Value: []byte("v")})
 	require.NoError(t, err)
 	require.Equal(t, "kafka", string(seen))
-	require.Equal(t, int32(0), ack.Partition) // 1348980580 mod 10, as the Java client
+	require.Equal(t, int32(0), ack.Partition) // 1348980580 mod 10, as in the Java client
 	require.Equal(t, []string{`{"n":1}`}, f.values("a", 0))
 
 	failing := NewTyped[int](p, nil, func(string, string) ([]byte, error) { return nil, errors.ErrUnsupported })

@@ -16,7 +16,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// newProducer is New for tests: it is closed at the end.
+// newProducer is New for tests. The producer is closed at the end of the test.
 func newProducer(t testing.TB, b Backend, cfg Config) *Producer {
 	t.Helper()
 	p, err := New(b, cfg)
@@ -54,7 +54,7 @@ func TestErrorOfSendIsThatOfTheFirstRecordThatFailed(t *testing.T) {
 		return fate{}
 	}
 	p := newProducer(t, f, Config{MaxRequestBytes: 1000})
-	large := record.Record{Topic: "b", Value: make([]byte, 2000)} // refused before anything is sent
+	large := record.Record{Topic: "b", Value: make([]byte, 2000)} // refused before any request
 	acks, err := p.Send(t.Context(), value("b", 0), value("a", 0), large)
 	require.NoError(t, acks[0].Err)
 	require.ErrorIs(t, acks[1].Err, partition.ErrInvalidTimestamp)
@@ -227,7 +227,7 @@ func TestCompressedBatchesArriveWhole(t *testing.T) {
 	for _, codec := range []record.Codec{record.Gzip, record.Snappy, record.LZ4, record.Zstd} {
 		f := newFake(map[string]int{"a": 1})
 		p := newProducer(t, f, Config{Compression: codec})
-		for range 3 { // buffers are used again
+		for range 3 { // buffers are reused
 			var rs []record.Record
 			for range 500 {
 				rs = append(rs, record.String("a", "key", strings.Repeat("v", 50)))

@@ -20,11 +20,10 @@ func TestAnswerOfTheFormerTopicDoesNotVouchForTheNewLog(t *testing.T) {
 		f.recreate("a", 1)
 		f.script = func(n int, _ *partition.ProduceRequest, _ *record.Batch) fate {
 			switch n {
-			case 1: // is answered when the topic is another one already
+			case 1: // is answered after the topic was created again
 				return fate{delay: time.Second}
 			case 2:
-				// the first that the new log would get: were another one with it, it would come
-				// first
+				// the first batch for the new log: a second one in flight would overtake it
 				return fate{err: partition.ErrNotLeader, delay: time.Millisecond}
 			}
 			return fate{}
@@ -146,11 +145,11 @@ func TestNewLogGetsBatchesInOrderWhateverBecameOfThemInTheFormerOne(t *testing.T
 		f.recreate("a", 1)
 		f.script = func(n int, _ *partition.ProduceRequest, _ *record.Batch) fate {
 			switch n {
-			case 1: // fails for good: a gap, the sequence has to start anew
+			case 1: // fails for good and leaves a gap: the sequence must restart
 				return fate{err: errors.New("disk full"), delay: time.Second}
-			case 2: // was certainly not written
+			case 2: // was not written
 				return fate{err: partition.ErrNotLeader, delay: time.Second}
-			case 3: // perhaps: would be sent first under its old numbers, if the log were the same
+			case 3: // unknown: in the same log it would be sent first, with its old numbers
 				return fate{replyLost: true, delay: time.Second}
 			}
 			return fate{}
@@ -173,7 +172,7 @@ func TestNewLogGetsBatchesInOrderWhateverBecameOfThemInTheFormerOne(t *testing.T
 	})
 }
 
-// highest is a partitioner that takes the highest partition.
+// highest is a partitioner that selects the highest partition.
 type highest struct{}
 
 func (highest) Partition(_ record.Record, n int) int { return n - 1 }
@@ -197,7 +196,7 @@ func TestRecordPlacedBeforeTheTopicChangedIsPlacedAgain(t *testing.T) {
 				require.NoError(t, err)
 				p.SendAsync(t.Context(), record.String("b", "", strings.Repeat("x", 900)), nil)
 				time.AfterFunc(time.Millisecond, func() { change(f) })
-				// waits for memory, meanwhile it changes
+				// waits for memory; the topic changes meanwhile
 				acks, err := p.Send(t.Context(), record.String("a", "k", strings.Repeat("y", 500)))
 				require.NoError(t, err)
 				require.Equal(t, int32(3), acks[0].Partition)

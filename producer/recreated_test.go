@@ -22,7 +22,7 @@ func inBubble(t *testing.T, partitions int, cfg producer.Config, fn func(*testin
 		c := openCluster(t, replication.Config{}, partitions)
 		p, err := producer.New(c, cfg)
 		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, p.Close()) }) // before that of the cluster
+		t.Cleanup(func() { require.NoError(t, p.Close()) }) // before the cluster's Close
 		fn(t, c, p)
 	})
 }
@@ -34,7 +34,7 @@ func recreate(t *testing.T, c *replication.Cluster, partitions int) {
 	require.NoError(t, c.CreateTopic(t.Context(), "a", topic.Config{Partitions: partitions}))
 }
 
-// keyed are records of topic "a", one of each of n keys; the value of all is v.
+// keyed returns n records of topic "a" with a key each. All have the value v.
 func keyed(n int, v string) (rs []record.Record) {
 	for k := range n {
 		rs = append(rs, record.String("a", fmt.Sprintf("key-%d", k), v))
@@ -42,7 +42,7 @@ func keyed(n int, v string) (rs []record.Record) {
 	return rs
 }
 
-// hashed requires that the records of keyed went where the hash of their keys says.
+// hashed requires that the records of keyed are in the partitions of their keys' hashes.
 func hashed(t *testing.T, acks []producer.Ack, partitions int) {
 	t.Helper()
 	for k, a := range acks {
@@ -85,10 +85,10 @@ func TestAddedPartitionsAreUsedByTheNextSend(t *testing.T) {
 	})
 }
 
-// outcomes sends records without waiting and collects what their callbacks are told. It is read
-// when they have been called.
+// outcomes sends records without waiting and collects the errors of their callbacks. It is read
+// after all callbacks have run.
 type outcomes struct {
-	mu   sync.Mutex // guards the fields below: a callback may be called while others are sent
+	mu   sync.Mutex // guards the fields below: a callback may run during a send
 	errs []error
 	at   []time.Time
 }
@@ -116,7 +116,7 @@ func TestBufferedRecordsOfATopicCreatedAgainWithOtherPartitionsFailAtOnce(t *tes
 			begun := time.Now()
 			recreate(t, c, n)
 			synctest.Wait()
-			for i, err := range o.errs { // their keys belong to other partitions now
+			for i, err := range o.errs { // their keys have other partitions now
 				require.ErrorIs(t, err, producer.ErrUnknownTopic, i)
 				require.Equal(t, begun, o.at[i])
 			}
@@ -140,12 +140,13 @@ func TestBufferedRecordsOfATopicCreatedAgainAreWrittenToItInOrder(t *testing.T) 
 			o.send(t, p, record.String("a", "k", fmt.Sprint(i)).To(1))
 		}
 		require.NoError(t, c.DeleteTopic(t.Context(), "a"))
-		// nobody has seen it gone
+		// no call has seen the deletion
 		require.NoError(t, c.CreateTopic(t.Context(), "a", topic.Config{Partitions: 3}))
 		o.send(t, p, record.String("a", "k", "5").To(1))
 		require.NoError(t, p.Flush(t.Context()))
 		got := read(t, c, 1)
-		// whether the producer sees the gap or not: nothing lost without an error, nothing twice
+		// whether the producer sees the gap or not, no record is lost without an error, and none
+		// is in the log twice
 		for i, err := range o.errs {
 			if err != nil {
 				require.ErrorIs(t, err, producer.ErrUnknownTopic)

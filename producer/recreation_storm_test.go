@@ -26,13 +26,13 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// recreationStorm is topic "a" of a cluster, deleted, created again and grown while producers send
-// to it.
+// recreationStorm deletes topic "a" of a cluster, creates it again and adds partitions, while
+// producers send to it.
 type recreationStorm struct {
 	rnd     *rand.Rand
 	disk    *vfs.MemFS
 	cluster *replication.Cluster
-	counts  map[string][]int // the numbers of partitions that each incarnation had, by topic id
+	counts  map[string][]int // numbers of partitions of each incarnation, by topic id
 
 	mu     sync.Mutex // guards the fields below
 	acks   []stormAck
@@ -68,7 +68,7 @@ func runRecreationStorm(t *testing.T, seed uint64) {
 	var producers []*producer.Producer
 	for i := range 4 {
 		var b producer.Backend = c
-		if i%2 == 1 { // one that learns of changes later, and loses answers
+		if i%2 == 1 { // a lossy backend sees changes later, and loses answers
 			b = &lossy{c: c, rnd: rand.New(rand.NewPCG(seed, uint64(i))), chance: 10, delay: true, errors: true}
 		}
 		p, err := producer.New(b, producer.Config{
@@ -96,14 +96,14 @@ func runRecreationStorm(t *testing.T, seed uint64) {
 	s.check(t)
 }
 
-// note keeps how many partitions topic "a" has.
+// note records the number of partitions of topic "a".
 func (s *recreationStorm) note(t *testing.T, n int) {
 	id, ok := s.cluster.TopicID("a")
 	require.True(t, ok)
 	s.counts[id.String()] = append(s.counts[id.String()], n)
 }
 
-// disturb changes the topic in one way or another.
+// disturb makes a random change to the topic.
 func (s *recreationStorm) disturb(t *testing.T) {
 	id, _ := s.cluster.TopicID("a")
 	counts := s.counts[id.String()]
@@ -126,7 +126,7 @@ func (s *recreationStorm) disturb(t *testing.T) {
 	s.note(t, n)
 }
 
-// send sends records until ctx ends. Their values are producer-key-number, numbers growing.
+// send sends records until ctx ends. Their values are producer-key-number, with rising numbers.
 func (s *recreationStorm) send(ctx context.Context, t *testing.T, p *producer.Producer, who int) {
 	rnd := rand.New(rand.NewPCG(uint64(who), 9))
 	for n := 0; ctx.Err() == nil; n++ {
@@ -150,8 +150,8 @@ func (s *recreationStorm) send(ctx context.Context, t *testing.T, p *producer.Pr
 	require.NoError(t, p.Flush(t.Context()))
 }
 
-// incarnations reads what each incarnation of topic "a" held, deleted or not: topic id, partition,
-// records.
+// incarnations reads the records of each incarnation of topic "a", deleted or not, by topic id and
+// partition.
 func (s *recreationStorm) incarnations(t *testing.T) map[string]map[int32][]record.Record {
 	root := "strata/broker-1"
 	held := map[string]map[int32][]record.Record{}
@@ -200,7 +200,7 @@ func (s *recreationStorm) records(t *testing.T, name string) (rs []record.Record
 	return rs
 }
 
-// check compares the logs of all incarnations with what the producers were told.
+// check compares the logs of all incarnations with the results that the callbacks received.
 func (s *recreationStorm) check(t *testing.T) {
 	held := s.incarnations(t)
 	places := map[stormAck]bool{}

@@ -13,7 +13,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// sendNumbers sends n records asynchronously and returns their errors once all are settled.
+// sendNumbers sends n records asynchronously. It returns their errors after all callbacks have
+// run.
 func sendNumbers(t *testing.T, p *Producer, name string, n int) []error {
 	t.Helper()
 	errs := make([]error, n)
@@ -24,7 +25,8 @@ func sendNumbers(t *testing.T, p *Producer, name string, n int) []error {
 	return errs
 }
 
-// unreliable answers after a while, and loses replies and requests with the given chances of 100.
+// unreliable answers after a while, and loses replies and requests with the given chances in
+// percent.
 func unreliable(seed uint64, replies, requests int) func(int, *partition.ProduceRequest, *record.Batch) fate {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	return func(int, *partition.ProduceRequest, *record.Batch) fate {
@@ -36,7 +38,7 @@ func TestLostRepliesLeadToNoDuplicateNoGapAndNoReordering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(map[string]int{"a": 1})
 		f.script = unreliable(1, 20, 0)
-		// little memory: buffers are used again
+		// little memory, so buffers are reused
 		p := newProducer(t, f, Config{BatchBytes: 2000, MaxBufferedBytes: 50_000})
 		const n = 100_000
 		for i, err := range sendNumbers(t, p, "a", n) {
@@ -84,7 +86,7 @@ func TestWithoutIdempotenceALostReplyYieldsADuplicate(t *testing.T) {
 	})
 }
 
-// firstOnes drops all but the first of equal strings.
+// firstOnes returns s without repeated strings.
 func firstOnes(s []string) (first []string) {
 	seen := map[string]bool{}
 	for _, v := range s {

@@ -18,8 +18,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// mixedRecords is n records of two topics that exist and one that does not: with and without keys,
-// timestamps, headers and explicit partitions, some too large or before 1970.
+// mixedRecords is n records of two topics that exist and of an unknown one. Some have keys,
+// timestamps, headers or explicit partitions; some are too large or before 1970.
 func mixedRecords(rng *rand.Rand, n int) []record.Record {
 	rs := make([]record.Record, n)
 	for i := range rs {
@@ -69,8 +69,8 @@ func TestSendAllAsyncDoesWhatSendAsyncDoesForEach(t *testing.T) {
 	}
 }
 
-// sentBy returns what the callbacks of rs were told, by partition and in their order; refusals by
-// themselves.
+// sentBy returns the results that the callbacks of rs received, by partition and in their order.
+// Refused records are listed separately.
 func sentBy(t *testing.T, seed uint64, partitioner string, rs []record.Record, all bool) map[string][]string {
 	cfg := Config{BatchBytes: 4000, MaxRequestBytes: 4500, Linger: time.Second}
 	switch asked := 0; partitioner {
@@ -83,7 +83,7 @@ func sentBy(t *testing.T, seed uint64, partitioner string, rs []record.Record, a
 	}
 	f := newFake(map[string]int{"a": 3, "b": 3})
 	p := newProducer(t, f, cfg)
-	var mu sync.Mutex // guards got: refusals are told while answers come
+	var mu sync.Mutex // guards got: records are refused while answers arrive
 	got := map[string][]string{}
 	done := func(r record.Record, err error) {
 		mu.Lock()
@@ -113,7 +113,7 @@ func sentBy(t *testing.T, seed uint64, partitioner string, rs []record.Record, a
 	return got
 }
 
-// inOrder is a sticky partitioner without chance.
+// inOrder is a sticky partitioner without randomness.
 type inOrder struct{ at, bytes int }
 
 func (s *inOrder) Partition(_ record.Record, n int) int { return s.at % n }
@@ -228,8 +228,8 @@ func TestSendAllAsyncAfterCloseRefusesEachRecord(t *testing.T) {
 	require.Equal(t, 2, refused)
 }
 
-// While batches fill up by themselves, one is not sent with the few records that have come while
-// the sender looked; when they come slowly, or somebody waits, nothing is held back.
+// While batches fill up by themselves, the sender does not send a partial batch early. If records
+// come slowly, or a caller waits, it delays no record.
 func TestBatchesGatherRecordsOnlyWhileTheyFillUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(map[string]int{"a": 1})
@@ -242,7 +242,7 @@ func TestBatchesGatherRecordsOnlyWhileTheyFillUp(t *testing.T) {
 		}
 		require.Zero(t, latency(), "an idle producer")
 		for range 5 {
-			p.coarse.full(coarseFrom, 0) // as if one had filled up
+			p.coarse.full(coarseFrom, 0) // as after a full batch
 			before := len(f.headers())
 			for range 2000 { // of some eight bytes each: four batches
 				p.SendAsync(t.Context(), value("a", 1), nil)

@@ -122,7 +122,7 @@ func TestRefusalAsOutOfOrderSaysThatABatchIsNotThere(t *testing.T) {
 			require.NoError(t, err)
 		}
 		f.locked(func() { f.part("a", 0).producers[1001].last = []fakeBatch{{first: 0, last: 0}} })
-		// lost, then out of order: certainly not in the log, so a new epoch may begin
+		// the batch was lost, then out of order: it is not in the log, so a new epoch may begin
 		_, err := p.Send(t.Context(), value("a", 3))
 		require.NoError(t, err)
 		require.Equal(t, numbers(0, 4), f.values("a", 0))
@@ -201,8 +201,8 @@ func TestProducerIDIsAskedForUntilItComes(t *testing.T) {
 	})
 }
 
-// A batch that expires while it is with the backend leaves its sequence numbers unresolved. What
-// follows must go on, in order, and not twice.
+// A batch that expires in flight leaves its sequence numbers unresolved. The records after it must
+// be written in order and once.
 func TestExpiredBatchInFlightLeavesNoGapAndNoDuplicate(t *testing.T) {
 	for _, arrived := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// withCluster runs fn in virtual time with topic "a" of so many partitions.
+// withCluster runs fn in virtual time with topic "a" of the given number of partitions.
 func withCluster(t *testing.T, partitions int, fn func(t *testing.T, c *replication.Cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestKeylessRecordsGoToThePartitionsInTurn(t *testing.T) {
 	})
 }
 
-// byShop is a partitioner of an application: it goes by a header.
+// byShop is a partitioner of an application. It uses a header.
 type byShop map[string]int
 
 func (s byShop) Partition(r record.Record, n int) int {
@@ -96,7 +96,7 @@ func TestAddedPartitionsTakeRecordsWithoutAnybodysHelp(t *testing.T) {
 		p := start(t, c, producer.Config{})
 		sendTo(t, p, keyless(3)...)
 		require.NoError(t, c.AddPartitions(t.Context(), "a", 4))
-		synctest.Wait() // the producer has taken notice
+		synctest.Wait() // the producer has seen the change
 		sendTo(t, p, keyless(8)...)
 		for i, want := range []int{3 + 2, 2, 2, 2} {
 			require.Len(t, read(t, c, int32(i)), want, "partition %d", i)
@@ -135,7 +135,7 @@ func TestKeysMoveToOtherPartitionsWhenATopicGrowsButWhatIsWrittenStays(t *testin
 	})
 }
 
-// slowDisk is a disk in memory whose syncs of log files take that long.
+// slowDisk is a disk in memory whose syncs of log files take d.
 func slowDisk(d time.Duration) vfs.FS {
 	fs := vfs.Mem()
 	fs.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Times: vfs.Always, Delay: d})

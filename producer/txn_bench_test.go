@@ -12,8 +12,9 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// BenchmarkTransaction is a thousand records of 100 bytes for three partitions in memory, plain and
-// idempotent and in a transaction, until all are acknowledged and the transaction is committed.
+// BenchmarkTransaction sends a thousand records of 100 bytes to three partitions in memory: plain,
+// idempotent, and in a transaction. It waits until all are acknowledged and the transaction is
+// committed.
 func BenchmarkTransaction(b *testing.B) {
 	w := openTxnWorld(b, 2)
 	value := make([]byte, 100)

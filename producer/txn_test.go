@@ -53,7 +53,7 @@ func TestAbortedTransactionIsNeverSeenAndTheProducerGoesOn(t *testing.T) {
 			tx, err := p.Begin(t.Context())
 			require.NoError(t, err)
 			require.NoError(t, tx.Send(t.Context(), to(0, "no"), to(1, "no")))
-			if i > 0 { // else it may be dropped before it is written
+			if i > 0 { // otherwise it may be dropped before it is written
 				require.NoError(t, p.Flush(t.Context()))
 			}
 			require.NoError(t, tx.Abort(t.Context()))
@@ -276,7 +276,7 @@ func TestCommitIsAskedForUntilTheOutcomeIsKnown(t *testing.T) {
 		p := newTxnProducer(t, w, "x")
 		for i, fault := range []func(err error){
 			func(err error) { w.fail(once("commit", err), nil) }, // the request is lost
-			func(err error) { w.fail(nil, once("commit", err)) }, // the reply is
+			func(err error) { w.fail(nil, once("commit", err)) }, // the reply is lost
 		} {
 			fault(transaction.ErrNotCoordinator)
 			require.NoError(t, p.Transact(ctx, func(tx *producer.Txn) error { return tx.Send(ctx, to(int32(i), fmt.Sprint(i))) }))
@@ -288,7 +288,7 @@ func TestCommitIsAskedForUntilTheOutcomeIsKnown(t *testing.T) {
 	})
 }
 
-// once returns a hook that fails the next request of that kind.
+// once returns a hook that fails the next request of kind op.
 func once(op string, err error) func(string) error {
 	var mu sync.Mutex
 	return func(o string) error {
@@ -368,7 +368,7 @@ func TestTransactionThatTakesTooLongIsAborted(t *testing.T) {
 		require.NoError(t, p.Flush(ctx))
 		time.Sleep(5 * time.Second)
 		err = tx.Commit(ctx)
-		if w.version < 2 { // the time fences the producer
+		if w.version < 2 { // the timeout fences the producer
 			require.ErrorIs(t, err, producer.ErrFenced)
 			require.ErrorIs(t, err, producer.ErrFatal)
 			require.Empty(t, w.committed(t, "a"))
@@ -485,7 +485,7 @@ func TestAbortReleasesSendsThatWait(t *testing.T) {
 	})
 }
 
-// A Send that has begun, and has not handed its record over yet, is waited for.
+// Commit waits for a Send that has begun but has not handed over its record.
 func TestCommitCoversASendThatHasBegun(t *testing.T) {
 	inTxnWorld(t, func(t *testing.T, w *txnWorld) {
 		ctx := t.Context()

@@ -20,8 +20,8 @@ import (
 	"github.com/stratalog/strata/transaction"
 )
 
-// txnWorld is a cluster with its coordinators, the requests to which a test can have fail, before
-// or after they are carried out.
+// txnWorld is a cluster with its coordinators. A test can make requests fail before or after they
+// are applied.
 type txnWorld struct {
 	*replication.Cluster
 	groups  *group.Coordinator
@@ -31,7 +31,7 @@ type txnWorld struct {
 	mu     sync.Mutex // guards the fields below
 	before func(op string) error
 	after  func(op string) error
-	ops    []string // in the order in which they came
+	ops    []string // in the order of their arrival
 }
 
 // inTxnWorld runs a test in virtual time, at each version, with topics "a" of three partitions and
@@ -69,15 +69,15 @@ func openTxnWorld(t testing.TB, level int16) *txnWorld {
 
 func (w *txnWorld) TxnCoordinator() producer.TxnCoordinator { return watchedCoordinator{w} }
 
-// fail has requests fail: before and after return an error instead of the request, or of its
-// answer; nil: they do not.
+// fail sets the hooks that make requests fail: before replaces a request by an error, after
+// replaces its answer. A nil hook fails none.
 func (w *txnWorld) fail(before, after func(op string) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.before, w.after = before, after
 }
 
-// asked returns the requests so far, and forgets them.
+// asked returns the requests since its last call.
 func (w *txnWorld) asked() (ops []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,7 +85,7 @@ func (w *txnWorld) asked() (ops []string) {
 	return ops
 }
 
-// through carries a request out, unless the test has it fail.
+// through applies a request, unless a hook of the test fails it.
 func (w *txnWorld) through(op string, carryOut func() error) error {
 	w.mu.Lock()
 	w.ops = append(w.ops, op)
@@ -145,7 +145,7 @@ func (c watchedCoordinator) CommitTxnOffsets(ctx context.Context, r group.TxnCom
 	return per, err
 }
 
-// newTxnProducer returns a producer of an id.
+// newTxnProducer returns a producer with transactional id id.
 func newTxnProducer(t testing.TB, w *txnWorld, id string, change ...func(*producer.Config)) *producer.Producer {
 	t.Helper()
 	cfg := producer.Config{TransactionalID: id}
@@ -158,8 +158,8 @@ func newTxnProducer(t testing.TB, w *txnWorld, id string, change ...func(*produc
 	return p
 }
 
-// committed returns the values that readers of committed records see of a topic, sorted, once
-// nothing is open in it.
+// committed returns the sorted values that read_committed readers see of a topic, after all its
+// transactions have ended.
 func (w *txnWorld) committed(t testing.TB, name string) []string {
 	t.Helper()
 	synctest.Wait()
@@ -172,7 +172,7 @@ func (w *txnWorld) committed(t testing.TB, name string) []string {
 	return values
 }
 
-// written returns the values that were written to a topic, whatever became of them.
+// written returns the values written to a topic, whether committed or aborted.
 func (w *txnWorld) written(t testing.TB, name string) []string {
 	t.Helper()
 	values := []string{}
