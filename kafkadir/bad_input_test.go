@@ -32,7 +32,8 @@ func write(t *testing.T, fsys vfs.FS, path, content string) {
 	require.NoError(t, vfs.WriteFile(fsys, path, []byte(content)))
 }
 
-// importOf imports "kafka", which must stay as it is, and after an error nothing may be made.
+// importOf imports "kafka". The source must stay unchanged, and a failed import must create
+// nothing.
 func importOf(t *testing.T, disk *vfs.MemFS, edit func(*ImportConfig)) (*Report, error) {
 	t.Helper()
 	before := files(t, disk, "kafka")
@@ -74,7 +75,8 @@ func TestDirectoriesInUseAreRefused(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// A copy of a directory has no lock: who opens it meanwhile is noticed at the end.
+// A copy of a directory has no lock. Import detects at its end that a broker opened the directory
+// meanwhile.
 func TestADirectoryThatIsOpenedMeanwhileIsRefused(t *testing.T) {
 	disk := exported(t)
 	cfg := ImportConfig{From: []string{"kafka"}, Dir: "back", FS: disk, OnProgress: func(Progress) {
@@ -177,7 +179,7 @@ func TestOtherBadArgumentsAreRefused(t *testing.T) {
 	}
 }
 
-// segments of orders-0, by base offset; there are several.
+// segmentsOf returns the .log files of orders-0, by base offset. There are several.
 func segmentsOf(t *testing.T, disk *vfs.MemFS) (names []string) {
 	t.Helper()
 	for path := range files(t, disk, "kafka/orders-0") {
@@ -189,8 +191,8 @@ func segmentsOf(t *testing.T, disk *vfs.MemFS) (names []string) {
 	return names
 }
 
-// A bit that has flipped is found wherever it is, but behind everything that was acknowledged:
-// after a kill the end of the last segment may be half a batch.
+// A flipped bit is detected everywhere, except behind the last acknowledged batch: after a kill
+// the end of the last segment may be half a batch.
 func TestDamageIsNamedAndAnUnfinishedEndIsCut(t *testing.T) {
 	flip := func(t *testing.T, disk *vfs.MemFS, path string, at int) {
 		p, err := vfs.ReadFile(disk, path)
@@ -240,8 +242,8 @@ func TestDamageIsNamedAndAnUnfinishedEndIsCut(t *testing.T) {
 	}
 }
 
-// A metadata log behind the snapshot, with all that can be in one: another cluster's partitions,
-// records that are not known, transactions.
+// A metadata log behind the snapshot has all kinds of content: another cluster's partitions,
+// unknown records, transactions.
 func TestMetadataOfALargerCluster(t *testing.T) {
 	disk := exported(t)
 	id, other, gone := topic.NewID(), topic.NewID(), topic.NewID()
@@ -287,7 +289,7 @@ func TestMetadataOfALargerCluster(t *testing.T) {
 	}
 	add(&metarecord.Topic{Name: "in the snapshot", ID: other})
 	add(&metarecord.PartitionChange{TopicID: id, Partition: 0, Leader: 1, Recovery: -1})
-	b.AppendKV(1, nil, []byte{1, 27, 0, 0, 0}, nil) // a registration of a controller
+	b.AppendKV(1, nil, []byte{1, 27, 0, 0, 0}, nil) // a controller registration
 	nobody, never := "nobody", &metarecord.ClientQuota{Key: "producer_byte_rate", Value: math.NaN()}
 	never.Entity = []metarecord.QuotaPart{{Type: "user", Name: &nobody}}
 	add(never)
@@ -329,7 +331,7 @@ func TestMetadataOfALargerCluster(t *testing.T) {
 	require.Greater(t, m.Topics["spread"].Partitions[0].LeaderEpoch, int32(5))
 }
 
-// Only what was asked for is imported, and what belongs to all topics.
+// The import has the chosen topics and the data of the whole cluster.
 func TestTopicsAreChosenByName(t *testing.T) {
 	disk := exported(t)
 	_, err := importOf(t, disk, func(cfg *ImportConfig) { cfg.Topics = []string{"latest"} })

@@ -20,12 +20,12 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// releases are those of Apache Kafka that testdata has directories of.
+// releases are the releases of Apache Kafka whose directories are in testdata.
 var releases = []string{"3.9.1", "4.3.0"}
 
-// golden returns a file system with what a broker of a release of Apache Kafka has left: "stopped"
-// after a stop in order, "killed" when it was killed after that. testdata/README.md says how it was
-// made.
+// golden returns a file system with the directories of a broker of a release of Apache Kafka.
+// Directory "stopped" is from after a controlled shutdown, "killed" from after a later kill.
+// testdata/README.md describes how they were made.
 func golden(t *testing.T, release string) *vfs.MemFS {
 	t.Helper()
 	f, err := os.Open(filepath.Join("testdata", "kafka-"+release+".tar.gz"))
@@ -48,8 +48,8 @@ func golden(t *testing.T, release string) *vfs.MemFS {
 	}
 }
 
-// What Kafka's own consumer has read is what a consumer of ours reads behind an import, and the
-// rest is what Kafka's tools were told to make.
+// After an import our consumer reads the same records as Kafka's own consumer. The rest of the
+// cluster is what Kafka's tools created.
 func TestDirectoriesOfApacheKafkaAreImported(t *testing.T) {
 	for _, release := range releases {
 		for _, end := range []string{"stopped", "killed"} {
@@ -58,7 +58,7 @@ func TestDirectoriesOfApacheKafkaAreImported(t *testing.T) {
 	}
 }
 
-// requireImported imports what was left in the directory end, and looks for what was written there.
+// requireImported imports the directory end, and requires the content that was written there.
 func requireImported(t *testing.T, disk *vfs.MemFS, end string) {
 	t.Helper()
 	text, err := vfs.ReadFile(disk, "stopped/orders.txt")
@@ -73,7 +73,7 @@ func requireImported(t *testing.T, disk *vfs.MemFS, end string) {
 	require.Equal(t, []string{"plain"}, retentionOff(r))
 	require.Zero(t, r.Skipped["ClientQuotaRecord"])
 	require.Equal(t, 1, r.Quotas)
-	for _, left := range r.LeftOut { // 3.9 was stopped before it had removed the files of the topic
+	for _, left := range r.LeftOut { // 3.9 was stopped before it had removed the topic's files
 		require.Regexp(t, "^"+end+`/gone-0\.[0-9a-f]{32}-delete: the topic was deleted$`, left)
 	}
 	require.Empty(t, r.Missing)
@@ -112,7 +112,7 @@ func requireImported(t *testing.T, disk *vfs.MemFS, end string) {
 	require.Equal(t, cred, cred.Mechanism.FromSalted(salted, cred.Salt, cred.Iterations))
 }
 
-// The snapshot that Kafka's own tool formats a directory with is read as one.
+// A snapshot made by Kafka's own format tool is read.
 func TestSnapshotsOfApacheKafkaAreRead(t *testing.T) {
 	for release, want := range map[string]map[string]int16{
 		"3.9.1": {"metadata.version": 21, "kraft.version": 0, "transaction.version": 0},
@@ -126,7 +126,7 @@ func TestSnapshotsOfApacheKafkaAreRead(t *testing.T) {
 	}
 }
 
-// Without a log of the metadata, topics are what there are directories of.
+// Without a metadata log, the topics are derived from the partition directories.
 func TestDirectoriesWithoutMetadataAreImported(t *testing.T) {
 	disk := golden(t, "4.3.0")
 	require.NoError(t, disk.RemoveAll("killed/"+metadataDir))

@@ -13,8 +13,8 @@ import (
 )
 
 // A mount point cannot be renamed or removed. Import and Export fill an empty one. A crash before
-// the last of its names is moved leaves a directory that neither a broker nor Strata takes for
-// whole.
+// the move of the last name leaves a directory that neither a broker nor Strata accepts as
+// complete.
 func TestImportAndExportFillAMountPoint(t *testing.T) {
 	disk := fill(t)
 	_, err := Export(t.Context(), ExportConfig{Dir: "data", To: "kafka", FS: disk})
@@ -69,7 +69,7 @@ func TestImportAndExportFillAMountPoint(t *testing.T) {
 	}
 }
 
-// The directory beside the final one, in which it is made, has a longer name.
+// The temporary directory beside the final one has a longer name.
 func TestImportAndExportMakeADirectoryWithTheLongestName(t *testing.T) {
 	disk := fill(t)
 	name := strings.Repeat("n", 255)

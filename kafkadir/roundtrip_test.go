@@ -16,8 +16,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// What goes out to Kafka's files and comes back is the same cluster, byte by byte: also if the
-// broker in between was killed, that is, if nothing says that it was stopped.
+// A cluster that is exported to Kafka's files and imported again is the same, byte by byte. This
+// also holds if the broker in between was killed and left no clean shutdown file.
 func TestWhatIsExportedIsImportedAsItWas(t *testing.T) {
 	for _, end := range []string{"stopped", "killed"} {
 		t.Run(end, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestWhatIsExportedIsImportedAsItWas(t *testing.T) {
 				require.Equal(t, off, at, name)
 				got.topics[name] = strings.Replace(got.topics[name], " retention.ms=-1", "", 1)
 			}
-			for name := range internalTopics { // Kafka's settings have come to ours
+			for name := range internalTopics { // Kafka's settings were imported
 				if want.topics[name] != "" {
 					require.Contains(t, got.topics[name], "cleanup.policy=compact")
 					got.topics[name] = want.topics[name]
@@ -81,7 +81,7 @@ func retentionOff(r *Report) (names []string) {
 	return names
 }
 
-// Producer ids that the files know are not given out again, whatever of the metadata is there.
+// Producer ids in the imported files are not allocated again, even without the metadata.
 func TestProducerIDsOfTheSourceAreNotGivenOutAgain(t *testing.T) {
 	disk := fill(t)
 	_, err := Export(t.Context(), ExportConfig{Dir: "data", To: "kafka", FS: disk})
@@ -110,8 +110,8 @@ func TestProducerIDsOfTheSourceAreNotGivenOutAgain(t *testing.T) {
 	}
 }
 
-// What was open when the directory changed hands is ended by who has the id next, and then all of
-// it can be read.
+// The next producer with the transactional id aborts a transaction that was open at the export.
+// Then the whole log can be read.
 func TestOpenTransactionsAreEndedBehindAnImport(t *testing.T) {
 	disk := fill(t)
 	_, err := Export(t.Context(), ExportConfig{Dir: "data", To: "kafka", FS: disk})
@@ -141,7 +141,8 @@ func TestOpenTransactionsAreEndedBehindAnImport(t *testing.T) {
 	require.Equal(t, []string{"in a transaction", "next"}, seen, "one of three is committed, and the next one")
 }
 
-// A crash at any call of either leaves no directory, or all of it, and another attempt works.
+// A crash at any call of Import or Export leaves no directory or a complete one, and another
+// attempt works.
 func TestCrashAtEveryCallOfAnImportAndAnExport(t *testing.T) {
 	small := fill(t)
 	_, err := Export(t.Context(), ExportConfig{Dir: "data", To: "kafka", FS: small})
@@ -169,7 +170,7 @@ func TestCrashAtEveryCallOfAnImportAndAnExport(t *testing.T) {
 			disk := small.Kill()
 			var cuts []*vfs.MemFS
 			n := 0
-			var mu sync.Mutex // logs are closed beside each other
+			var mu sync.Mutex // logs are closed concurrently
 			stop := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
 				if e.Op&vfs.OpChange == 0 {
 					return

@@ -16,8 +16,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A lossy is a broker's directory "kafka" with topics that have four segments each, 3 records in
-// each: "orders", and "latest", which is compacted.
+// A lossy is a broker's directory "kafka" with two topics, "orders" and the compacted "latest".
+// Each has four segments of 3 records.
 type lossy struct {
 	*testing.T
 	disk *vfs.MemFS
@@ -47,7 +47,7 @@ func newLossy(t *testing.T) lossy {
 	return lossy{t, disk}
 }
 
-// segment is the path of a file of a segment of orders, without what follows its offset.
+// segmentPath is the path of a segment of orders, without the suffix of its files.
 func segmentPath(n int) string { return fmt.Sprintf("kafka/orders-0/%020d", 3*n) }
 
 func (l lossy) remove(paths ...string) {
@@ -57,7 +57,7 @@ func (l lossy) remove(paths ...string) {
 	}
 }
 
-// removeAll removes all files of a segment that a broker reads with it.
+// removeAll removes all files of a segment that a broker needs.
 func (l lossy) removeAll(stem string) {
 	l.Helper()
 	l.remove(stem+".log", stem+".index", stem+".timeindex")
@@ -65,14 +65,14 @@ func (l lossy) removeAll(stem string) {
 
 func (l lossy) write(path, text string) { write(l.T, l.disk, path, text) }
 
-// kill makes it the directory of a broker that was killed, and whose last segment was not synced.
+// kill makes it the directory of a broker that was killed before it synced the last segment.
 func (l lossy) kill() {
 	l.Helper()
 	l.remove("kafka/" + cleanShutdownFile)
 	l.write("kafka/"+recoveryPointFile, "0\n1\norders 0 9\n")
 }
 
-// What is missing of a log is an error that names a file, or in the report.
+// A missing part of a log is an error that names a file, or a gap in the report.
 func TestMissingPartsOfALogAreNamedOrTold(t *testing.T) {
 	dir, gap := "kafka/orders-0", func(first, end int64) *Gap {
 		return &Gap{TopicPartition: record.TopicPartition{Topic: "orders"}, First: first, End: end}
@@ -81,7 +81,7 @@ func TestMissingPartsOfALogAreNamedOrTold(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit  func(l lossy)
 		named string // by the error
-		gap   *Gap   // told
+		gap   *Gap   // in the report
 	}{
 		"the first segment":         {func(l lossy) { l.remove(segmentPath(0) + ".log") }, segmentPath(0) + ".log", nil},
 		"one in the middle":         {func(l lossy) { l.remove(segmentPath(1) + ".log") }, segmentPath(1) + ".log", nil},
@@ -157,10 +157,10 @@ func TestMissingPartsOfALogAreNamedOrTold(t *testing.T) {
 	}
 }
 
-// l0 stands for a file of the metadata's log n offsets behind the snapshot.
+// l0 is the name of a file of the metadata log, n offsets behind the snapshot. path resolves it.
 func l0(n int, suffix string) string { return fmt.Sprintf("metadata %d%s", n, suffix) }
 
-// path resolves what l0 stands for.
+// path returns the path of a name that l0 returned.
 func (l lossy) path(name string) string {
 	l.Helper()
 	var n int64
@@ -182,8 +182,8 @@ func (l lossy) metadataEnd() int64 {
 	return 0
 }
 
-// metadata adds a segment behind the snapshot, with one batch of one offset, and then an empty file
-// n offsets behind the snapshot.
+// metadata adds a segment with one batch of one offset behind the snapshot. It also adds an empty
+// file n offsets behind the snapshot.
 func (l lossy) metadata(n int64, suffix string) {
 	l.Helper()
 	end := l.metadataEnd()
@@ -202,7 +202,7 @@ func (l lossy) eachSegment(do func(stem string)) {
 	}
 }
 
-// cut takes the last batches of a segment and leaves its first.
+// cut removes all batches of a segment except the first.
 func (l lossy) cut(stem string) {
 	l.Helper()
 	p, err := vfs.ReadFile(l.disk, stem+".log")
@@ -213,7 +213,8 @@ func (l lossy) cut(stem string) {
 	l.write(stem+".log", string(p[:n]))
 }
 
-// What brokers leave that work in order, and that are killed at it, is neither refused nor told.
+// Files that a broker leaves in normal operation, or when it is killed meanwhile, are neither
+// refused nor reported.
 func TestWhatIsDeletedOrCompactedInOrderIsNotMissed(t *testing.T) {
 	for name, edit := range map[string]func(l lossy){
 		"all is there":  func(lossy) {},
@@ -261,8 +262,8 @@ func TestWhatIsDeletedOrCompactedInOrderIsNotMissed(t *testing.T) {
 	}
 }
 
-// A topic that was compacted and is not any more has gaps, and so has a log that its broker has
-// copied from such a one: they are told.
+// A topic that was compacted before has gaps. So has a log that its broker copied from such a
+// topic. The report has them.
 func TestGapsOfATopicThatWasCompactedOnceAreTold(t *testing.T) {
 	l := newLossy(t)
 	l.remove(segmentPath(0)+".index", segmentPath(0)+".timeindex", segmentPath(1)+".index", segmentPath(1)+".timeindex")
@@ -281,7 +282,7 @@ func TestGapsOfATopicThatWasCompactedOnceAreTold(t *testing.T) {
 	require.True(t, strings.HasPrefix(r.Gaps[0].Reason, "they are missing before 00000000000000000006.log"), r.Gaps[0].Reason)
 }
 
-// The first segments of a topic in tiered storage may be there only.
+// The first segments of a topic with tiered storage may exist only there.
 func TestTieredStorageIsTold(t *testing.T) {
 	l := newLossy(t)
 	l.removeAll(segmentPath(0))

@@ -26,7 +26,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A world is all that a cluster must keep when its directory changes hands.
+// A world has all parts of a cluster that must survive an export or import.
 type world struct {
 	topics  map[string]string // id, settings
 	logs    map[string]string // start, end and the bytes of all batches, by partition
@@ -48,14 +48,14 @@ func open(t *testing.T, fsys vfs.FS, dir string) *strata.Cluster {
 	return c
 }
 
-// fill makes a cluster with one of everything in "data", as a process leaves it that is killed: a
-// transaction is open.
+// fill makes a cluster in "data" that has one of everything. A transaction is open, as after a
+// kill of the process.
 func fill(t *testing.T) *vfs.MemFS {
 	t.Helper()
 	disk := vfs.Mem()
 	founded, err := replication.Open(replication.Config{FS: disk, Dir: "data"})
 	require.NoError(t, err)
-	require.NoError(t, founded.SkipProducerIDs(t.Context(), 100_000)) // more than a new cluster gives out
+	require.NoError(t, founded.SkipProducerIDs(t.Context(), 100_000)) // more than a new one has
 	require.NoError(t, founded.Close())
 	c := open(t, disk, "data")
 	defer func() { require.NoError(t, c.Close()) }()
@@ -86,8 +86,8 @@ func fill(t *testing.T) *vfs.MemFS {
 		case 1:
 			require.NoError(t, txn.Abort(ctx))
 		}
-		defer p.Close() // which aborts what is open
-		for i < 2 {     // until all that ends it is written
+		defer p.Close() // Close aborts the open one
+		for i < 2 {     // until all markers are written
 			d, err := c.Transaction(ctx, id)
 			require.NoError(t, err)
 			if strings.HasPrefix(fmt.Sprint(d.State), "Complete") {
@@ -124,7 +124,7 @@ func fill(t *testing.T) *vfs.MemFS {
 	return disk.Kill()
 }
 
-// look returns all of a cluster.
+// look returns the world of a cluster.
 func look(t *testing.T, fsys vfs.FS, dir string) world {
 	t.Helper()
 	c := open(t, fsys, dir)
@@ -215,7 +215,7 @@ func files(t *testing.T, fsys vfs.FS, dir string) map[string]string {
 	return all
 }
 
-// readCommitted returns how many records a reader of committed ones finds.
+// readCommitted returns the values that a read_committed reader finds.
 func readCommitted(t *testing.T, c *strata.Cluster, name string) (values []string) {
 	t.Helper()
 	for r, err := range consumer.Read(t.Context(), c, consumer.ReadConfig{Topic: name}) {
