@@ -12,7 +12,7 @@ import (
 	"github.com/stratalog/strata/transaction"
 )
 
-// Whatever a test says that makes no sense ends it before there is a broker.
+// An invalid configuration ends the test before a broker starts.
 func TestConfigurationsThatMakeNoSenseEndTheTest(t *testing.T) {
 	ended := func(t *testing.T, cfg Config) (why string) {
 		f := &fakeT{}

@@ -8,8 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// BenchmarkStartToFirstRecord measures from New to a record produced and consumed by two clients,
-// both new as well, the broker and the clients in one process. Stopping is not counted.
+// BenchmarkStartToFirstRecord measures from New to a record that was produced and consumed. Two
+// new clients do that in the process of the broker. The end of the server is not measured.
 func BenchmarkStartToFirstRecord(b *testing.B) {
 	for name, cfg := range map[string]func() Config{
 		"memory":           func() Config { return Config{} },
@@ -55,15 +55,15 @@ func first(b *testing.B, s *Server) {
 	b.StartTimer()
 }
 
-// BenchmarkStartStop measures a server without topics from New to the end of its test, when its
-// goroutines are known to be gone.
+// BenchmarkStartStop measures a server without topics from New to the end of its test, which waits
+// for the server's goroutines.
 func BenchmarkStartStop(b *testing.B) { startStop(b, Config{}) }
 
 // BenchmarkStartStopPipe is BenchmarkStartStop without TCP.
 func BenchmarkStartStopPipe(b *testing.B) { startStop(b, Config{Pipe: true}) }
 
-// BenchmarkStartStopBeside is BenchmarkStartStop while the test has goroutines of its own, which it
-// has to tell from the server's.
+// BenchmarkStartStopBeside is BenchmarkStartStop while the test has goroutines of its own. The
+// server has to distinguish them from its own.
 func BenchmarkStartStopBeside(b *testing.B) {
 	ended := make(chan struct{})
 	defer close(ended)
@@ -82,7 +82,7 @@ func startStop(b *testing.B, cfg Config) {
 	}
 }
 
-// A briefT is a test that ends before the benchmark that it is in.
+// A briefT is a test that ends before its benchmark.
 type briefT struct {
 	*testing.B
 	cleanups []func()

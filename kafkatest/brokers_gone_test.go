@@ -12,11 +12,11 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// ends are the ways in which a broker can go.
+// ends are the ways to end a broker.
 var ends = map[string]func(*Server, int32){"stopped": (*Server).StopBroker, "killed": (*Server).KillBroker}
 
-// A producer goes on with what other brokers lead, and with the rest when the broker is back: each
-// record is there once, in order.
+// A producer continues with partitions that other brokers lead, and with the rest after the
+// broker's return. Each record is in the log once, in order.
 func TestClientsRideThroughTheEndOfABroker(t *testing.T) {
 	for name, end := range ends {
 		for net, cfg := range map[string]Config{"pipe": {Pipe: true}, "tcp": {}, "directory": {Dir: t.TempDir()}} {
@@ -64,7 +64,7 @@ func TestClientsRideThroughTheEndOfABroker(t *testing.T) {
 	}
 }
 
-// A group whose coordinator dies goes on where it was, with the next one.
+// A group whose coordinator dies continues at its offsets with the next coordinator.
 func TestGroupSurvivesTheEndOfItsCoordinator(t *testing.T) {
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
@@ -89,8 +89,8 @@ func TestGroupSurvivesTheEndOfItsCoordinator(t *testing.T) {
 	}
 }
 
-// What a killed broker has begun to do for a client it tells nobody:
-// the connection ends without an answer.
+// A killed broker does not answer the requests it has begun: the connection ends without an
+// answer.
 func TestKilledBrokerAnswersNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(t, Config{Brokers: 2, Pipe: true, Topics: map[string]int{"orders": 2}})

@@ -99,8 +99,7 @@ func TestCoordinatorIsOneOfTheBrokers(t *testing.T) {
 	require.Len(t, seen, 3)
 }
 
-// A fault that is aimed at a broker hits nobody else's requests,
-// although the others are asked the same.
+// A fault of one broker does not hit the same requests to other brokers.
 func TestFaultOfOneBrokerLeavesTheOthersAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(t, Config{Brokers: 3, Pipe: true, Topics: map[string]int{"orders": 3}})

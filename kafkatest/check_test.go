@@ -20,7 +20,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// produced is franz-go with options, that is waited for.
+// produced writes records with a franz-go client with options, and waits for the answers.
 func produced(ctx context.Context, s *Server, rs []record.Record, opts ...kgo.Opt) error {
 	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial)}, opts...)...)
 	if err != nil {
@@ -66,18 +66,18 @@ func keyless(ctx context.Context, s *Server, rs []record.Record) error {
 	return rightProducer(ctx, s, rs)
 }
 
-// forgetful does not look at errors.
+// forgetful ignores errors.
 func forgetful(ctx context.Context, s *Server, rs []record.Record) error {
 	_ = produced(ctx, s, rs, kgo.DisableIdempotentWrite(), kgo.RecordRetries(0))
 	return nil
 }
 
-// insistent tries again without being idempotent.
+// insistent retries without idempotence.
 func insistent(ctx context.Context, s *Server, rs []record.Record) error {
 	return produced(ctx, s, rs, kgo.DisableIdempotentWrite())
 }
 
-// postponing writes records one by one, and those that have failed again after all others.
+// postponing writes records one by one. It retries failed records after all others.
 func postponing(ctx context.Context, s *Server, rs []record.Record) error {
 	for len(rs) > 0 && ctx.Err() == nil {
 		var failed []record.Record
@@ -91,7 +91,7 @@ func postponing(ctx context.Context, s *Server, rs []record.Record) error {
 	return ctx.Err()
 }
 
-// consumed is franz-go that has do called for what it polls, and lets go of its partitions between.
+// consumed calls do for each poll of a franz-go client. It allows rebalances between the calls.
 func consumed(ctx context.Context, s *Server, do func(*kgo.Client, []*kgo.Record) error) error {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial), kgo.ConsumerGroup("g"), kgo.ConsumeTopics("checked"),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll())
@@ -108,12 +108,12 @@ func consumed(ctx context.Context, s *Server, do func(*kgo.Client, []*kgo.Record
 	return nil
 }
 
-// commit commits a record, and tries again as long as that can help.
+// commit commits a record, and retries while the error is retriable.
 func commit(ctx context.Context, cl *kgo.Client, r *kgo.Record) {
 	for ctx.Err() == nil {
 		err := cl.CommitRecords(ctx, r)
 		if kafkas := new(kerr.Error); err == nil || errors.As(err, &kafkas) && !kafkas.Retriable {
-			return // if it was refused for good, whoever has the partition now reads the record again
+			return // after a final error the next owner of the partition reads the record again
 		}
 	}
 }
@@ -158,7 +158,7 @@ func uncommitted(ctx context.Context, s *Server, process process) error {
 	})
 }
 
-// batchwise commits what it has polled when all of it was processed.
+// batchwise commits the records of a poll after it has processed them all.
 func batchwise(ctx context.Context, s *Server, process process) error {
 	return consumed(ctx, s, func(cl *kgo.Client, rs []*kgo.Record) error {
 		for _, r := range rs {
@@ -173,7 +173,7 @@ func batchwise(ctx context.Context, s *Server, process process) error {
 	})
 }
 
-// backwards processes the last record of what it polls first.
+// backwards processes the records of a poll in reverse order.
 func backwards(ctx context.Context, s *Server, process process) error {
 	return consumed(ctx, s, func(cl *kgo.Client, rs []*kgo.Record) error {
 		for _, r := range slices.Backward(rs) {
@@ -188,7 +188,7 @@ func backwards(ctx context.Context, s *Server, process process) error {
 	})
 }
 
-// quitter returns when it has processed a record.
+// quitter returns after it has processed one record.
 func quitter(ctx context.Context, s *Server, process process) error {
 	return consumed(ctx, s, func(_ *kgo.Client, rs []*kgo.Record) error {
 		for _, r := range rs {
@@ -198,7 +198,7 @@ func quitter(ctx context.Context, s *Server, process process) error {
 	})
 }
 
-// marking has franz-go commit from time to time what was processed.
+// marking uses franz-go's periodic commit of processed records.
 func marking(ctx context.Context, s *Server, process process) error {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial), kgo.ConsumerGroup("g"), kgo.ConsumeTopics("checked"),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.AutoCommitMarks(), kgo.BlockRebalanceOnPoll())
@@ -223,14 +223,14 @@ func TestCheckPassesARightClient(t *testing.T) {
 	t.Run("marks", func(t *testing.T) { Check(t, Code{Consume: marking, MayRepeat: true}) })
 }
 
-// What is committed shows in the log a little later.
+// A committed transaction is visible in the log a little later.
 func TestCheckPassesTransactions(t *testing.T) {
 	for range 40 {
 		require.Empty(t, found(t, Code{Produce: transactional}, "undisturbed"))
 	}
 }
 
-// found runs Check of one fault, and returns what it finds without the requests.
+// found runs Check with one fault, and returns its finding without the requests.
 func found(t *testing.T, c Code, fault string) (text string) {
 	t.Helper()
 	require.NoError(t, c.complete())
@@ -275,7 +275,7 @@ func TestCheckFindsWhatProducersGetWrong(t *testing.T) {
 	}
 }
 
-// requireFinding requires that text says one thing, or nothing.
+// requireFinding requires that text has the finding want and no other one; "" means none.
 func requireFinding(t *testing.T, want, text string) {
 	t.Helper()
 	for _, what := range []string{"lost", "doubled", "reordered", "altered", "not known", "gave up", "returned before"} {
@@ -380,7 +380,8 @@ func TestCheckRefusesWhatMakesNoSense(t *testing.T) {
 	require.Equal(t, 2, c.Config.Replicas)
 }
 
-// Brokers go, so there are others: also where a test says how many there are.
+// A fault that ends a broker needs replicas on others, also if the test sets the number of
+// brokers.
 func TestCheckHasAsManyReplicasAsThereAreBrokers(t *testing.T) {
 	for _, fault := range []string{"leader-stops", "leader-dies"} {
 		for brokers := range 4 {
@@ -391,7 +392,7 @@ func TestCheckHasAsManyReplicasAsThereAreBrokers(t *testing.T) {
 	}
 }
 
-// What a user sees: the subtest of the fault fails, and the others do not.
+// The subtest of the fault fails, and the others pass.
 func TestCheckFailsTheSubtestOfTheFault(t *testing.T) {
 	if os.Getenv("KAFKATEST_CHECK") != "" {
 		Check(t, Code{Produce: insistent})

@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A client that waits long for an answer, as sarama does, is not charged with a transaction that it
-// never had.
+// A client may wait long for an answer, as sarama does. Check must not report a transaction that
+// such a client never had.
 func TestCheckGivesEachStepItsTime(t *testing.T) {
 	slow := func(ctx context.Context, s *Server, rs []record.Record) error {
 		err := rightProducer(ctx, s, rs)
@@ -23,7 +23,7 @@ func TestCheckGivesEachStepItsTime(t *testing.T) {
 	var processed atomic.Int32
 	require.Empty(t, found(t, Code{Consume: func(ctx context.Context, s *Server, process process) error {
 		return rightConsumer(ctx, s, func(partition int32, offset int64) error {
-			if n := processed.Add(1); n == 1 || n == 40 { // before and after something went wrong
+			if n := processed.Add(1); n == 1 || n == 40 { // before and after a fault
 				time.Sleep(virtualWait * 3 / 4)
 			}
 			return process(partition, offset)

@@ -15,9 +15,9 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-const century = 100 * 365 * 24 * time.Hour // takes minutes of real time, if there is a record to look after
+const century = 100 * 365 * 24 * time.Hour // takes minutes of real time, if the topic has a record
 
-// busy is a server whose clock has to call on the brokers all the time.
+// busy is a server whose clock has to run the brokers' periodic work all the time.
 func busy(t *testing.T, cfg Config) *Server {
 	cfg.Clock, cfg.Topics = true, map[string]int{"orders": 1}
 	cfg.Defaults.Properties = map[string]string{"retention.ms": "-1"}
@@ -26,8 +26,8 @@ func busy(t *testing.T, cfg Config) *Server {
 	return s
 }
 
-// advancing is a server whose clock somebody moves until the test ends; the time moves when it is
-// returned.
+// advancing is a server whose clock a goroutine moves until the test ends. It returns when the
+// time has moved by a day.
 func advancing(t *testing.T, cfg Config) *Server {
 	var under sync.WaitGroup
 	t.Cleanup(under.Wait) // the end of the server ends it
@@ -40,8 +40,8 @@ func advancing(t *testing.T, cfg Config) *Server {
 	return s
 }
 
-// A test uses a server as ever while somebody moves its clock for minutes: waits end when what they
-// wait for is so, or by real time.
+// A test can use a server while a goroutine moves its clock for minutes. Waits end with their
+// condition, or by real time.
 func TestServerCanBeUsedWhileItsClockIsMoved(t *testing.T) {
 	onEachNetwork(t, func(t *testing.T, cfg Config) {
 		s := advancing(t, cfg)
@@ -71,8 +71,8 @@ func TestServerCanBeUsedWhileItsClockIsMoved(t *testing.T) {
 	})
 }
 
-// What a client sends while the clock is moved comes when the clock has been moved, as if the
-// client had been suspended meanwhile.
+// A request that a client sends while the clock is moved arrives after the move. It is as if the
+// client had been suspended.
 func TestClientsAreSuspendedWhileTheClockIsMoved(t *testing.T) {
 	onEachNetwork(t, func(t *testing.T, cfg Config) {
 		s := New(t, cfg)
@@ -104,7 +104,7 @@ func TestClientsAreSuspendedWhileTheClockIsMoved(t *testing.T) {
 	})
 }
 
-// Who moves the time inside waits for the time only.
+// Inside the bubble Advance does not wait for awayGrace.
 func TestClockIsMovedInsideWithoutADelay(t *testing.T) {
 	s := New(t, Config{Clock: true})
 	began := time.Now()
@@ -118,7 +118,7 @@ func TestClockIsMovedInsideWithoutADelay(t *testing.T) {
 	require.Less(t, time.Since(began), 50*awayGrace)
 }
 
-// A loop that moves the time until the test ends is no failure.
+// A loop that moves the clock until the test ends does not fail.
 func TestClockIsMovedUntilTheTestEnds(t *testing.T) {
 	var s *Server
 	stop, ended := make(chan struct{}), make(chan struct{})

@@ -26,8 +26,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Whatever there is of a Server, and of what it returns, works from outside of its bubble, or says
-// what does.
+// Each method of a Server, and of the values it returns, works outside the bubble, or fails with
+// the alternative.
 func TestEveryMethodWorksOutsideOfTheBubble(t *testing.T) {
 	s := New(t, Config{Clock: true, TLS: true, Brokers: 3, Replicas: 3, Topics: map[string]int{"orders": 1}})
 	plain := New(t, Config{})
@@ -38,7 +38,7 @@ func TestEveryMethodWorksOutsideOfTheBubble(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
-	ask := func() { // every broker serves after what the calls do
+	ask := func() { // every broker still serves after the calls
 		tlsed, err := s.DialTLS(s.TLS("alice"))(t.Context(), "tcp", s.Addr(1))
 		require.NoError(t, err)
 		defer tlsed.Close()
@@ -120,9 +120,10 @@ func TestEveryMethodWorksOutsideOfTheBubble(t *testing.T) {
 	}
 }
 
-// What a test gives to a server runs outside, where it may wait for the test and use the server.
+// Functions that a test passes to a server run outside the bubble. There they may wait for the
+// test and use the server.
 func TestFunctionsOfTheTestRunOutsideOfTheBubble(t *testing.T) {
-	outside := make(chan string) // whoever sends waits for the test
+	outside := make(chan string) // each sender waits for the test
 	var s *Server
 	note := func(what string) {
 		if inBubble() {
@@ -145,7 +146,7 @@ func TestFunctionsOfTheTestRunOutsideOfTheBubble(t *testing.T) {
 	}()
 	var all []string
 	for range 8 {
-		s.Advance(0) // waits for nobody
+		s.Advance(0) // does not wait for them
 		s.Addrs()
 		all = append(all, <-outside)
 	}
@@ -153,7 +154,7 @@ func TestFunctionsOfTheTestRunOutsideOfTheBubble(t *testing.T) {
 	require.ElementsMatch(t, []string{"Before", "Match", "Decide", "Respond", "Edit", "own Edit", "After", "Observe"}, all)
 }
 
-// noting is an interceptor that is heard of.
+// noting is an interceptor that reports its calls.
 type noting struct{ note func(string) }
 
 func (n noting) Before(*kafka.Exchange) kafka.Action {
@@ -165,7 +166,7 @@ func (n noting) Before(*kafka.Exchange) kafka.Action {
 
 func (n noting) After(*kafka.Exchange) { n.note("After") }
 
-// An interceptor may wait, also for what the test does after the clock was moved.
+// An interceptor may wait, also for steps of the test that come after a move of the clock.
 func TestAdvanceDoesNotWaitForAnInterceptorThatWaits(t *testing.T) {
 	for name, waits := range map[string]func(in *waiting){
 		"in Before": func(in *waiting) { in.before = make(chan struct{}) },
@@ -208,7 +209,7 @@ func (in *waiting) Before(*kafka.Exchange) (a kafka.Action) {
 
 func (*waiting) After(*kafka.Exchange) {}
 
-// Producers and consumers in process live in the bubble, and the server can be used there as well.
+// Producers and consumers in process run in the bubble. The server can be used there too.
 func TestInsideIsWhereTheClusterIs(t *testing.T) {
 	for name, cfg := range map[string]Config{"clock": {Clock: true}, "none": {}} {
 		t.Run(name, func(t *testing.T) {
@@ -266,10 +267,10 @@ func TestClocksThatMakeNoSenseAreRefused(t *testing.T) {
 	require.ErrorContains(t, code.complete(), "Clock")
 }
 
-// failing is set for a process whose tests of failures fail.
+// failing names the variable of a process whose tests in failures run and fail.
 const failing = "KAFKATEST_CLOCK_FAILS"
 
-// failures are tests that fail, and what they say.
+// failures are tests that fail, and their messages.
 var failures = []struct {
 	name string
 	says string
@@ -295,7 +296,7 @@ var failures = []struct {
 	}},
 	{"too long", "of real time are over (Config.WaitTimeout), and the clock has been moved by ", func(t *testing.T) {
 		s := busy(t, Config{WaitTimeout: 300 * time.Millisecond})
-		defer s.Now() // it goes on
+		defer s.Now() // the server still works
 		s.Advance(century)
 	}},
 	{"too long, inside", "of real time are over (Config.WaitTimeout), and the clock has been moved by ", func(t *testing.T) {
@@ -315,7 +316,7 @@ var failures = []struct {
 	}},
 	{"predicate", "the predicate fails", func(t *testing.T) {
 		s := New(t, Config{Clock: true})
-		defer s.Now() // it goes on
+		defer s.Now() // the server still works
 		s.WaitGroup("g", func(group.Info) bool { require.Fail(t, "the predicate fails"); return true })
 	}},
 	{"inside", "it fails inside", func(t *testing.T) {
@@ -358,7 +359,7 @@ var failures = []struct {
 	}},
 }
 
-// Each failure is one of the test that has made it, with a sentence, and of no other one.
+// Each failure fails its own test, with a message, and no other test.
 func TestFailuresInTheBubbleFailTheTest(t *testing.T) {
 	if os.Getenv(failing) != "" {
 		for _, f := range failures {

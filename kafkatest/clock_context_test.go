@@ -14,12 +14,13 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// usesContexts is set for the process of TestContextsFromOutsideEndNoProcess that uses them: where
-// one is cancelled that must not have been used, the process ends, and no test of it fails.
+// usesContexts names the variable of the process in which TestContextsFromOutsideEndNoProcess uses
+// contexts. A cancelled context that must not have been used ends the process without a failed
+// test.
 const usesContexts = "KAFKATEST_CLOCK_CONTEXTS"
 
-// The contexts at hand are those of tests: what is written most easily is right, and what goes
-// wrong most easily does no harm.
+// Tests use the contexts at hand, which are their own. The code that is easiest to write works, and
+// the most likely mistakes do no harm.
 func TestContextsFromOutsideEndNoProcess(t *testing.T) {
 	if os.Getenv(usesContexts) == "" {
 		cmd := exec.Command(os.Args[0], "-test.v", "-test.timeout=1m", "-test.run=^"+t.Name()+"$")
@@ -62,7 +63,7 @@ func TestContextsFromOutsideEndNoProcess(t *testing.T) {
 	s.Inside(context.Background(), func(_ context.Context, c *strata.Cluster) { use(t.Context(), c) })
 }
 
-// The context that Inside calls its function with is the caller's, as far as a bubble lets it.
+// Inside calls its function with the caller's context, as far as a bubble allows it.
 func TestInsideHasTheContextOfItsCaller(t *testing.T) {
 	type key struct{}
 	for name, cfg := range networksAndClocks {

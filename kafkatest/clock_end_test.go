@@ -16,10 +16,10 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// networksAndClocks are the ways in which a server can be run.
+// networksAndClocks are the ways to run a server.
 var networksAndClocks = map[string]Config{"tcp": {}, "pipe": {Pipe: true}, "clock": {Clock: true}, "clock and pipe": {Clock: true, Pipe: true}}
 
-// What a server knows can be asked when it has ended, with a clock of its own as without.
+// The state of a server can be read after its end, with and without a clock of its own.
 func TestServerAnswersWhenItHasEnded(t *testing.T) {
 	for name, cfg := range networksAndClocks {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestServerAnswersWhenItHasEnded(t *testing.T) {
 	}
 }
 
-// What cannot be done without brokers is refused at once, and starts none.
+// A call that needs brokers fails at once after the end of the server, and starts none.
 func TestServerThatHasEndedIsNotStartedAgain(t *testing.T) {
 	for name, call := range map[string]func(*Server){
 		"Topic":        func(s *Server) { s.Topic("orders") },
@@ -92,7 +92,7 @@ func TestServerThatHasEndedIsNotStartedAgain(t *testing.T) {
 	}
 }
 
-// Whoever still waits for a server when its test ends waits no longer, and fails nothing.
+// A wait for a server ends with the server's test, and does not fail.
 func TestWaitsUnderWayEndWithTheTest(t *testing.T) {
 	for name, cfg := range networksAndClocks {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestWaitsUnderWayEndWithTheTest(t *testing.T) {
 	}
 }
 
-// The bubble is there as long as somebody is in it who has been told of the end.
+// The bubble exists until the last wait in it has returned.
 func TestBubbleStaysUntilWhoWaitsHasLeft(t *testing.T) {
 	left := make(chan error, 1)
 	t.Run("its test", func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestBubbleStaysUntilWhoWaitsHasLeft(t *testing.T) {
 				<-t.Context().Done()
 				select {
 				case <-s.clock.over:
-				case <-time.After(50 * time.Millisecond): // it does not come to that
+				case <-time.After(50 * time.Millisecond): // not reached
 				}
 				return true
 			})
@@ -143,7 +143,7 @@ func TestBubbleStaysUntilWhoWaitsHasLeft(t *testing.T) {
 	require.NoError(t, <-left)
 }
 
-// Who is inside belongs to the caller's test, whatever test has made the server.
+// Code inside belongs to the caller's test, even if another test made the server.
 func TestTestsEndInsideAsElsewhere(t *testing.T) {
 	for name, cfg := range networksAndClocks {
 		s := New(t, cfg)

@@ -17,8 +17,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A client that does not read holds up its own answers: neither the time of the server nor others,
-// and little of what it has not read is kept for it.
+// A client that does not read delays only its own answers, not the server's time nor other
+// clients. The server keeps little of the unread data.
 func TestClientThatDoesNotReadHoldsUpItselfOnly(t *testing.T) {
 	onEachNetwork(t, func(t *testing.T, cfg Config) {
 		const fetches, size = 40, 900 << 10
@@ -87,7 +87,7 @@ func TestConnectionsEndFromEitherSide(t *testing.T) {
 			begun.ask(req)
 			_, err := begun.conn.Write([]byte{0})
 			require.NoError(t, err)
-			for range 24 { // the byte has come meanwhile
+			for range 24 { // the byte has arrived meanwhile
 				s.Advance(time.Hour)
 				other.ask(req)
 			}
@@ -104,7 +104,7 @@ func TestConnectionsEndFromEitherSide(t *testing.T) {
 			held.Wait(1)
 			require.NoError(t, w.conn.(interface{ CloseWrite() error }).CloseWrite())
 			held.Release()
-			if _, err := io.ReadAll(w.conn); err != nil { // whether the answer still comes is the broker's affair
+			if _, err := io.ReadAll(w.conn); err != nil { // the broker may still send the answer
 				require.ErrorIs(t, err, net.ErrClosed)
 			}
 		})
@@ -164,7 +164,7 @@ func TestClientsAndServerEndInAnyOrder(t *testing.T) {
 				case "client first":
 					cl.Close()
 				case "only the server":
-					t.Cleanup(func() { go cl.Close() }) // beside its end
+					t.Cleanup(func() { go cl.Close() }) // while the server ends
 				}
 			})
 		}
@@ -187,7 +187,7 @@ func TestClientsAreKnownByTheirAddresses(t *testing.T) {
 	require.Equal(t, "/127.0.0.2", s.WaitGroup("billing", group.StableWith(1)).Members[0].ClientHost)
 }
 
-// Servers with clocks of their own run beside each other, each in its own time.
+// Servers with clocks of their own run concurrently, each in its own time.
 func TestClocksSideBySide(t *testing.T) {
 	for i := range 20 {
 		t.Run("", func(t *testing.T) {

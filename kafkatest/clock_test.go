@@ -21,7 +21,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// networks are the ways to a server with a clock of its own.
+// networks are the networks of a server with a clock of its own.
 var networks = map[string]Config{
 	"tcp":    {Clock: true},
 	"pipe":   {Clock: true, Pipe: true},
@@ -41,7 +41,7 @@ func TestMemberExpiresWhenTheClockIsMoved(t *testing.T) {
 	} {
 		session := 25 * time.Minute
 		if name != "classic" {
-			session = 45 * time.Second // the broker's
+			session = 45 * time.Second // the broker's default
 		}
 		t.Run(name, func(t *testing.T) {
 			onEachNetwork(t, func(t *testing.T, cfg Config) {
@@ -66,12 +66,12 @@ func TestMemberExpiresWhenTheClockIsMoved(t *testing.T) {
 	}
 }
 
-// members returns who is in the group now.
+// members returns the current members of the group.
 func members(s *Server) []group.MemberInfo {
 	return s.WaitGroup("billing", func(group.Info) bool { return true }).Members
 }
 
-// Who is to stay in the group gets the time to say so.
+// A member that is to stay in the group has the time for a heartbeat.
 func TestMemberThatIsGivenTimeStaysWhenAnotherExpires(t *testing.T) {
 	s := New(t, Config{Clock: true, Topics: map[string]int{"orders": 2}})
 	member := func(id string) *kgo.Client {
@@ -82,7 +82,7 @@ func TestMemberThatIsGivenTimeStaysWhenAnotherExpires(t *testing.T) {
 		return group.StableWith(2)(g) && len(g.Members[0].Assignment) == 1 && len(g.Members[1].Assignment) == 1
 	})
 	gone.Close()
-	heard := func() { // from who is there, since now
+	heard := func() { // waits for a heartbeat of the present member, later than now
 		now := s.Now()
 		s.WaitRequests(1, func(x kafka.Exchange) bool {
 			return Answered(kafka.Heartbeat)(x) && len(Codes(x.Response)) == 0 && x.Received.After(now)
@@ -139,7 +139,7 @@ func TestTransactionTimesOutWhenTheClockIsMoved(t *testing.T) {
 	require.Error(t, cl.EndTransaction(testContext(t), kgo.TryCommit))
 }
 
-// Long polls are answered, and delays pass, although nobody moves the clock.
+// Long polls are answered and delays end, although no call moves the clock.
 func TestTimeGoesOnByItself(t *testing.T) {
 	onEachNetwork(t, func(t *testing.T, cfg Config) {
 		cfg.Topics = map[string]int{"orders": 1}
@@ -156,7 +156,7 @@ func TestTimeGoesOnByItself(t *testing.T) {
 		began := s.Now()
 		w.ask(fetch)
 		require.GreaterOrEqual(t, s.Now().Sub(began), 60*time.Millisecond)
-		const slewed = 30 * time.Millisecond // by which real time may be set meanwhile, as machines do
+		const slewed = 30 * time.Millisecond // the system clock may be adjusted by it
 		require.Less(t, time.Until(s.Now()), slewed, "it is not faster than real time")
 		s.Advance(time.Hour)
 		require.GreaterOrEqual(t, s.Now().Sub(began), time.Hour+60*time.Millisecond)
@@ -164,8 +164,8 @@ func TestTimeGoesOnByItself(t *testing.T) {
 	})
 }
 
-// What is due within one Advance happens at its own time, each before the next, and is done when
-// Advance returns.
+// Events that are due within one Advance happen at their own times, in order. They are complete
+// when Advance returns.
 func TestWhatIsDueHappensInOrderAndIsDoneWhenAdvanceReturns(t *testing.T) {
 	s := New(t, Config{Clock: true})
 	var told []time.Duration
@@ -242,7 +242,7 @@ func TestTrafficGoesOnWhileTheClockIsMoved(t *testing.T) {
 func TestBrokersComeAndGoBesideTheirClock(t *testing.T) {
 	onEachNetwork(t, func(t *testing.T, cfg Config) {
 		cfg.Topics, cfg.Brokers, cfg.Replicas = map[string]int{"orders": 3}, 3, 3
-		cfg.Listen = nil // whose addresses change
+		cfg.Listen = nil // its addresses change
 		s := New(t, cfg)
 		cl := client(t, s, kgo.DefaultProduceTopic("orders"), kgo.ConsumeTopics("orders"))
 		write := func(n int) {
@@ -262,14 +262,14 @@ func TestBrokersComeAndGoBesideTheirClock(t *testing.T) {
 		require.Equal(t, addrs, s.Addrs())
 		s.Advance(time.Minute)
 		write(3)
-		for read, ctx := 0, testContext(t); read < 3; { // of connections that are cut it tells
+		for read, ctx := 0, testContext(t); read < 3; { // it returns errors for closed connections
 			read += cl.PollFetches(ctx).NumRecords()
 			require.NoError(t, ctx.Err())
 		}
 	})
 }
 
-// A wait beside an Advance is as long as one without: it goes by real time.
+// A wait that runs during an Advance is no shorter than another one: its limit is real time.
 func TestAdvanceEndsNoWaitBesideIt(t *testing.T) {
 	s := New(t, Config{Clock: true, Topics: map[string]int{"orders": 1}})
 	asked, ended := make(chan struct{}, 100), make(chan struct{})

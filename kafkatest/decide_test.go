@@ -14,8 +14,8 @@ import (
 	"github.com/stratalog/strata/kafka"
 )
 
-// A client meets one thing after the other, each decided when its request is there, and all of them
-// late: the record is written once, and found once.
+// A client meets one fault after another. Each is decided when its request arrives, and each is
+// delayed. The record is written once and read once.
 func TestEachRequestOfAClientMeetsWhatIsDecidedForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(t, Config{Pipe: true, Topics: map[string]int{"a": 1}})
@@ -38,7 +38,7 @@ func TestEachRequestOfAClientMeetsWhatIsDecidedForIt(t *testing.T) {
 			case 2:
 				return &Effect{Code: kafka.NotLeaderOrFollower}
 			case 3:
-				s.Leader("a", 0) // the server may be asked
+				s.Leader("a", 0) // Decide may use the server
 				return &Effect{Edit: func(_ kmsg.Request, resp kmsg.Response) {
 					resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode = int16(kafka.RequestTimedOut)
 				}}
@@ -68,7 +68,7 @@ func TestEffectThatMakesNoSenseFailsTheTest(t *testing.T) {
 		s.Fault(Fault{Decide: func(*kafka.Exchange) *Effect { return &Effect{Code: 1, Close: true} }})
 		w := dial(t, s)
 		w.send(kmsg.NewPtrMetadataRequest())
-		_, err := io.ReadAll(w.conn) // it is closed
+		_, err := io.ReadAll(w.conn) // until it is closed
 		require.NoError(t, err)
 	})
 	require.Contains(t, said, errTwoEffects.Error())

@@ -12,7 +12,8 @@ import (
 	"github.com/stratalog/strata/kafka"
 )
 
-// served are the APIs that a Server serves; TestServedAPIsAreAllTested compares it with one.
+// served are the APIs that a Server serves. TestServedAPIsAreAllTested compares the list with a
+// server.
 var served = []kafka.Key{kafka.Produce, kafka.Fetch, kafka.ListOffsets, kafka.Metadata, kafka.OffsetCommit, kafka.OffsetFetch,
 	kafka.FindCoordinator, kafka.JoinGroup, kafka.Heartbeat, kafka.LeaveGroup, kafka.SyncGroup, kafka.DescribeGroups, kafka.ListGroups,
 	kafka.ApiVersions, kafka.CreateTopics, kafka.DeleteTopics, kafka.DeleteRecords, kafka.InitProducerID, kafka.OffsetForLeaderEpoch,
@@ -27,7 +28,7 @@ var served = []kafka.Key{kafka.Produce, kafka.Fetch, kafka.ListOffsets, kafka.Me
 	kafka.WriteShareGroupState, kafka.DeleteShareGroupState, kafka.ReadShareGroupStateSummary, kafka.DescribeShareGroupOffsets, kafka.AlterShareGroupOffsets, kafka.DeleteShareGroupOffsets,
 	kafka.StreamsGroupHeartbeat, kafka.StreamsGroupDescribe}
 
-// eachVersion runs f for every served API and version, with a request about two of everything.
+// eachVersion runs f for every served API and version. The request names two of each resource.
 func eachVersion(t *testing.T, f func(t *testing.T, req kmsg.Request)) {
 	for _, key := range served {
 		for v := int16(0); v <= kmsg.RequestForKey(int16(key)).MaxVersion(); v++ {
@@ -36,8 +37,8 @@ func eachVersion(t *testing.T, f func(t *testing.T, req kmsg.Request)) {
 	}
 }
 
-// sampleRequest returns a request about two topics of two partitions each, two groups, two
-// resources, as it looks to the server.
+// sampleRequest returns a request as the server decodes it. It names two topics of two partitions
+// each, two groups and two resources.
 func sampleRequest(t *testing.T, key kafka.Key, version int16) kmsg.Request {
 	req := kmsg.RequestForKey(int16(key))
 	req.SetVersion(version)
@@ -59,7 +60,7 @@ func reread[M interface {
 	return empty
 }
 
-// fill sets what identifies things; i numbers the elements of a list.
+// fill sets the fields that name things. i numbers the elements of a list.
 func fill(v reflect.Value, i int) {
 	if d, ok := v.Addr().Interface().(interface{ Default() }); ok {
 		d.Default()
@@ -102,7 +103,7 @@ func TestErrorResponseIsWellFormedInEveryVersion(t *testing.T) {
 			for _, part := range []bool{false, true} {
 				resp := reread(t, errorResponse(req, code, part), req.ResponseKind())
 				if kafka.Key(req.Key()) == kafka.Fetch && req.GetVersion() < 7 && code == kafka.FetchSessionIDNotFound {
-					continue // there were no sessions and there is no place for it
+					continue // versions without sessions have no field for it
 				}
 				if kafka.Key(req.Key()) == kafka.ListPartitionReassignments || code == kafka.FetchSessionIDNotFound && part {
 					continue
@@ -123,7 +124,7 @@ func TestErrorResponseAnswersForEveryTarget(t *testing.T) {
 		answers(reflect.ValueOf(resp).Elem(), target{partition: -1}, &answered)
 		var asked []target
 		for _, q := range targets(req) {
-			// else the group is in the answer from version 8 on only
+			// only from version 8 on the answer has the group
 			if kafka.Key(req.Key()) != kafka.OffsetFetch {
 				q.group = groupOf(resp, q.group)
 			} else if req.GetVersion() < 8 {
@@ -164,7 +165,7 @@ func groupOf(resp kmsg.Response, group string) string {
 	return ""
 }
 
-// answers lists what a response has answers for.
+// answers appends the targets that a response has answers for to found.
 func answers(v reflect.Value, ctx target, found *[]target) {
 	ctx = ctx.within(v)
 	if r, ok := v.Addr().Interface().(*kmsg.FindCoordinatorResponseCoordinator); ok {
@@ -207,7 +208,7 @@ func TestSplitTakesRequestsApart(t *testing.T) {
 		require.Equal(t, all[1:], targets(rest))
 		require.Equal(t, before, req.AppendTo(nil), "the request itself has changed")
 
-		// The answers to both parts make the answer to the whole, in some order.
+		// The merged answers to both parts equal the answer to the whole request, in some order.
 		whole := errorResponse(req, kafka.UnknownTopicOrPartition, true)
 		merged := errorResponse(rest, kafka.UnknownTopicOrPartition, true)
 		merge(merged, errorResponse(picked, kafka.UnknownTopicOrPartition, true))

@@ -41,12 +41,11 @@ func TestWorkerThatIsGoneLosesItsPartitions(t *testing.T) {
 	require.NoError(t, err)
 	s.WaitGroup("billing", group.StableWith(1))
 	worker.Close()              // a static member does not leave: the group waits for it
-	s.Advance(46 * time.Second) // for as long as its session is, which takes no time
+	s.Advance(46 * time.Second) // as long as its session, which takes no real time
 	s.WaitGroup("billing", func(g group.Info) bool { return len(g.Members) == 0 })
 }
 
-// The brokers have a clock of their own, and the test, the client and whatever else there is do
-// not.
+// The brokers have a clock of their own. The test and the client use real time.
 func ExampleServer_Advance() {
 	_ = func(t *testing.T) { // in a test file: func TestOrdersAreKeptForAWeek(t *testing.T)
 		s := kafkatest.New(t, kafkatest.Config{Clock: true, Topics: map[string]int{"orders": 1},
@@ -62,8 +61,8 @@ func ExampleServer_Advance() {
 	}
 }
 
-// What there is no method of Server for is done with the cluster itself, in the bubble that it is
-// in, with the context that the function is called with.
+// Operations without a method of Server use the cluster itself. Inside runs the function in the
+// cluster's bubble, with a context for its calls.
 func ExampleServer_Inside() {
 	_ = func(t *testing.T) { // in a test file: func TestTopicIsMadeAnew(t *testing.T)
 		s := kafkatest.New(t, kafkatest.Config{Clock: true, Topics: map[string]int{"orders": 1}})
@@ -108,7 +107,7 @@ func ExampleServer_MoveLeader() {
 	defer p.end()
 	s := kafkatest.New(&p, kafkatest.Config{Brokers: 3, Replicas: 3, Topics: map[string]int{"orders": 1}})
 	s.Fill("orders", record.String("orders", "", "paid"))
-	s.MoveLeader("orders", 0, 3) // a client that asks another broker is told NOT_LEADER_OR_FOLLOWER
+	s.MoveLeader("orders", 0, 3) // other brokers answer clients with NOT_LEADER_OR_FOLLOWER
 	fmt.Println(s.Leader("orders", 0), len(s.Topic("orders")))
 	// Output: 3 1
 }
@@ -122,8 +121,8 @@ func ExampleServer_ShuffleLeaders() {
 	// Output: 6 true
 }
 
-// What the leader does not hear from a follower keeps acks=all waiting until the follower is out of
-// the in-sync set; mended, it is back.
+// A follower whose fetches do not arrive delays acks=all until it leaves the in-sync set. After
+// Mend it rejoins the set.
 func ExampleServer_Between() {
 	var p program
 	defer p.end()
@@ -138,9 +137,9 @@ func ExampleServer_Between() {
 	// Output: 1
 }
 
-// A worker that commits what it has processed, and what writes its jobs, are run with all that
-// Check has go wrong. Had the worker committed before it processed, consume/ended would fail: "lost
-// 1 of 60: 4 of partition 0".
+// Check runs a worker that commits processed records, and the producer of its jobs, with all its
+// faults. If the worker committed before it processed, consume/ended would fail: "lost 1 of 60: 4
+// of partition 0".
 func ExampleCheck() {
 	_ = func(t *testing.T) { // in a test file: func TestJobsAreDone(t *testing.T)
 		connect := func(s *kafkatest.Server, opts ...kgo.Opt) (*kgo.Client, error) {
@@ -182,7 +181,7 @@ func ExampleCheck() {
 	}
 }
 
-// A leader loses power, and with it what it had not synced. What was acknowledged is at the others.
+// A leader loses power and its unsynced data. Acknowledged records are on the other replicas.
 func ExampleServer_KillBroker() {
 	var p program
 	defer p.end()

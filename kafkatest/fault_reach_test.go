@@ -49,7 +49,8 @@ func TestFaultsThatCanHitNothingAreRefused(t *testing.T) {
 	}
 }
 
-// What can be selected by is found out from the messages themselves: each API by each field.
+// The messages themselves show which fields can select a request. The test lists the APIs of each
+// field.
 func TestFaultsThatCanHitAreNot(t *testing.T) {
 	for field, c := range map[string]struct {
 		fault Fault
@@ -94,8 +95,8 @@ func TestVersionCapsThatSayNothingAreRefused(t *testing.T) {
 	}
 }
 
-// A client that names its topics gets the fault of a partition in its metadata, if that is asked
-// for.
+// A client that names its topics gets the fault of a partition in its metadata, if the fault names
+// Metadata.
 func TestFaultOfAPartitionIsInTheMetadataOfItsTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(t, Config{Pipe: true, Topics: map[string]int{"a": 3, "b": 2}})

@@ -10,7 +10,7 @@ import (
 	"github.com/stratalog/strata/kafka"
 )
 
-// ids are the topics that the interceptors of these tests know by id.
+// ids are the topics whose ids the interceptors of these tests resolve.
 var ids = map[[16]byte]string{{1}: "a", {2}: "b"}
 
 func testInterceptor() *interceptor {

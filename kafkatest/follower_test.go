@@ -14,15 +14,15 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// readsOf is how often a broker's replica of orders-0 was read from.
+// readsOf returns the number of reads from a broker's replica of orders-0.
 func readsOf(t *testing.T, s *Server, broker int32) int64 {
 	p, err := s.Cluster().Backend().View(broker).Replica(record.TopicPartition{Topic: "orders"})
 	require.NoError(t, err)
 	return p.Stats().Reads
 }
 
-// franz-go in the rack of a follower reads from it, and gets everything once while the follower is
-// cut off from its leader, killed, started again, and leads itself.
+// franz-go in the rack of a follower reads from it. It gets each record once while the follower is
+// cut off from its leader, killed, started again, and becomes the leader.
 func TestFranzGoReadsFromTheFollowerInItsRack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(t, Config{

@@ -56,7 +56,7 @@ func TestLostCommitReplyInVirtualTime(t *testing.T) {
 		fs := cl.PollFetches(t.Context())
 		require.Len(t, fs.Records(), 1)
 		start := time.Now()
-		// the client gives the answer up and asks again
+		// the client stops waiting for the answer and retries
 		require.NoError(t, cl.CommitRecords(t.Context(), fs.Records()...))
 		require.Greater(t, time.Since(start), 5*time.Second)
 		lost.Wait(1)

@@ -68,7 +68,7 @@ func TestDumpNamesWhatWasAskedAndAnswered(t *testing.T) {
 	require.Contains(t, text, "Heartbeat v0  in progress")
 }
 
-// A refused commit is the answer to why a group has no offset. Twenty-six long polls came after it.
+// A refused commit explains why a group has no offset. Twenty-six long polls came after it.
 func TestDumpShowsFailuresAndFaultsBehindManyPolls(t *testing.T) {
 	var h history
 	now := time.Now()

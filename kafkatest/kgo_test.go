@@ -19,7 +19,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// client returns a franz-go client of s that is closed with the test.
+// client returns a franz-go client of s. The end of the test closes it.
 func client(t testing.TB, s *Server, opts ...kgo.Opt) *kgo.Client {
 	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial), kgo.ProducerLinger(0),
 		kgo.MetadataMinAge(10 * time.Millisecond), kgo.RetryBackoffFn(func(int) time.Duration { return time.Millisecond })}, opts...)...)
@@ -175,7 +175,7 @@ func TestHeldRequestWaitsForRelease(t *testing.T) {
 	require.Len(t, s.Topic("a"), 1)
 }
 
-// throttles collects what a client is told of throttling.
+// throttles collects the throttle times that a client receives.
 type throttles struct{ told chan time.Duration }
 
 func (h *throttles) OnBrokerThrottle(_ kgo.BrokerMetadata, d time.Duration, _ bool) {
@@ -359,7 +359,8 @@ func TestFaultsComeAndGoWhileClientsWork(t *testing.T) {
 				j := s.Fault(f)
 				ended := sleepOr(stop, 5*time.Millisecond)
 				j.Remove()
-				if ended || sleepOr(stop, 25*time.Millisecond) { // else every request would meet a fault
+				// without this pause every request would meet a fault
+				if ended || sleepOr(stop, 25*time.Millisecond) {
 					return
 				}
 			}
@@ -380,7 +381,7 @@ func TestFaultsComeAndGoWhileClientsWork(t *testing.T) {
 	cl := client(t, s, kgo.ConsumeTopics("a"))
 	ctx, got := testContext(t), 0
 	for got < clients*each && ctx.Err() == nil {
-		got += cl.PollFetches(ctx).NumRecords() // errors are the client's to retry
+		got += cl.PollFetches(ctx).NumRecords() // the client retries errors
 	}
 	produced.Wait()
 	close(stop)

@@ -12,7 +12,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// inOrder produces records one after the other to partition p of "orders".
+// inOrder produces records one after another to partition p of "orders".
 func inOrder(t *testing.T, cl *kgo.Client, p int32, from, to int) {
 	t.Helper()
 	for n := from; n < to; n++ {
@@ -35,7 +35,7 @@ func requireOnce(t *testing.T, s *Server, p int32, n int) {
 	require.Equal(t, want, got)
 }
 
-// A client that produces and one that consumes follow a leader that moves.
+// A producing and a consuming client follow a leader that moves.
 func TestLeadersAreMovedUnderAClient(t *testing.T) {
 	for name, cfg := range map[string]Config{"pipe": {Pipe: true}, "tcp": {}, "directory": {Dir: t.TempDir()}} {
 		t.Run(name, func(t *testing.T) {
@@ -114,8 +114,8 @@ func TestLeadersAreShuffled(t *testing.T) {
 	})
 }
 
-// A follower that is cut off leaves those in sync, and acks=all goes on without it; when the link
-// is mended it is back, and can lead.
+// A follower that is cut off leaves the in-sync set, and acks=all continues without it. After Mend
+// it rejoins the set and can lead.
 func TestFollowerIsCutOffAndComesBack(t *testing.T) {
 	for name, link := range map[string]func(s *Server, leader, follower int32) *Link{
 		"both ways": func(s *Server, leader, follower int32) *Link { return s.Between(leader, follower) },
@@ -158,9 +158,9 @@ func TestFollowerIsCutOffAndComesBack(t *testing.T) {
 	}
 }
 
-// A leader that is cut off, which coordinates a group too, is fenced after 9 s: clients that
-// produce and consume go on at other brokers, and lose and double nothing. It can be killed
-// meanwhile. When the link is mended it is back, and can lead.
+// A leader that is cut off, and coordinates a group too, is fenced after 9 s. Clients that produce
+// and consume continue at other brokers, without loss or duplicates. The leader may be killed
+// meanwhile. After Mend it rejoins and can lead.
 func TestLeaderIsCutOffAndClientsGoOn(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		t.Run(fmt.Sprint("killed ", killed), func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestLeaderIsCutOffAndClientsGoOn(t *testing.T) {
 	}
 }
 
-// What a slow link costs is what acks=all waits for.
+// acks=all waits for the delay of a slow link.
 func TestSlowLinkIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(t, Config{Pipe: true, Brokers: 2, Replicas: 2, Topics: map[string]int{"orders": 1}})
@@ -218,15 +218,14 @@ func TestSlowLinkIsWaitedFor(t *testing.T) {
 		l.Slow(2 * time.Second)
 		require.InDelta(t, 6, took(2).Seconds(), 2.5, "the record goes one way, that it is there the other")
 		l.Mend()
-		took(3) // what is on its way takes as long as it would have
+		took(3) // data in flight keeps its delay
 		require.Less(t, took(4), time.Second)
 		s.WaitISR("orders", 0, 1, 2)
 		cl.Close()
 	})
 }
 
-// The leader dies and its log loses what it had not synced; a record that was acknowledged is
-// there.
+// The leader dies and its log loses the unsynced data. Each acknowledged record is still there.
 func TestKilledLeaderIsSucceeded(t *testing.T) {
 	for name, end := range ends {
 		for net, cfg := range map[string]Config{"pipe": {Pipe: true}, "tcp": {}} {

@@ -15,8 +15,8 @@ import (
 	"github.com/stratalog/strata/kafka"
 )
 
-// Where there is nobody else the goroutines are only counted: one that is left behind is found all
-// the same, by a program on its main goroutine, too.
+// Without other goroutines the server only counts. It still finds a goroutine left behind, also in
+// a program on its main goroutine.
 func TestGoroutineLeftBehindIsFoundWhereThereIsNoOther(t *testing.T) {
 	for _, where := range []string{"main", "another"} {
 		t.Run(where, func(t *testing.T) {
@@ -30,11 +30,11 @@ func TestGoroutineLeftBehindIsFoundWhereThereIsNoOther(t *testing.T) {
 	}
 }
 
-// leavesBehind is set for a process that is not to run tests, but leaveBehind on its main goroutine
-// or on another one.
+// leavesBehind names the variable of a process that runs leaveBehind instead of tests, on its main
+// goroutine or on another one.
 const leavesBehind = "KAFKATEST_LEAVES_BEHIND"
 
-// leaveBehind starts and stops two servers, of which the second leaves a goroutine.
+// leaveBehind starts and stops two servers. The second one leaves a goroutine.
 func leaveBehind(where string) {
 	run := func() {
 		for n := range 2 {
@@ -60,7 +60,7 @@ func leaveBehind(where string) {
 	<-done
 }
 
-// A programT is a T of a program that looks after its server itself.
+// A programT is a T of a program that ends its server itself.
 type programT struct{}
 
 func (programT) Helper()                       {}
@@ -68,7 +68,7 @@ func (programT) Cleanup(func())                {}
 func (programT) Logf(string, ...any)           {}
 func (programT) Fatalf(text string, as ...any) { panic(fmt.Sprintf(text, as...)) }
 
-// A test has to end the goroutines that its own functions start while the server calls them.
+// A test has to end the goroutines that its own functions start when the server calls them.
 func TestGoroutineThatAFunctionOfTheTestStartsIsNotTheBrokers(t *testing.T) {
 	stop, callers := make(chan struct{}), map[string]bool{}
 	defer close(stop)

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// A fakeT is a T that is not a test: it remembers what it is told.
+// A fakeT is a T that is not a test. It records the calls of its methods.
 type fakeT struct {
 	mu       sync.Mutex
 	cleanups []func()
@@ -47,7 +47,7 @@ func (f *fakeT) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// run runs fn as a test would be run, cleanups included, and returns what Fatalf said.
+// run runs fn and then the cleanups, as in a test. It returns the text of Fatalf.
 func (f *fakeT) run(fn func()) string {
 	step := func(fn func()) {
 		done := make(chan struct{})

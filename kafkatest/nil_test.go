@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever passes nothing where something is needed is told so by the call itself, not by a panic of
-// a connection later.
+// A nil argument fails the test in the call itself, not by a later panic of a connection.
 func TestNilArgumentsFailTheTest(t *testing.T) {
 	for says, call := range map[string]func(*Server){
 		"WaitGroup: pred is nil":    func(s *Server) { s.WaitGroup("g", nil) },

@@ -18,7 +18,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Brokers listen where the test says, those that are added and started anew, too.
+// Brokers use the listeners of Config.Listen, also after AddBrokerID and StartBroker.
 func TestBrokersListenWhereTheTestSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var network memnet.Network
@@ -44,8 +44,8 @@ func TestBrokersListenWhereTheTestSays(t *testing.T) {
 	})
 }
 
-// What Config.Intercept decides the faults do not see; what it serves instead they do; its Edit is
-// the last.
+// Faults do not see requests that Config.Intercept answers. They see requests that it replaces,
+// and its Edit runs last.
 func TestOwnInterceptorComesBeforeTheFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := &ownInterceptor{}
@@ -100,7 +100,7 @@ func TestOwnInterceptorComesBeforeTheFaults(t *testing.T) {
 		}()
 		s.WaitRequests(1, func(x kafka.Exchange) bool { return kafka.Key(x.Key) == kafka.ListOffsets && x.Answered.IsZero() })
 		synctest.Wait()
-		close(release) // it may wait, and the request is seen meanwhile
+		close(release) // Before may wait, and the request is visible meanwhile
 		<-done
 		require.Positive(t, own.after.Load())
 	})
@@ -108,7 +108,7 @@ func TestOwnInterceptorComesBeforeTheFaults(t *testing.T) {
 
 type ownInterceptor struct {
 	mu    sync.Mutex
-	f     func(*kafka.Exchange) kafka.Action // of ListOffsets; nil: nothing
+	f     func(*kafka.Exchange) kafka.Action // for ListOffsets; nil does nothing
 	after atomic.Int32
 }
 
@@ -130,7 +130,7 @@ func (o *ownInterceptor) Before(x *kafka.Exchange) kafka.Action {
 
 func (o *ownInterceptor) After(*kafka.Exchange) { o.after.Add(1) }
 
-// What Config.Intercept wants thrown away is, whatever faults add.
+// DiscardRecords of Config.Intercept holds, whatever faults add.
 func TestOwnInterceptorDiscardsBesideFaults(t *testing.T) {
 	in := testInterceptor()
 	in.own = discarding{}
@@ -145,7 +145,7 @@ type discarding struct{}
 func (discarding) Before(*kafka.Exchange) kafka.Action { return kafka.Action{DiscardRecords: true} }
 func (discarding) After(*kafka.Exchange)               {}
 
-// Settings under Kafka's names reach the brokers, and those of share groups theirs.
+// Settings under Kafka's names reach the brokers. Settings of share groups reach the share groups.
 func TestSettingsOfBrokersReachThem(t *testing.T) {
 	cfg := Config{Properties: map[string]string{"log.retention.ms": "60000"}, Topics: map[string]int{"a": 1}}
 	cfg.Shares.MaxDeliveryCount = 7
@@ -161,7 +161,7 @@ func TestSettingsOfBrokersReachThem(t *testing.T) {
 	}), "Listen and Pipe")
 }
 
-// WaitUntil returns when something is so, on any goroutine, and gives up with its context.
+// WaitUntil returns when its condition holds, on any goroutine, or when its context ends.
 func TestWaitUntilDoesNotFailTheTest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(t, Config{Pipe: true, Topics: map[string]int{"a": 1}})
@@ -180,7 +180,8 @@ func TestWaitUntilDoesNotFailTheTest(t *testing.T) {
 	})
 }
 
-// Who looks for brokers asks for no topic: it is not what a fault of a topic is about.
+// A client that looks for brokers names no topic, so a fault of a topic does not select its
+// request.
 func TestMetadataWithoutTopicsIsAboutNone(t *testing.T) {
 	for want, topics := range map[bool][]kmsg.MetadataRequestTopic{true: nil, false: {}} {
 		req := kmsg.NewPtrMetadataRequest()
@@ -193,7 +194,7 @@ func TestMetadataWithoutTopicsIsAboutNone(t *testing.T) {
 	require.True(t, (&Fault{Topic: "a"}).selects(&kafka.Exchange{Key: int16(kafka.Metadata), Request: old}, targets(old), nil), "in version 0 that is all of them")
 }
 
-// Commits tell when they were made.
+// Committed offsets have the time of their commit.
 func TestCommitsTellTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(t, Config{Pipe: true, Topics: map[string]int{"a": 2}})
@@ -216,8 +217,8 @@ func TestCommitsTellTheirTime(t *testing.T) {
 	})
 }
 
-// What clients produce to a black hole is acknowledged, once however often it is sent, and nowhere:
-// a group reads on behind it. What the test itself writes is kept.
+// A black hole acknowledges each produced record once, even if it is sent again, and keeps none.
+// Groups advance past them. Records that the test itself writes are kept.
 func TestBlackholeAcknowledgesAndKeepsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(t, Config{Pipe: true, Brokers: 2, Replicas: 2, Topics: map[string]int{"a": 1}, BlackholeProduce: true})

@@ -16,7 +16,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// fetchOfNothing is refused at once, however long it is willing to wait.
+// fetchOfNothing is a fetch that the server refuses at once, although it may wait for 5 s.
 func fetchOfNothing() kmsg.Request {
 	req := kmsg.NewPtrFetchRequest()
 	req.Version, req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 4, 5000, 1, 1<<20
@@ -26,7 +26,7 @@ func fetchOfNothing() kmsg.Request {
 	return req
 }
 
-// asks makes requests without a pause for as long as d, and returns how many.
+// asks sends requests without a pause for the duration d, and returns their number.
 func asks(t *testing.T, w *wire, req kmsg.Request, d time.Duration) (n int) {
 	for end := time.Now().Add(d); time.Now().Before(end); n++ {
 		if n == 50_000 {
@@ -98,8 +98,7 @@ func TestClientThatAsksInALoopIsNamed(t *testing.T) {
 	})
 }
 
-// franz-go asks again at once when its leader epoch is fenced, for as long as its next metadata is
-// being waited for.
+// franz-go retries at once after FENCED_LEADER_EPOCH, until its next metadata arrives.
 func TestIdleConsumersRideThroughRestarts(t *testing.T) {
 	for _, group := range []string{"", "g"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -114,7 +113,7 @@ func TestIdleConsumersRideThroughRestarts(t *testing.T) {
 				}
 				atOnce++
 				if spins = spins || atOnce > 20_000; spins {
-					return &Effect{Hold: true} // else the test would never end
+					return &Effect{Hold: true} // otherwise the test would never end
 				}
 				return nil
 			}})
@@ -135,7 +134,7 @@ func TestIdleConsumersRideThroughRestarts(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 			defer cancel()
 			got := 0
-			for got == 0 && ctx.Err() == nil { // it is told of connections that are cut, too
+			for got == 0 && ctx.Err() == nil { // it returns errors for closed connections too
 				got = cl.PollFetches(ctx).NumRecords()
 			}
 			require.Equal(t, 1, got)

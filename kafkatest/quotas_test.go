@@ -11,7 +11,7 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
-// Quotas hold clients up in virtual time, and nothing is lost.
+// Quotas delay clients in virtual time, and no record is lost.
 func TestQuotasHoldClientsUpInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(t, Config{Pipe: true, Topics: map[string]int{"a": 1}})

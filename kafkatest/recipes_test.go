@@ -51,7 +51,7 @@ func TestSlowFetch(t *testing.T) {
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		require.Zero(t, cl.PollFetches(ctx).NumRecords()) // the program does something else meanwhile
+		require.Zero(t, cl.PollFetches(ctx).NumRecords()) // the program does other work meanwhile
 		require.Equal(t, 3*time.Second, time.Since(begin))
 		require.Equal(t, 1, cl.PollFetches(t.Context()).NumRecords())
 		require.GreaterOrEqual(t, time.Since(begin), 8*time.Second) // of virtual time
@@ -80,7 +80,8 @@ func TestRebalanceUnderTraffic(t *testing.T) {
 					mu.Lock()
 					fs.EachRecord(func(r *kgo.Record) { seen[string(r.Value)]++ })
 					mu.Unlock()
-					_ = cl.CommitRecords(context.WithoutCancel(ctx), fs.Records()...) // before the partitions may go
+					// committed before the partitions may be revoked
+					_ = cl.CommitRecords(context.WithoutCancel(ctx), fs.Records()...)
 					cl.AllowRebalance()
 				}
 			})
@@ -137,14 +138,14 @@ func TestLeaveByInstanceID(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, left.ErrorCode)
 		s.WaitGroup("billing", func(g group.Info) bool { return len(g.Members) == 0 })
-		require.Less(t, time.Since(begin), time.Minute) // not when its session ends
+		require.Less(t, time.Since(begin), time.Minute) // before its session ends
 	})
 }
 
 func TestSilentBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := kafkatest.New(t, kafkatest.Config{Pipe: true, Topics: map[string]int{"orders": 1}})
-		// The request and all later requests of that connection stay without an answer.
+		// The broker answers neither this request nor later ones on the connection.
 		silent := s.Fault(kafkatest.Fault{APIs: []kafka.Key{kafka.Produce}, DropRequest: true})
 		cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial),
 			kgo.ProduceRequestTimeout(2*time.Second), kgo.RequestTimeoutOverhead(3*time.Second))
@@ -153,7 +154,7 @@ func TestSilentBroker(t *testing.T) {
 		begin := time.Now()
 		require.NoError(t, cl.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("paid")}).FirstErr())
 		require.Equal(t, 1, silent.Hits())
-		require.GreaterOrEqual(t, time.Since(begin), 5*time.Second) // when the client gives the connection up
+		require.GreaterOrEqual(t, time.Since(begin), 5*time.Second) // the client's request timeout
 		require.Len(t, s.Topic("orders"), 1)
 	})
 }

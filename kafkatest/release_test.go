@@ -41,8 +41,7 @@ func TestOwnCapsWinOverTheReleases(t *testing.T) {
 	require.Equal(t, int16(-1), caps[int16(kafka.InitProducerID)])
 }
 
-// What a test edits in an answer is in that answer alone: neither in the next one nor in another
-// server's.
+// An edit of a test changes one answer only, neither the next answer nor another server's.
 func TestEditedVersionsAreThoseOfOneAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fetch := func(s *Server) int16 {

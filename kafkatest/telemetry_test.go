@@ -20,7 +20,7 @@ func TestClientsPushWhatTheyMeasure(t *testing.T) {
 		require.NoError(t, cl.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("a")}).FirstErr())
 		cl.Close()
 		synctest.Wait()
-		require.NotEmpty(t, pushes) // one each five minutes, the last one when it is closed
+		require.NotEmpty(t, pushes) // one each five minutes, the last one at Close
 		for len(pushes) > 1 {
 			require.False(t, (<-pushes).Terminating)
 		}

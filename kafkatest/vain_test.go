@@ -9,7 +9,7 @@ import (
 	"github.com/stratalog/strata/kafka"
 )
 
-// What can never be is not waited for: the test fails at once, with the reason.
+// A wait for an impossible condition fails the test at once, with the reason.
 func TestWaitsInVainFailAtOnce(t *testing.T) {
 	produces := Fault{APIs: []kafka.Key{kafka.Produce}, Close: true}
 	for says, call := range map[string]func(*Server){
@@ -38,7 +38,7 @@ func TestWaitsInVainFailAtOnce(t *testing.T) {
 	s.Fault(produces).Wait(0)
 }
 
-// A fault that somebody removes is waited for no longer.
+// A wait for a fault ends when the fault is removed.
 func TestWaitEndsWhenItsFaultIsRemoved(t *testing.T) {
 	f := &fakeT{}
 	var fault *Injected

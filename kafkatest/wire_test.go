@@ -14,7 +14,7 @@ import (
 	"github.com/stratalog/strata/kafka"
 )
 
-// A wire is a connection of a client that does nothing by itself.
+// A wire is a client connection that sends only the requests of the test.
 type wire struct {
 	t    testing.TB
 	conn net.Conn
@@ -29,7 +29,7 @@ func dial(t testing.TB, s *Server) *wire {
 	return &wire{t: t, conn: conn}
 }
 
-// ask sends a request in the version that is set and returns the answer.
+// ask sends a request in its version and returns the answer.
 func (w *wire) ask(req kmsg.Request) kmsg.Response {
 	w.send(req)
 	return w.receive(req)
@@ -61,7 +61,7 @@ func (w *wire) receive(req kmsg.Request) kmsg.Response {
 	return resp
 }
 
-// offered returns the versions that s offers.
+// offered returns the API versions that s offers.
 func offered(t testing.TB, s *Server) []kmsg.ApiVersionsResponseApiKey {
 	req := kmsg.NewPtrApiVersionsRequest()
 	req.Version, req.ClientSoftwareName, req.ClientSoftwareVersion = 3, "wire", "1"
@@ -77,8 +77,8 @@ func TestServedAPIsAreAllTested(t *testing.T) {
 	t.Logf("named, but not offered: %d", len(served)-len(keys))
 }
 
-// floor are versions below which an API is offered but not served, as Kafka does
-// with Produce for the sake of old clients.
+// floor has the versions below which an API is offered but not served. Kafka offers them for
+// Produce for old clients.
 var floor = map[kafka.Key]int16{kafka.Produce: 3}
 
 func TestErrorIsAnsweredInEveryVersionThatIsOffered(t *testing.T) {
@@ -99,7 +99,7 @@ func TestErrorIsAnsweredInEveryVersionThatIsOffered(t *testing.T) {
 					require.Contains(t, Codes(resp), kafka.UnknownServerError)
 					return
 				}
-				// asked by an id that nobody has: the server's own answer
+				// the server's own answer to an unknown topic id
 				if key == kafka.Metadata {
 					return
 				}

@@ -25,7 +25,8 @@ func produce(t *testing.T, cl *kgo.Client, topic string, values ...string) {
 	}
 }
 
-// Leaders move to any node, with a replica there or not; nodes come and go, and nothing is lost.
+// Leaders move to any node, even without a replica there. Nodes are added and removed, and no
+// record is lost.
 func TestLeadersMoveToAnyNode(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *Cluster, network *VirtualNetwork) {
 		cl := client(t, c, network, kgo.RecordPartitioner(kgo.ManualPartitioner()))

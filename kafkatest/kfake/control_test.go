@@ -35,7 +35,7 @@ func inBubble(t *testing.T, f func(t *testing.T, c *Cluster, network *VirtualNet
 	})
 }
 
-// client returns a client of a cluster in a bubble, which closes it.
+// client returns a client of a cluster in a bubble. The end of the test closes it.
 func client(t *testing.T, c *Cluster, network *VirtualNetwork, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.ListenAddrs()...), kgo.Dialer(network.DialContext)}, opts...)...)
@@ -44,7 +44,7 @@ func client(t *testing.T, c *Cluster, network *VirtualNetwork, opts ...kgo.Opt) 
 	return cl
 }
 
-// heartbeat asks a broker for something that has a code of its own in the answer.
+// heartbeat sends a Heartbeat to a node and returns the error code of the answer.
 func heartbeat(t *testing.T, cl *kgo.Client, node int) (code int16, err error) {
 	t.Helper()
 	req := kmsg.NewPtrHeartbeatRequest()
@@ -77,7 +77,7 @@ func TestControlFunctionHandlesOneRequestUnlessItIsKept(t *testing.T) {
 			require.NoError(t, err)
 			return got
 		}
-		served := code() // what the broker itself says
+		served := code() // the broker's own answer
 		require.Equal(t, kerr.UnknownMemberID.Code, served)
 
 		c.ControlKey(heartbeatKey, answer(101))
@@ -85,7 +85,7 @@ func TestControlFunctionHandlesOneRequestUnlessItIsKept(t *testing.T) {
 		require.Equal(t, []int16{101, 102, served}, []int16{code(), code(), code()}, "in the order in which they were added, once")
 
 		seen, kept := 0, 0
-		c.Control(func(req kmsg.Request) (kmsg.Response, error, bool) { // looks, and stays
+		c.Control(func(req kmsg.Request) (kmsg.Response, error, bool) { // observes only, and stays
 			if req.Key() == heartbeatKey {
 				seen++
 			}
@@ -120,7 +120,7 @@ func TestControlFunctionCutsOrSilencesConnections(t *testing.T) {
 	}, NumBrokers(1))
 }
 
-// Control functions run one at a time; one that sleeps lets others run, and goes on as itself.
+// Control functions run one at a time. While one sleeps others run, and then it continues.
 func TestSleepingControlFunctionLetsOthersRun(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *Cluster, network *VirtualNetwork) {
 		first, second := client(t, c, network), client(t, c, network)
@@ -132,7 +132,7 @@ func TestSleepingControlFunctionLetsOthersRun(t *testing.T) {
 		wake := make(chan struct{})
 		c.ControlKey(heartbeatKey, func(req kmsg.Request) (kmsg.Response, error, bool) {
 			leave := enter()
-			if c.CurrentNode() != 1 { // the other one, while this function sleeps
+			if c.CurrentNode() != 1 { // the other request, while this function sleeps
 				leave()
 				return nil, nil, false
 			}
@@ -192,7 +192,7 @@ func TestCloseEndsWhatControlFunctionsWaitFor(t *testing.T) {
 	})
 }
 
-// Nodes count from 0, in all that clients read and write of them.
+// Nodes count from 0 in all fields that clients read and write.
 func TestNodesCountFromZero(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *Cluster, network *VirtualNetwork) {
 		cl := client(t, c, network)
@@ -290,8 +290,8 @@ type logged struct{ atomic.Int32 }
 
 func (l *logged) Logf(LogLevel, string, ...any) { l.Add(1) }
 
-// Who is told that a transaction is ended finds its markers written, however far away its
-// partitions are. Closing the cluster waits for no markers.
+// When a client receives the end of a transaction, its markers are written, however slow the link
+// to its partitions is. Close does not wait for markers.
 func TestTransactionIsOverWhenItsEndIsConfirmed(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *Cluster, network *VirtualNetwork) {
 		cl := client(t, c, network, kgo.TransactionalID("x"), kgo.DefaultProduceTopic("a"))
@@ -330,6 +330,6 @@ func TestTransactionIsOverWhenItsEndIsConfirmed(t *testing.T) {
 		c.Close()
 		require.Less(t, time.Since(begin), 5*time.Second)
 		cl.Close()
-		<-ended // its outcome was decided, whether or not the answer comes through
+		<-ended // its outcome was decided, whether or not the answer arrives
 	}, NumBrokers(2), SeedTopics(1, "a"))
 }

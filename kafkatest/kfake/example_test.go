@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/kafkatest/kfake"
 )
 
-// A test of kfake as it is, with another import path: the first produce request is told that the
-// leader is elsewhere, and the client comes again.
+// This test of kfake is unchanged except for the import path. The first produce request gets
+// NOT_LEADER_OR_FOLLOWER, and the client retries.
 func Example() {
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"))
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/internal/synctest"
 )
 
-// ends asks a node for the ends of partitions of topics and returns the error codes, in their
-// order.
+// ends requests the end offsets of partitions of topics from a node. It returns the error codes in
+// their order.
 func ends(t *testing.T, cl *kgo.Client, node int, partitions int32, topics ...string) (codes []int16) {
 	t.Helper()
 	req := kmsg.NewPtrListOffsetsRequest()
@@ -46,8 +46,8 @@ func ends(t *testing.T, cl *kgo.Client, node int, partitions int32, topics ...st
 	return codes
 }
 
-// A fault hits what fits all of its fields, as often as it says, and the rest of the request is
-// served.
+// A fault hits the parts of requests that match all of its fields, as often as it specifies. The
+// rest of the request is served.
 func TestFaultHitsWhatFitsAllOfItsFields(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *Cluster, network *VirtualNetwork) {
 		cl := client(t, c, network)
@@ -70,7 +70,8 @@ func TestFaultHitsWhatFitsAllOfItsFields(t *testing.T) {
 		fits(Fault{Group: "g"}, 0, 0, 0, 0)
 		fits(Fault{Topic: "a", When: func(kmsg.Request) bool { return false }}, 0, 0, 0, 0)
 		fits(Fault{Topic: "a", Observe: true}, 0, 0, 0, 0)
-		fits(Fault{TopLevel: true, Keys: []kmsg.Key{kmsg.ListOffsets}}, 0, 0, 0, 0) // it has no such code
+		// ListOffsets has no top-level code
+		fits(Fault{TopLevel: true, Keys: []kmsg.Key{kmsg.ListOffsets}}, 0, 0, 0, 0)
 	}, NumBrokers(1), SeedTopics(2, "a", "b"))
 }
 
@@ -95,7 +96,8 @@ func TestFaultsAreCountedAndWaitedFor(t *testing.T) {
 	}, NumBrokers(1), SeedTopics(1, "a", "b"))
 }
 
-// Errors of brokers that have done what they were asked come after it was done, others instead.
+// An error that Kafka returns after the work comes after it here too. Other errors replace the
+// work.
 func TestFaultsComeBeforeOrAfterTheWork(t *testing.T) {
 	for e, written := range map[*kerr.Error]int64{kerr.NotEnoughReplicasAfterAppend: 1, kerr.RequestTimedOut: 1, kerr.NotEnoughReplicas: 0} {
 		inBubble(t, func(t *testing.T, c *Cluster, network *VirtualNetwork) {

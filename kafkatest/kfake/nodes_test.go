@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// namesNodes returns a request of each kind that names nodes: three of everything, from n on.
+// namesNodes returns a request of each kind that names nodes. Each names three, from n on.
 func namesNodes(n int32) []kmsg.Request {
 	nodes := func() []int32 { return []int32{n, n + 1, n + 2} }
 	create := kmsg.NewPtrCreateTopicsRequest()
