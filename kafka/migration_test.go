@@ -87,8 +87,8 @@ func TestGroupChangesItsProtocolWhileItsMembersLive(t *testing.T) {
 	})
 }
 
-// TestMembersOfTheClassicProtocolAreGivenTimeToJoinAgain has two members that send heartbeats. One
-// of them does not join again, the other joins and does not fetch its assignment.
+// TestMembersOfTheClassicProtocolAreGivenTimeToJoinAgain has a member in each of two groups. Both
+// send heartbeats. One does not join again, the other joins and does not fetch its assignment.
 func TestMembersOfTheClassicProtocolAreGivenTimeToJoinAgain(t *testing.T) {
 	withGroups(t, func(t *testing.T, s *groupServer) {
 		c := newGroupClient(t, s)

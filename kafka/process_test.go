@@ -16,8 +16,8 @@ import (
 	"github.com/stratalog/strata"
 )
 
-// These tests measure a server in a process of its own: this test binary, started again, which
-// serves the directory that the variable names.
+// serveVariable names the directory that this test binary serves when it is started again. The
+// tests measure a server in such a process.
 const serveVariable = "STRATA_TEST_SERVE"
 
 // longVariable makes the tests with a time limit run in full.
