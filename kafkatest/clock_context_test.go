@@ -19,8 +19,8 @@ import (
 // test.
 const usesContexts = "KAFKATEST_CLOCK_CONTEXTS"
 
-// Tests use the contexts at hand, which are their own. The code that is easiest to write works, and
-// the most likely mistakes do no harm.
+// Tests use the contexts at hand, which are their own. The code that is easiest to write works,
+// and the most likely mistakes do no harm.
 func TestContextsFromOutsideEndNoProcess(t *testing.T) {
 	if os.Getenv(usesContexts) == "" {
 		cmd := exec.Command(os.Args[0], "-test.v", "-test.timeout=1m", "-test.run=^"+t.Name()+"$")

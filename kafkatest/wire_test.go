@@ -77,8 +77,8 @@ func TestServedAPIsAreAllTested(t *testing.T) {
 	t.Logf("named, but not offered: %d", len(served)-len(keys))
 }
 
-// floor has the versions below which an API is offered but not served. Kafka offers them for
-// Produce for old clients.
+// floor has the versions below which an API is offered but not served. Kafka does so with Produce
+// for old clients.
 var floor = map[kafka.Key]int16{kafka.Produce: 3}
 
 func TestErrorIsAnsweredInEveryVersionThatIsOffered(t *testing.T) {
