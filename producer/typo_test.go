@@ -41,7 +41,7 @@ func TestRecordForAMistypedTopicFailsAtOnceAndNamesTheNearest(t *testing.T) {
 		require.Equal(t, begun, time.Now())
 		require.Equal(t, int64(3), p.Stats().Refused)
 
-		for range 50 { // what CreateTopic and AddPartitions have returned from is there
+		for range 50 { // topics and partitions are visible at once
 			require.NoError(t, c.CreateTopic(t.Context(), "ordres", topic.Config{}))
 			_, err = p.Send(t.Context(), record.String("ordres", "k", "v"))
 			require.NoError(t, err)
