@@ -67,7 +67,7 @@ func BenchmarkRecords(b *testing.B) {
 	}
 }
 
-// BenchmarkPoll is the rate of batches as Poll makes them.
+// BenchmarkPoll measures the rate of batches that Poll returns.
 func BenchmarkPoll(b *testing.B) {
 	for _, most := range []int{consumer.DefaultMaxPollRecords, 10_000} {
 		b.Run(fmt.Sprintf("size=100/most=%d", most), func(b *testing.B) {
@@ -97,8 +97,8 @@ func BenchmarkPoll(b *testing.B) {
 	}
 }
 
-// BenchmarkCommitEachBatch is the rate of records whose offsets are committed batch by batch, on a
-// disk that takes 2 ms for a sync; until the last commit is durable.
+// BenchmarkCommitEachBatch measures the rate of records whose offsets are committed batch by
+// batch, until the last commit is durable. A sync of the disk takes 2 ms.
 func BenchmarkCommitEachBatch(b *testing.B) {
 	for _, async := range []bool{false, true} {
 		b.Run(fmt.Sprintf("async=%t/sync=2ms", async), func(b *testing.B) {
@@ -116,7 +116,7 @@ func BenchmarkCommitEachBatch(b *testing.B) {
 			require.NoError(b, err)
 			batch, err := c.Poll(b.Context())
 			require.NoError(b, err)
-			// the offsets topic has its files
+			// creates the files of the offsets topic
 			require.NoError(b, c.CommitOffsets(b.Context(), batch.Offsets()))
 			remove := disk.Inject(vfs.Fault{Ops: vfs.OpSync, Times: vfs.Always, Delay: 2 * time.Millisecond})
 			b.ResetTimer()

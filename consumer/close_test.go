@@ -109,7 +109,7 @@ func TestQueuedCommitsAreSentBeforeTheConsumerCloses(t *testing.T) {
 		for i := range int64(10) {
 			c.CommitAsync(record.Offsets{tp(0): i + 1}, func(_ record.Offsets, err error) { results <- err })
 		}
-		synctest.Wait() // the first one waits for the disk
+		synctest.Wait() // the first commit waits for the disk
 		require.NoError(t, c.Close())
 		for range 10 {
 			require.NoError(t, <-results)
@@ -279,7 +279,7 @@ func TestCloseOfABodyThatNeverReturnsIsBoundedAndCallsNothingBesideIt(t *testing
 	})
 }
 
-// putOut takes c out of its group, as an operator does, and waits until it has heard of it.
+// putOut removes c from its group, as an operator does, and waits until c has noticed.
 func putOut(t *testing.T, b *strata.Cluster, c *consumer.Consumer) {
 	t.Helper()
 	errs, err := b.Backend().Leave(t.Context(), group.LeaveRequest{Group: "g", Members: []group.LeaveMember{{MemberID: c.Metadata().MemberID}}})
@@ -288,7 +288,7 @@ func putOut(t *testing.T, b *strata.Cluster, c *consumer.Consumer) {
 	require.Empty(t, c.Assignment())
 }
 
-// What was lost has another owner perhaps, and nobody polls any more to be told of it.
+// Lost partitions may have another owner. After Close no Poll can report the loss.
 func TestWhatWasLostSinceTheLastPollIsToldWhenAConsumerIsClosed(t *testing.T) {
 	for _, cfg := range []consumer.Config{config(consumer.CommitProcessed), newer(consumer.CommitProcessed)} {
 		bubble(t, 2, func(t *testing.T, b *strata.Cluster) {

@@ -31,8 +31,8 @@ func (s *secondCommits) CommitOffsets(ctx context.Context, req group.CommitReque
 	return s.Backend.CommitOffsets(ctx, req)
 }
 
-// A loop body queues commits while its partitions are about to be given up: they are the member's
-// until it comes back, so the commits count, and the next owner repeats nothing.
+// A loop body queues commits while its partitions are about to be revoked. The partitions stay the
+// member's until the body returns, so the commits count and the next owner repeats no record.
 func TestQueuedCommitsAreSentBeforeAPartitionIsGivenUp(t *testing.T) {
 	for name, assignors := range map[string][]assignor.Assignor{"cooperative": nil, "eager": {assignor.Range()}} {
 		t.Run(name, func(t *testing.T) {
@@ -59,9 +59,10 @@ func TestQueuedCommitsAreSentBeforeAPartitionIsGivenUp(t *testing.T) {
 							return
 						}
 						newcomer = open(t, b, cfg)
-						time.Sleep(time.Minute) // the group hands a partition over; this body is at work
+						// the group moves a partition; this body is at work
+						time.Sleep(time.Minute)
 						queue(record.Offsets{tp(0): 1})
-						synctest.Wait() // it is under way
+						synctest.Wait() // the commit is under way
 						queue(record.Offsets{tp(0): 3, tp(1): 2})
 						queue(batch.Offsets())
 					}
@@ -110,15 +111,14 @@ func TestCommitsQueuedByOnRevokedAreSentBeforeThePartitionIsGivenUp(t *testing.T
 	})
 }
 
-// Older offsets that the application has queued do not come behind what is committed at the
-// hand-over.
+// Older offsets that the application queued are not stored after the commit of the hand-over.
 func TestQueuedCommitsDoNotSetAPartitionBackThatIsGivenUp(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 5)
 		fill(t, b, 1, 5)
 		link := &secondCommits{Backend: b}
 		cfg := config(consumer.CommitProcessed)
-		cfg.CommitInterval = time.Hour // nothing mends it
+		cfg.CommitInterval = time.Hour // no later commit hides a wrong one
 		c := open(t, link, cfg)
 		var newcomer *member
 		ctx, stop := context.WithCancel(t.Context())
@@ -132,10 +132,10 @@ func TestQueuedCommitsDoNotSetAPartitionBackThatIsGivenUp(t *testing.T) {
 					return
 				}
 				newcomer = poll(t, open(t, b, cfg), func(r record.Record) { t.Errorf("offset %d of %d comes again", r.Offset, r.Partition) })
-				time.Sleep(time.Minute) // the group hands a partition over; this body is at work
+				time.Sleep(time.Minute) // the group moves a partition; this body is at work
 				for next := range int64(4) {
 					c.CommitAsync(record.Offsets{tp(0): next + 1, tp(1): next + 1}, nil)
-					synctest.Wait() // the first one is under way, the others wait
+					synctest.Wait() // the first commit is under way, the others wait
 				}
 			}
 		}()
@@ -149,8 +149,8 @@ func TestQueuedCommitsDoNotSetAPartitionBackThatIsGivenUp(t *testing.T) {
 	})
 }
 
-// slowFirstCommit is a backend whose first commit takes five seconds to arrive. It keeps the offsets
-// of partition 0 in the order of their arrival.
+// slowFirstCommit is a backend whose first commit takes five seconds to arrive. It keeps the
+// offsets of partition 0 in order of arrival.
 type slowFirstCommit struct {
 	consumer.Backend
 	sent    atomic.Int64
@@ -170,8 +170,8 @@ func (s *slowFirstCommit) CommitOffsets(ctx context.Context, req group.CommitReq
 	return s.Backend.CommitOffsets(ctx, req)
 }
 
-// A group that begins at the end commits where it began, also before it is handed a record. That
-// commit may be slow: commits of records that are handed out meanwhile follow it.
+// A group that begins at the end commits its start position, also before it is handed a record.
+// That commit may be slow: commits of records handed out meanwhile follow it.
 func TestBeforeDeliveryCommitsWhereItBeganAndInOrder(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 3)

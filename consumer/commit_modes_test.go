@@ -86,7 +86,7 @@ func TestRecordInHandAtACrashComesAgain(t *testing.T) {
 		for r, err := range c.Records(t.Context()) {
 			require.NoError(t, err)
 			if r.Offset == 3 {
-				time.Sleep(5 * time.Second) // periodic commits come by
+				time.Sleep(5 * time.Second) // periodic commits run meanwhile
 				link.off.Store(true)        // the process dies with the record in hand
 				break
 			}
@@ -152,7 +152,7 @@ func TestAsyncCommitsDoNotBlockAndCallBackWhenTheyAreDurable(t *testing.T) {
 		fill(t, b, 0, 5)
 		c := open(t, b, config(consumer.CommitManual))
 		rs := read(t, c, 5)
-		require.NoError(t, c.Commit(t.Context(), rs[0])) // the offsets topic has its files
+		require.NoError(t, c.Commit(t.Context(), rs[0])) // creates the files of the offsets topic
 		slow()
 		begun := time.Now()
 		type confirmation struct {
@@ -167,10 +167,10 @@ func TestAsyncCommitsDoNotBlockAndCallBackWhenTheyAreDurable(t *testing.T) {
 				}
 				confirmed <- confirmation{o[tp(0)], time.Since(begun)}
 			})
-			synctest.Wait() // the first one is on its way before the others come
+			synctest.Wait() // the first commit is on its way before the others are queued
 		}
 		require.Zero(t, time.Since(begun), "nobody waited")
-		// the first one; those that came meanwhile, sent as one
+		// the first commit; the commits queued meanwhile, sent as one
 		durable := []time.Duration{time.Second, 2 * time.Second}
 		for i := range int64(5) {
 			got := <-confirmed

@@ -29,7 +29,7 @@ func TestCommitsArriveInTheOrderOfTheirCallsAlsoBehindCommitAsync(t *testing.T) 
 			b.delays = []time.Duration{time.Second}
 			b.mu.Unlock()
 			c.CommitAsync(record.Offsets{tp(0): int64(i + 1)}, nil)
-			synctest.Wait() // it is on its way
+			synctest.Wait() // the commit is on its way
 			require.NoError(t, commit())
 			time.Sleep(2 * time.Second)
 			require.GreaterOrEqual(t, committed(t, cl, "g")[tp(0)], int64(4), "call %d: the older offset came last", i)
@@ -46,8 +46,8 @@ func TestCommitsArriveInTheOrderOfTheirCallsAlsoBehindCommitAsync(t *testing.T) 
 	})
 }
 
-// A member joins again while a commit of the application is under way, which the group rejects
-// because of its generation, and which is sent again then.
+// A member joins again while a commit of the application is under way. The group rejects the
+// commit because of its generation, and the consumer sends it again.
 func TestCommitBeforeAJoinDoesNotOvertakeOlderOffsets(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, cl *strata.Cluster) {
 		fill(t, cl, 0, 10)
@@ -57,7 +57,7 @@ func TestCommitBeforeAJoinDoesNotOvertakeOlderOffsets(t *testing.T) {
 		m := poll(t, open(t, b, cfg), func(record.Record) {})
 		time.Sleep(time.Second)
 		m.CommitAsync(record.Offsets{tp(0): 1}, nil)
-		synctest.Wait() // it is under way
+		synctest.Wait() // the commit is under way
 		m.EnforceRebalance()
 		time.Sleep(time.Minute)
 		m.leave(t)
@@ -73,7 +73,7 @@ func TestCommitBeforeAJoinDoesNotOvertakeOlderOffsets(t *testing.T) {
 func TestCommitInACallbackOfCommitAsyncDoesNotWaitForTheQueueBehindIt(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, cl *strata.Cluster) {
 		fill(t, cl, 0, 10)
-		// so that the second one waits
+		// so that the second commit waits
 		b := &slowCommits{Cluster: cl, delays: []time.Duration{time.Second}}
 		c := open(t, b, consumer.Config{Group: "g", Topics: []string{"t"}, Commit: consumer.CommitManual})
 		rs := read(t, c, 4)

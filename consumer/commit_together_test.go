@@ -17,12 +17,12 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// heldCommits is a backend whose first commit takes a second, so that others gather behind it. It
-// keeps the offsets of each commit that arrived.
+// heldCommits is a backend whose first commit takes a second, so that later commits gather behind
+// it. It keeps the offsets of each commit that arrived.
 type heldCommits struct {
 	*strata.Cluster
-	// answer is called with the number of a commit, from 0 on, and answers it in place of the
-	// cluster unless both results are nil; may be nil
+	// answer replaces the cluster's answer to commit n, counted from 0, unless both its results
+	// are nil. answer may be nil.
 	answer func(n int, o map[record.TopicPartition]record.Committed) (map[record.TopicPartition]error, error)
 
 	mu   sync.Mutex
@@ -49,21 +49,21 @@ func (b *heldCommits) CommitOffsets(ctx context.Context, req group.CommitRequest
 	return b.Cluster.CommitOffsets(ctx, req)
 }
 
-// commits returns what arrived so far.
+// commits returns the offsets of the commits that have arrived.
 func (b *heldCommits) commits() []record.Offsets {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.seen
 }
 
-// outcome is what a callback of CommitAsync got.
+// outcome holds the arguments of a callback of CommitAsync.
 type outcome struct {
 	offsets record.Offsets
 	err     error
 }
 
-// gathering opens a consumer of two partitions that was given ten records of each, and has a commit
-// under way: those that come next gather.
+// gathering opens a consumer of two partitions that has read ten records of each and has a commit
+// under way. Later commits gather behind it.
 func gathering(t *testing.T, cl *strata.Cluster, b *heldCommits) (c *consumer.Consumer, got chan outcome) {
 	t.Helper()
 	fill(t, cl, 0, 10)
@@ -73,7 +73,7 @@ func gathering(t *testing.T, cl *strata.Cluster, b *heldCommits) (c *consumer.Co
 	read(t, c, 20)
 	got = make(chan outcome, 20)
 	c.CommitAsync(record.Offsets{tp(0): 1}, note(got))
-	synctest.Wait() // it is on its way
+	synctest.Wait() // the commit is on its way
 	return c, got
 }
 
@@ -213,8 +213,8 @@ func TestPartitionLostWhileCommitsWaitFailsOnlyTheCommitsThatHaveIt(t *testing.T
 	})
 }
 
-// What a callback commits belongs before the calls behind it, also where these were sent already.
-// What was refused of these does not count.
+// A commit in a callback counts before the later calls, also if these were already sent together
+// with it. A rejected one of these does not count.
 func TestCommitInACallbackDoesNotUndoWhatWasSentTogetherWithIt(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, cl *strata.Cluster) {
 		b := &heldCommits{answer: func(n int, _ map[record.TopicPartition]record.Committed) (map[record.TopicPartition]error, error) {
@@ -258,16 +258,18 @@ func TestCommitInACallbackIsRefusedWhenThePartitionIsLostAlsoIfALaterOneWasSent(
 	})
 }
 
-// Commit of another goroutine was called last, so it comes last: behind the commits that gather,
-// and behind what their callbacks commit. One whose context ends leaves the queue alone.
+// A Commit by another goroutine that was called last is stored last: after the gathered commits
+// and the commits of their callbacks. A Commit whose context ends leaves the queue unchanged.
 func TestCommitThatWaitsComesBehindThoseThatGatherAndTheirCallbacks(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, cl *strata.Cluster) {
 		b := &heldCommits{}
 		c, got := gathering(t, cl, b)
 		for i := range int64(3) {
 			c.CommitAsync(record.Offsets{tp(0): 2 + i}, func(o record.Offsets, err error) {
-				if i >= 1 { // the last one, too: nobody goes on before its callback has returned
-					time.Sleep(time.Millisecond) // who waits behind it had the time
+				// the last one, too: no later commit proceeds before its callback has returned
+				if i >= 1 {
+					// gives a commit that waits behind it the time to overtake
+					time.Sleep(time.Millisecond)
 					err = errors.Join(err, c.CommitOffsets(context.Background(), record.Offsets{tp(1): 1 + i}))
 				}
 				got <- outcome{o, err}

@@ -55,7 +55,7 @@ func TestEveryBlockingCallEndsWithItsContext(t *testing.T) {
 				c := open(t, b, consumer.Config{Group: "g", Topics: []string{"t"}, Commit: consumer.CommitManual, MaxWait: time.Hour})
 				batch, err := c.Poll(t.Context())
 				require.NoError(t, err)
-				// the offsets topic has its files
+				// creates the files of the offsets topic
 				require.NoError(t, c.CommitOffsets(t.Context(), batch.Offsets()))
 				remove := disk.Inject(vfs.Fault{Ops: vfs.OpSync, Times: vfs.Always, Delay: time.Hour})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)

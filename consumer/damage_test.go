@@ -21,8 +21,8 @@ import (
 // spoiled is a cluster whose answers for partition 0 are spoiled.
 type spoiled struct {
 	*strata.Cluster
-	spoil func(*partition.FetchedPartition) // may change what was read
-	asked atomic.Int64                      // fetches that named partition 0
+	spoil func(*partition.FetchedPartition) // may change the result of a read
+	asked atomic.Int64                      // number of fetches that named partition 0
 }
 
 func (s *spoiled) Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error) {
@@ -93,7 +93,7 @@ func TestDamagedPartitionIsToldOnceAndTheOthersGoOn(t *testing.T) {
 	}
 }
 
-// collect takes what there is, for a virtual minute.
+// collect reads the available records and errors for a virtual minute.
 func collect(t *testing.T, c *consumer.Consumer, byPoll bool) (errs []error, values []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -138,7 +138,8 @@ func TestPassingErrorsOfAPartitionAreTriedAgain(t *testing.T) {
 	})
 }
 
-// reordered answers in another order than it was asked in, and then not at all.
+// reordered is a backend that fails the first fetch and returns the partitions of the second in
+// reverse order.
 type reordered struct {
 	*strata.Cluster
 	n int

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// FeedOnce is one step of a Run's polling goroutine. It calls between when it has found records to
-// hand out and before it gives them to the workers, and returns when these have left.
+// FeedOnce runs one step of a Run's polling goroutine. It calls between after it has found records
+// to hand out and before it passes them to the workers. It returns when the workers have stopped.
 func (c *Consumer) FeedOnce(ctx context.Context, h Handler, between func()) error {
 	r := &runner{handle: h, cfg: RunConfig{Workers: 1, BatchSize: 1}}
 	var err error
@@ -25,7 +25,7 @@ func (c *Consumer) FeedOnce(ctx context.Context, h Handler, between func()) erro
 		between()
 		err = r.feed(p)
 	}
-	time.Sleep(time.Minute) // of virtual time: the worker handles what it was given
+	time.Sleep(time.Minute) // of virtual time: the worker handles its records
 	if stuck := r.stop(); err == nil {
 		err = stuck
 	}

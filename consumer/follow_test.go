@@ -17,8 +17,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// following runs Follow on a goroutine and returns its records as they come, and its error at the
-// end.
+// following runs Follow on a goroutine. It returns the records as they arrive, and Follow's error
+// at the end.
 func following(t *testing.T, c *strata.Cluster, cfg consumer.ReadConfig) (records chan string, stop context.CancelFunc, ended chan error) {
 	ctx, stop := context.WithCancel(t.Context())
 	records, ended = make(chan string, 1000), make(chan error, 1)

@@ -41,7 +41,7 @@ func TestFreeConsumerOfTopicsReadsAlsoPartitionsThatComeLater(t *testing.T) {
 		require.Len(t, read(t, c, 1), 1)
 		require.NoError(t, b.AddPartitions(t.Context(), "t", 3))
 		fill(t, b, 2, 1)
-		rs := read(t, c, 2) // the first one was in hand when the loop was left
+		rs := read(t, c, 2) // the first one was in hand when the loop ended
 		require.ElementsMatch(t, []int32{0, 2}, []int32{rs[0].Partition, rs[1].Partition})
 		require.NoError(t, c.Close())
 	})
@@ -152,7 +152,7 @@ func TestPausedPartitionsAreNotHandedOutUntilResumed(t *testing.T) {
 			c.Resume(tp(0))
 		}()
 		start := time.Now()
-		rs := read(t, c, 2) // one that was in hand, and the resumed one
+		rs := read(t, c, 2) // the record that was in hand, and the resumed one
 		require.ElementsMatch(t, []int32{0, 1}, []int32{rs[0].Partition, rs[1].Partition})
 		require.GreaterOrEqual(t, time.Since(start), time.Minute)
 		require.NoError(t, c.Close())
@@ -189,7 +189,7 @@ func TestWakeupEndsABlockedPollWithItsOwnError(t *testing.T) {
 		}()
 		_, err := c.Poll(t.Context())
 		require.ErrorIs(t, err, consumer.ErrWakeup)
-		c.Wakeup() // nobody waits: the next wait ends
+		c.Wakeup() // no call waits: the next wait ends
 		for range c.Records(t.Context()) {
 			t.Fatal("a woken iterator yields nothing")
 		}

@@ -20,10 +20,11 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// exits are how a callback does not return.
+// exits are the ways in which a callback does not return.
 var exits = map[string]func(){"panic": func() { panic("no") }, "goexit": runtime.Goexit}
 
-// aside calls fn on a goroutine of its own, which fn may end, and returns when that has ended.
+// aside calls fn on its own goroutine and returns when that has ended. fn may end the goroutine,
+// as a failing require.X does.
 func aside(fn func()) {
 	done := make(chan struct{})
 	go func() {
@@ -34,7 +35,6 @@ func aside(fn func()) {
 	<-done
 }
 
-// require.X does that when it fails.
 func TestRunEndsWithAnErrorWhenDeadLetterDoesNotReturn(t *testing.T) {
 	for name, leave := range exits {
 		for what, handler := range map[string]consumer.Handler{
@@ -178,8 +178,8 @@ func TestCallbacksOfCommitsKeepTheirOrderWhileTheConsumerCloses(t *testing.T) {
 	})
 }
 
-// What was queued and could not be sent before the time of Shutdown was over is refused in order,
-// too, and its callbacks may call the consumer.
+// Commits that were queued and not sent before the context of Shutdown ended fail in order, too.
+// Their callbacks may call the consumer.
 func TestCommitsThatShutdownDoesNotSendAreRefusedInOrder(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 9)
@@ -238,7 +238,7 @@ func TestConsumerIsClosedAlthoughOnRevokedDoesNotReturn(t *testing.T) {
 	}
 }
 
-// exitingAssignor ends the goroutine that it is called on.
+// exitingAssignor ends the goroutine that calls it.
 type exitingAssignor struct{ assignor.Assignor }
 
 func (exitingAssignor) Assign([]assignor.Member, map[string]int32) (map[string][]record.TopicPartition, error) {

@@ -16,8 +16,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A movedLeaders is a backend in whose metadata another broker leads every partition from some
-// moment on.
+// movedLeaders is a backend whose metadata reports another leader of every partition once moved is
+// set.
 type movedLeaders struct {
 	consumer.Backend
 	moved atomic.Bool
@@ -46,13 +46,13 @@ func TestNewLeaderOfAPartitionDoesNotRebalanceItsGroup(t *testing.T) {
 		m := poll(t, open(t, moving, config(consumer.CommitProcessed)), nil)
 		before := waitStable(t, b, "g", 1)
 		moving.moved.Store(true)
-		// whoever waits for new metadata looks at it
+		// every waiter for new metadata checks it
 		require.NoError(t, b.CreateTopic(t.Context(), "other", topic.Config{}))
 		time.Sleep(time.Minute)
 		after := waitStable(t, b, "g", 1)
 		require.Equal(t, before.Generation, after.Generation)
 		require.Len(t, m.Assignment(), 2)
-		// which is seen: the metadata is looked at
+		// added partitions are noticed: the metadata is checked
 		require.NoError(t, b.AddPartitions(t.Context(), "t", 3))
 		time.Sleep(time.Minute)
 		require.Len(t, m.Assignment(), 3)

@@ -35,7 +35,7 @@ func TestTwoMembersShareThePartitionsEvenlyAndEachRecordHasOneReader(t *testing.
 		m1 := poll(t, open(t, b, config(consumer.CommitProcessed)), count)
 		m2 := poll(t, open(t, b, config(consumer.CommitProcessed)), count)
 		waitStable(t, b, "g", 2)
-		// what moves is given up in one generation and taken in the next
+		// a moving partition is revoked in one generation and assigned in the next
 		time.Sleep(10 * time.Second)
 		require.Len(t, m1.Assignment(), 3)
 		require.Len(t, m2.Assignment(), 3)
@@ -85,7 +85,7 @@ func TestPartitionIsNotTakenAwayWhileARecordIsInHand(t *testing.T) {
 		fill(t, b, 0, 2)
 		var revoked []record.TopicPartition
 		cfg := config(consumer.CommitManual)
-		cfg.Assignors = []assignor.Assignor{assignor.Range()} // eager: everything is given up
+		cfg.Assignors = []assignor.Assignor{assignor.Range()} // eager: every partition is revoked
 		eager := cfg
 		cfg.OnRevoked = func(_ context.Context, tps []record.TopicPartition) { revoked = append(revoked, tps...) }
 		c := open(t, b, cfg)
@@ -96,7 +96,7 @@ func TestPartitionIsNotTakenAwayWhileARecordIsInHand(t *testing.T) {
 			require.NoError(t, err)
 			if other == nil {
 				other = poll(t, open(t, b, eager), nil)
-				time.Sleep(20 * time.Second) // heartbeats say that the group rebalances
+				time.Sleep(20 * time.Second) // heartbeats report that the group rebalances
 				require.Empty(t, revoked)
 				require.NoError(t, c.Commit(t.Context(), r), "still ours")
 			}
@@ -237,7 +237,7 @@ func TestTwoGroupsEachGetEveryRecord(t *testing.T) {
 	})
 }
 
-// cutOff is a backend whose group calls do not get through while it is off.
+// cutOff is a backend whose group calls fail while off is set.
 type cutOff struct {
 	consumer.Backend
 	off atomic.Bool
@@ -280,8 +280,8 @@ func (c *cutOff) Leave(ctx context.Context, req group.LeaveRequest) ([]error, er
 	return c.Backend.Leave(ctx, req)
 }
 
-// Members in the coordinator's process do not wait for their next heartbeat: a new member has its
-// share at once, and the others have the partitions of a member that leaves.
+// Members in the coordinator's process do not wait for their next heartbeat. A new member gets its
+// share at once, and the others get the partitions of a member that leaves.
 func TestMembersInProcessRebalanceBeforeTheirNextHeartbeat(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, b *strata.Cluster) {
 		a := poll(t, open(t, b, config(consumer.CommitProcessed)), nil)

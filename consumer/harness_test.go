@@ -58,7 +58,7 @@ func open(t *testing.T, b consumer.LogBackend, cfg consumer.Config) *consumer.Co
 	return c
 }
 
-// read takes n records and leaves the loop.
+// read reads n records and ends the loop.
 func read(t *testing.T, c *consumer.Consumer, n int) (rs []record.Record) {
 	t.Helper()
 	if n == 0 {
@@ -84,7 +84,7 @@ type member struct {
 	done chan struct{}
 }
 
-// poll lets c process records until stop; handle may be nil.
+// poll makes c process records until stop. handle may be nil.
 func poll(t *testing.T, c *consumer.Consumer, handle func(record.Record)) *member {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -108,7 +108,7 @@ func poll(t *testing.T, c *consumer.Consumer, handle func(record.Record)) *membe
 	return m
 }
 
-// leave stops polling and closes.
+// leave stops polling and closes the consumer.
 func (m *member) leave(t *testing.T) {
 	t.Helper()
 	m.stop()

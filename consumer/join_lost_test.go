@@ -16,12 +16,13 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// losesJoins is a backend that loses what is said about joins when it is told to.
+// losesJoins is a backend that loses join requests or their answers.
 type losesJoins struct {
 	consumer.Backend
-	answers  atomic.Int32  // so many answers are lost; the request after the last one waits for its context
-	requests atomic.Bool   // requests are lost
-	lost     chan struct{} // gets a value with each answer lost; capacity 10
+	// number of answers to lose; the request after the last one waits for its context
+	answers  atomic.Int32
+	requests atomic.Bool   // true: requests are lost
+	lost     chan struct{} // receives a value for each lost answer; capacity 10
 }
 
 func (l *losesJoins) Join(ctx context.Context, req group.JoinRequest) (group.JoinResponse, error) {
@@ -37,7 +38,7 @@ func (l *losesJoins) Join(ctx context.Context, req group.JoinRequest) (group.Joi
 	return resp, err
 }
 
-// ownEnds returns what m has processed of partitions with n records each.
+// ownEnds returns the end offsets of m's partitions, which have n records each.
 func ownEnds(m *member, n int64) record.Offsets {
 	ends := record.Offsets{}
 	for _, tp := range m.Assignment() {
@@ -70,14 +71,14 @@ func TestCloseAfterALostJoinAnswerKeepsItsCommit(t *testing.T) {
 				l.answers.Store(1)
 				m.EnforceRebalance()
 				<-l.lost
-				// The group's leader has its assignments in: before that another join makes it join
-				// again at once, and whoever asks for no generation learns one from that.
+				// Wait until the group's leader has sent its assignments. Before that, another
+				// join makes the leader join again at once, and a request without a generation
+				// learns one from that join.
 				synctest.Wait()
 				begun := time.Now()
 				require.NoError(t, m.Close())
-				// Nor does it wait for others to hear of a rebalance: their heartbeats are due at
-				// the very moment at which it would give up, and which of the two comes first is
-				// chance.
+				// Close does not wait until other members notice a rebalance. Their heartbeats are
+				// due at the moment at which it would give up, so the order of the two is chance.
 				require.Less(t, time.Since(begun), time.Second)
 				got := committed(t, b, "g")
 				for tp, offset := range want {
@@ -91,8 +92,8 @@ func TestCloseAfterALostJoinAnswerKeepsItsCommit(t *testing.T) {
 	}
 }
 
-// The group is in a generation that the member does not know yet, but its partitions are not taken
-// from it.
+// The group is in a generation that the member has not learned, and the member keeps its
+// partitions.
 func TestCommitAfterALostJoinAnswerWaitsForTheNextOne(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 5)
@@ -113,8 +114,8 @@ func TestCommitAfterALostJoinAnswerWaitsForTheNextOne(t *testing.T) {
 	})
 }
 
-// A static member stays in the group without joining: others may have been given what it holds, and
-// be further.
+// A static member stays in the group without joining. Other members may have received its
+// partitions and read further.
 func TestStaticMemberThatMissedAGenerationHoldsNothingOfTheOneBefore(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, b *strata.Cluster) {
 		for p := range int32(4) {

@@ -15,7 +15,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Checklist row LG1: an aborted transaction is all that there is, or follows records.
+// Checklist row LG1: an aborted transaction is alone in the partition, or follows records.
 func TestAGroupThatHasReadAllIsNotBehind(t *testing.T) {
 	for _, records := range []int{0, 3} {
 		for _, way := range []string{"records", "poll", "run", "before delivery", "records before delivery"} {

@@ -14,7 +14,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// leaveWatch is a backend that calls begins when a member asks to leave, before the group does.
+// leaveWatch is a backend that calls begins when a member's leave request arrives, before the
+// group handles it.
 type leaveWatch struct {
 	consumer.Backend
 	begins func()
@@ -32,8 +33,8 @@ func (w *leaveWatch) ConsumerHeartbeat(ctx context.Context, req group.ConsumerHe
 	return w.Backend.ConsumerHeartbeat(ctx, req)
 }
 
-// While the request to leave is under way other members may get the partitions: a member that has
-// not polled for too long holds none of them by then.
+// While the leave request is under way, other members may get the partitions. By then, a member
+// that has not polled for too long holds none of them.
 func TestMemberThatDoesNotPollHasNoPartitionsWhenItLeaves(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, b *strata.Cluster) {
 		for p := range int32(3) {

@@ -22,21 +22,22 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// newer is config for a member of the newer protocol.
+// newer is config for a member of the newer group protocol (KIP-848).
 func newer(commit consumer.CommitMode) consumer.Config {
 	cfg := config(commit)
 	cfg.Protocol = consumer.ProtocolConsumer
 	return cfg
 }
 
-// overheard is a backend whose heartbeats of the newer protocol go through a function.
+// overheard is a backend that passes the heartbeats of the newer protocol through a function.
 type overheard struct {
 	consumer.Backend
 	deaf bool
 	by   func(req group.ConsumerHeartbeatRequest, send func() (group.ConsumerHeartbeatResponse, error)) (group.ConsumerHeartbeatResponse, error)
 }
 
-// NotifyRebalanced tells a deaf one nothing: it hears of news with its next heartbeat.
+// NotifyRebalanced does nothing if o is deaf: the member learns of changes with its next
+// heartbeat.
 func (o *overheard) NotifyRebalanced(id string, ch chan<- struct{}) (stop func()) {
 	if o.deaf {
 		return func() {}
@@ -65,7 +66,7 @@ func TestGroupOfTheNewerProtocolGoesByTheAssignorItsMembersName(t *testing.T) {
 				cfg.Properties = merged(cfg.Properties, map[string]string{"group.protocol": "CONSUMER", "max.poll.interval.ms": "60000"})
 				m := poll(t, open(t, b, cfg), nil)
 				waitStable(t, b, "g", 1)
-				synctest.Wait() // it has the answer
+				synctest.Wait() // the member has the answer
 				d := describe(t, b, "g")
 				require.Equal(t, name[:5], d.Assignor[:5])
 				require.Equal(t, "rack", d.Members[0].RackID)
@@ -113,7 +114,7 @@ func TestSettingsOfOneProtocolAreRefusedForTheOther(t *testing.T) {
 	})
 }
 
-// What the coordinator will never take ends the consumer with the reason.
+// A permanent rejection by the coordinator ends the consumer with its reason.
 func TestMemberThatTheCoordinatorRefusesIsTold(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		cfg := newer(consumer.CommitProcessed)
@@ -127,7 +128,7 @@ func TestMemberThatTheCoordinatorRefusesIsTold(t *testing.T) {
 		cfg.InstanceID = "one"
 		first := poll(t, open(t, b, cfg), nil)
 		waitStable(t, b, "g", 1)
-		synctest.Wait() // it has heard so
+		synctest.Wait() // the member has its assignment
 		c = open(t, b, cfg)
 		_, err = c.Poll(t.Context())
 		require.ErrorIs(t, err, group.ErrUnreleasedInstance)
@@ -140,7 +141,7 @@ func TestMemberThatTheCoordinatorRefusesIsTold(t *testing.T) {
 	})
 }
 
-// The coordinator matches the pattern; topics of Kafka's own are not read.
+// The coordinator matches the pattern. Kafka's internal topics are not read.
 func TestPatternIsMatchedByTheCoordinator(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		cfg := newer(consumer.CommitProcessed)
@@ -160,8 +161,8 @@ func TestPatternIsMatchedByTheCoordinator(t *testing.T) {
 	})
 }
 
-// A member that was put out learns it from its next heartbeat: what it had is lost, its commits are
-// refused, and it is back under its id.
+// A member that was removed learns of it from its next heartbeat. Its partitions are lost, its
+// commits are rejected, and it joins again under its id.
 func TestMemberThatWasPutOutLosesEverythingAndJoinsAgain(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 10)
@@ -182,9 +183,9 @@ func TestMemberThatWasPutOutLosesEverythingAndJoinsAgain(t *testing.T) {
 	})
 }
 
-// The group asks a member to give a partition up that it was given before and has not taken yet,
-// since it was not polled. It takes it while the answer is on its way: until it has given it up it
-// has not said so, and nobody else gets it.
+// The group revokes a partition that the member was assigned before and has not taken yet, since
+// it was not polled. The member takes it while the answer is under way. Until the member reports
+// that it has given the partition up, no other member gets it.
 func TestWhatAMemberMayStillTakeItDoesNotGiveUp(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 5)
@@ -200,11 +201,12 @@ func TestWhatAMemberMayStillTakeItDoesNotGiveUp(t *testing.T) {
 			return resp, err
 		}}
 		a := open(t, link, newer(consumer.CommitManual))
-		time.Sleep(time.Minute + time.Second) // it has both, is not polled, and its next heartbeat is not due
+		// a has both partitions, is not polled, and its next heartbeat is not due
+		time.Sleep(time.Minute + time.Second)
 		other := poll(t, open(t, b, newer(consumer.CommitManual)), nil)
 		synctest.Wait()
 		slow.Store(true)
-		a.EnforceRebalance() // it says all of itself
+		a.EnforceRebalance() // the next heartbeat is a full one
 		<-held
 		ctx, cancel := context.WithCancel(t.Context())
 		in, out := make(chan struct{}), make(chan struct{})
@@ -225,11 +227,11 @@ func TestWhatAMemberMayStillTakeItDoesNotGiveUp(t *testing.T) {
 		}()
 		<-in // a record is in hand, both partitions are held
 		require.Len(t, a.Assignment(), 2)
-		time.Sleep(4 * time.Second) // the answer is about to be given up waiting for
+		time.Sleep(4 * time.Second) // the wait for the answer is about to time out
 		require.Empty(t, other.Assignment())
 		answer()
 		time.Sleep(time.Minute)
-		a.EnforceRebalance() // once more
+		a.EnforceRebalance()
 		time.Sleep(time.Minute)
 		require.Empty(t, other.Assignment(), "the body is still at work")
 		goOn()
@@ -243,8 +245,8 @@ func TestWhatAMemberMayStillTakeItDoesNotGiveUp(t *testing.T) {
 	})
 }
 
-// A topic that is created again has new partitions, which the coordinator may give to anybody: a
-// member that does not hear it does not take them because of their name.
+// A topic that is created again has new partitions, which the coordinator may assign to any
+// member. A member that has not learned of this does not take them because of their name.
 func TestPartitionsOfATopicCreatedAgainWaitForTheCoordinator(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		var slow atomic.Bool
@@ -274,10 +276,12 @@ func TestPartitionsOfATopicCreatedAgainWaitForTheCoordinator(t *testing.T) {
 	})
 }
 
-// The answer that a member was brought to another epoch gets lost: it goes on in the one before.
+// The answer that moves a member to another epoch is lost: the member continues in the epoch
+// before.
 func TestMemberOfTheNewerProtocolGoesOnThoughAnAnswerIsLost(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
-		var whole, short atomic.Bool // answers to heartbeats that say all, or nothing, that were lost
+		// set once an answer to a full heartbeat, or to a short one, was lost
+		var whole, short atomic.Bool
 		link := &overheard{Backend: b, by: func(req group.ConsumerHeartbeatRequest, send func() (group.ConsumerHeartbeatResponse, error)) (group.ConsumerHeartbeatResponse, error) {
 			resp, err := send()
 			if err == nil && req.MemberEpoch > 0 && resp.MemberEpoch > req.MemberEpoch {
@@ -303,8 +307,8 @@ func TestMemberOfTheNewerProtocolGoesOnThoughAnAnswerIsLost(t *testing.T) {
 	})
 }
 
-// A static member that stays away from polling is away: nobody has its partitions until its session
-// is over, and then others do.
+// A static member that does not poll keeps its partitions until its session ends. Then other
+// members get them.
 func TestStaticMemberThatDoesNotPollIsAwayForItsSession(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 3)
@@ -327,8 +331,8 @@ func TestStaticMemberThatDoesNotPollIsAwayForItsSession(t *testing.T) {
 	})
 }
 
-// A seek counts as long as the partition stays, and is over when it was given up: others may have
-// had it.
+// A seek counts as long as the member keeps the partition. It ends when the partition is revoked:
+// other members may have had it.
 func TestASeekStaysWithAPartitionThatStays(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 100)
@@ -364,7 +368,7 @@ func TestASeekStaysWithAPartitionThatStays(t *testing.T) {
 	})
 }
 
-// Heartbeats and their answers get lost: nothing is skipped, and no partition has two owners.
+// Heartbeats and their answers get lost: no record is skipped, and no partition has two owners.
 func TestLostHeartbeatsAndAnswersCostNoRecord(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -395,7 +399,7 @@ func TestLostHeartbeatsAndAnswersCostNoRecord(t *testing.T) {
 						for id, m := range members {
 							m.stop()
 							<-m.done
-							_ = m.Close() // its leave may be lost
+							_ = m.Close() // its leave request may be lost
 							delete(members, id)
 							break
 						}
@@ -417,8 +421,8 @@ func TestLostHeartbeatsAndAnswersCostNoRecord(t *testing.T) {
 	}
 }
 
-// What a group has to tell its members it tells them at once, and those who wait for others ask
-// again before their next heartbeat is due.
+// A group notifies its members of changes at once. Members that wait for other members send a
+// heartbeat before their next one is due.
 func TestMembersInProcessHearOfNewsBeforeTheirNextHeartbeat(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, b *strata.Cluster) {
 		slow := newer(consumer.CommitManual)
@@ -427,11 +431,12 @@ func TestMembersInProcessHearOfNewsBeforeTheirNextHeartbeat(t *testing.T) {
 		time.Sleep(time.Minute + time.Millisecond)
 		require.Len(t, a.Assignment(), 4)
 		c := poll(t, open(t, b, newer(consumer.CommitManual)), nil)
-		time.Sleep(200 * time.Millisecond) // partitions are shared out anew once in a second, which has passed
+		// a second has passed: the group assigns at most once a second
+		time.Sleep(200 * time.Millisecond)
 		require.Len(t, a.Assignment(), 2)
 		require.Len(t, c.Assignment(), 2)
 		d := poll(t, open(t, b, newer(consumer.CommitManual)), nil)
-		time.Sleep(1200 * time.Millisecond) // not before the second is over
+		time.Sleep(1200 * time.Millisecond) // not before that second has passed
 		require.Len(t, d.Assignment(), 1)
 		time.Sleep(time.Minute)
 		c.leave(t)
@@ -442,7 +447,7 @@ func TestMembersInProcessHearOfNewsBeforeTheirNextHeartbeat(t *testing.T) {
 	})
 }
 
-// A member that waits for what another one does not give up asks less and less often.
+// A member that waits for a partition that its owner keeps sends heartbeats at growing intervals.
 func TestWhoWaitsLongAsksSeldom(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 1)

@@ -73,10 +73,8 @@ func TestFirstSubscriptionStartsAtTheEndThatResetNames(t *testing.T) {
 	}
 }
 
-// A group that began at the end has a place, although nothing came: what is written while it is
-// away is read.
-// A partition that came while the group was at work is read from its first record, also by a member
-// that has it later and whose Reset says otherwise.
+// A partition that was added while the group was active is read from its first record. This also
+// holds for a member that gets it later and has another Reset.
 func TestGroupThatHadAPartitionFromItsFirstRecordOnGoesOnThere(t *testing.T) {
 	for _, how := range []string{"added", "created again"} {
 		t.Run(how, func(t *testing.T) {
@@ -104,8 +102,8 @@ func TestGroupThatHadAPartitionFromItsFirstRecordOnGoesOnThere(t *testing.T) {
 	}
 }
 
-// What came while the whole group was away begins where Reset says, as in Kafka: nobody can tell it
-// from what was there before the group.
+// A partition that appeared while the whole group was away begins where Reset points, as in Kafka.
+// It looks like a partition that is older than the group.
 func TestPartitionsThatCameWhileTheGroupWasAwayBeginWhereResetSays(t *testing.T) {
 	for name, reset := range map[string]consumer.Reset{"earliest": consumer.Earliest(), "latest": consumer.Latest()} {
 		for _, how := range []string{"added", "created again"} {
@@ -147,6 +145,8 @@ func TestPartitionsThatCameWhileTheGroupWasAwayBeginWhereResetSays(t *testing.T)
 	}
 }
 
+// A group that began at the end has an offset, although it read no record. Records written while it
+// is away are read.
 func TestGroupThatBeganAtTheEndMissesNothingWhileItIsAway(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		send(t, b, 0, "before", 2)
@@ -175,7 +175,7 @@ func TestReadingBlocksUntilARecordComesOrIsPushedToAHandler(t *testing.T) {
 		handled := make(chan int64, 10)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { // the caller of Run goes on with something else
+		go func() { // the caller of Run continues with other work
 			ended <- c.Run(ctx, func(_ context.Context, r record.Record) error { handled <- r.Offset; return nil }, consumer.RunConfig{})
 		}()
 		time.Sleep(time.Minute)
@@ -235,7 +235,7 @@ func TestManyPollsAreServedFromWhatOneFetchBrought(t *testing.T) {
 	})
 }
 
-// loner is a backend that no group call may reach.
+// loner is a backend that fails the test at every group call.
 type loner struct {
 	*strata.Cluster
 	t *testing.T
@@ -276,7 +276,7 @@ func TestFreeConsumersHaveNoGroupExclusivityHeartbeatOrFailureDetection(t *testi
 			require.Len(t, read(t, c, 3), 3, "every one reads every record")
 			cs = append(cs, c)
 		}
-		// not polled: nobody notices, nobody takes anything away
+		// The consumers are not polled: no partition is taken from them.
 		time.Sleep(10 * consumer.DefaultMaxPollInterval)
 		fill(t, b, 0, 1)
 		for _, c := range cs {

@@ -14,12 +14,12 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// slowCommits is a backend whose first commits take a while to arrive.
+// slowCommits is a backend whose first commits are delayed.
 type slowCommits struct {
 	*strata.Cluster
 	mu     sync.Mutex
-	delays []time.Duration // of the commits to come
-	begun  func()          // called when one is delayed; may be nil
+	delays []time.Duration // of the next commits
+	begun  func()          // called when a commit is delayed; may be nil
 }
 
 func (b *slowCommits) CommitOffsets(ctx context.Context, req group.CommitRequest) (map[record.TopicPartition]error, error) {
@@ -50,7 +50,7 @@ func TestAfterPollEveryOtherWayOfReadingGoesOnBehindItsBatch(t *testing.T) {
 				require.Equal(t, seen[at], r.Offset, "%v in mode %d", at, mode)
 				seen[at]++
 			}
-			b, err := c.Poll(t.Context()) // of both partitions
+			b, err := c.Poll(t.Context()) // a batch of both partitions
 			require.NoError(t, err)
 			require.Equal(t, 60, b.Len())
 			for r := range b.All() {
@@ -60,15 +60,15 @@ func TestAfterPollEveryOtherWayOfReadingGoesOnBehindItsBatch(t *testing.T) {
 			for r, err := range c.Records(t.Context()) {
 				require.NoError(t, err)
 				if n++; n > 10 {
-					break // r is not processed: it comes again
+					break // r is not processed: it is read again
 				}
 				note(r)
 			}
 			for b, err := range c.Batches(t.Context()) {
 				require.NoError(t, err)
 				_ = b
-				// none of it is processed: if not committed before it comes again, and nothing
-				// older
+				// No record of the batch is processed. Unless committed before, it is read again,
+				// and no older record is.
 				break
 			}
 			if mode != consumer.CommitBeforeDelivery {
@@ -81,8 +81,8 @@ func TestAfterPollEveryOtherWayOfReadingGoesOnBehindItsBatch(t *testing.T) {
 	}
 }
 
-// A batch of three partitions is committed before its records are handed out. A loop that is left in
-// one of them gives back the rest of it, and all of the partitions behind it.
+// A batch of three partitions is committed before its records are handed out. A loop that ends in
+// one of them returns the rest of it, and all of the partitions behind it.
 func TestRecordsBehindALoopThatIsLeftAreHandedOutLater(t *testing.T) {
 	for taken := range 10 {
 		bubble(t, 3, func(t *testing.T, b *strata.Cluster) {

@@ -19,7 +19,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// owners returns how many of the consumers have each partition of "t".
+// owners returns, by partition of "t", the number of consumers that have it.
 func owners(cs ...*consumer.Consumer) map[record.TopicPartition]int {
 	n := map[record.TopicPartition]int{}
 	for _, c := range cs {
@@ -39,7 +39,8 @@ func requireOneOwnerEach(t *testing.T, partitions int32, cs ...*consumer.Consume
 	}
 }
 
-// A member that never polled is given partitions, stays away too long, and somebody else gets them.
+// A member that never polled is assigned partitions and stays away too long. Another member gets
+// them.
 func TestMemberThatWasNotPolledInTimeHoldsNothingOfItsFormerMembership(t *testing.T) {
 	for name, assignors := range map[string][]assignor.Assignor{"eager": {assignor.Range()}, "cooperative": {assignor.CooperativeSticky()}} {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +71,8 @@ func TestMemberThatWasNotPolledInTimeHoldsNothingOfItsFormerMembership(t *testin
 	}
 }
 
-// A member stays in a loop body for too long while the group is about to give it more partitions.
+// A member stays in a loop body for too long while the group is about to assign it more
+// partitions.
 func TestMemberThatStayedAwayWhileItGainedPartitionsHoldsNothingAndCannotCommit(t *testing.T) {
 	bubble(t, 8, func(t *testing.T, b *strata.Cluster) {
 		for p := range int32(8) {
@@ -84,7 +86,7 @@ func TestMemberThatStayedAwayWhileItGainedPartitionsHoldsNothingAndCannotCommit(
 		waitStable(t, b, "g", 2)
 		for r, err := range zombie.Records(t.Context()) {
 			require.NoError(t, err)
-			first.leave(t) // the zombie is to get everything
+			first.leave(t) // the group is about to assign all partitions to the zombie
 			time.Sleep(consumer.DefaultMaxPollInterval + 2*time.Minute)
 			cfg := manual
 			cfg.Commit = consumer.CommitProcessed
@@ -110,8 +112,8 @@ func TestMemberThatStayedAwayWhileItGainedPartitionsHoldsNothingAndCannotCommit(
 	})
 }
 
-// What was handed out before a partition was lost is not committed after it came back: others may
-// be further.
+// Records read before a partition was lost are not committed after the member gets it again: other
+// members may have read further.
 func TestRecordsOfAnEarlierAssignmentAreNotCommittedWhenThePartitionComesBack(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 100)
@@ -156,7 +158,7 @@ func TestPartitionsOfADeletedTopicGo(t *testing.T) {
 					}
 					c := open(t, b, cfg)
 					time.Sleep(10 * time.Second)
-					if early { // nobody has polled: the assignment waits
+					if early { // no member has polled: the assignment waits
 						require.NoError(t, b.DeleteTopic(t.Context(), "t"))
 						time.Sleep(10 * time.Second)
 					}
@@ -180,7 +182,7 @@ func TestPartitionsOfADeletedTopicGo(t *testing.T) {
 	}
 }
 
-// moves opens members that poll, lets the group settle and returns them.
+// join opens n members that poll, one every 20 s, so that the group settles, and returns them.
 func join(t *testing.T, b *strata.Cluster, n int, assignors ...assignor.Assignor) (ms []*member) {
 	t.Helper()
 	for range n {
@@ -247,10 +249,10 @@ func TestOnlyTheNewcomersShareMoves(t *testing.T) {
 	}
 }
 
-// A forgetful backend does not know the metadata at one call, the failAt-th after it was armed.
+// forgetful is a backend that fails one call of Metadata, the failAt-th after it was armed.
 type forgetful struct {
 	consumer.Backend
-	calls  atomic.Int64 // since it was armed; negative before
+	calls  atomic.Int64 // number of calls since it was armed; negative before
 	failAt int64
 }
 
@@ -261,8 +263,8 @@ func (b *forgetful) Metadata(ctx context.Context, topics ...string) (replication
 	return b.Backend.Metadata(ctx, topics...)
 }
 
-// A member is at work on a record while another joins, and does not get at the metadata, whichever
-// call that hits: nobody else is handed what it is at work on.
+// A member processes a record while another joins. One of its calls of Metadata fails, in turn
+// each of them. No other member is handed the record that it processes.
 func TestPartitionsStayWithTheirOwnerWhenTheMetadataIsOutOfReachInARebalance(t *testing.T) {
 	for name, assignors := range map[string][]assignor.Assignor{"eager": {assignor.Range()}, "cooperative": {assignor.CooperativeSticky()}} {
 		for i := range int64(8 * 4) {

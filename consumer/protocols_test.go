@@ -11,7 +11,8 @@ import (
 	"github.com/stratalog/strata/internal/sample"
 )
 
-// Tests of members that hold for either protocol. Each opens its members by open.
+// ofEitherProtocol are the tests of members that hold for both protocols. Each opens its members
+// by open.
 var ofEitherProtocol = []func(*testing.T){
 	TestTwoMembersShareThePartitionsEvenlyAndEachRecordHasOneReader,
 	TestSurplusMemberIdlesAndTakesOverFromALeaver,
@@ -41,7 +42,7 @@ var ofEitherProtocol = []func(*testing.T){
 	TestRunHoldsItsPromisesWhateverHandlersAndCallersDo,
 }
 
-// What members promise they promise with the newer protocol, too.
+// Members of the newer protocol keep the promises of members, too.
 func TestMembersOfTheNewerProtocolKeepThePromisesOfMembers(t *testing.T) {
 	chosen := sample.Fewer(t, 4)
 	for i, test := range ofEitherProtocol {
@@ -52,7 +53,7 @@ func TestMembersOfTheNewerProtocolKeepThePromisesOfMembers(t *testing.T) {
 	}
 }
 
-// Groups that are on their way from one protocol to the other have members of both.
+// Groups that migrate from one protocol to the other have members of both.
 func TestMembersOfBothProtocolsKeepThePromisesOfMembers(t *testing.T) {
 	for _, test := range []func(*testing.T){
 		TestTwoMembersShareThePartitionsEvenlyAndEachRecordHasOneReader,
@@ -76,15 +77,15 @@ func ofBothProtocols(t *testing.T) bool {
 // opened counts the members that a test has opened, by its name.
 var opened sync.Map
 
-// speak has a member speak the protocol that the test is about.
+// speak sets the protocol that the test is about.
 func speak(t *testing.T, cfg *consumer.Config) {
 	newer := strings.HasPrefix(t.Name(), "TestMembersOfTheNewerProtocolKeepThePromisesOfMembers/")
 	if ofBothProtocols(t) {
 		n, _ := opened.LoadOrStore(t.Name(), new(int))
-		*n.(*int)++ // a test opens one after the other
+		*n.(*int)++ // a test opens its members one after the other
 		newer = *n.(*int)%2 == 0
 	}
-	if newer && cfg.Group != "" { // and the group says the rest
+	if newer && cfg.Group != "" { // the group sets the other fields
 		cfg.Protocol, cfg.Assignors, cfg.SessionTimeout, cfg.HeartbeatInterval = consumer.ProtocolConsumer, nil, 0, 0
 	}
 }

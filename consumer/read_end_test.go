@@ -44,7 +44,7 @@ func TestReadAndFollowHandOutNothingMoreWhenTheirContextHasEnded(t *testing.T) {
 	})
 }
 
-// deafLogs is a backend that cannot tell of changes of the metadata any more.
+// deafLogs is a backend whose WaitMetadata fails with err.
 type deafLogs struct {
 	*strata.Cluster
 	err error

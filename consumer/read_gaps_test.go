@@ -16,7 +16,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Compaction leaves gaps in offsets, at the end of what it cleaned and elsewhere.
+// Compaction leaves gaps in offsets, at the end of the cleaned range and elsewhere.
 func TestReadGoesOverWhatCompactionRemoved(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, c *strata.Cluster) {
 		require.NoError(t, c.CreateTopic(t.Context(), "latest", topic.Config{Partitions: 1, Properties: map[string]string{
@@ -29,7 +29,7 @@ func TestReadGoesOverWhatCompactionRemoved(t *testing.T) {
 			require.NoError(t, err)
 		}
 		time.Sleep(2 * time.Minute)
-		_, err = pr.Send(t.Context(), record.String("latest", "x", "last")) // rolls
+		_, err = pr.Send(t.Context(), record.String("latest", "x", "last")) // rolls the segment
 		require.NoError(t, err)
 		require.NoError(t, pr.Close())
 		_, err = c.Clean(t.Context())
@@ -40,7 +40,7 @@ func TestReadGoesOverWhatCompactionRemoved(t *testing.T) {
 	})
 }
 
-// hole is a backend whose log has nothing in a range of offsets up to its end.
+// hole is a backend whose log has no records from offset from to its end.
 type hole struct {
 	*strata.Cluster
 	from int64
@@ -84,10 +84,10 @@ func TestReadGoesOnBehindRecordsThatAreDeletedMeanwhile(t *testing.T) {
 		for r, err := range consumer.Read(t.Context(), c, consumer.ReadConfig{Topic: "t", MaxBytes: 1}) {
 			require.NoError(t, err)
 			got = append(got, r.Offset)
-			// all
+			// deletes all records
 			_, err := c.DeleteRecords(t.Context(), map[record.TopicPartition]int64{tp(0): -1})
 			require.NoError(t, err)
-			fill(t, c, 0, 1) // not to be read: it came later
+			fill(t, c, 0, 1) // not read: the record was added later
 		}
 		require.Equal(t, []int64{7}, got)
 	})

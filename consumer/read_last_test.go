@@ -32,7 +32,7 @@ func (c *counted) Fetch(ctx context.Context, req *partition.FetchRequest) (*part
 	return resp, err
 }
 
-// The last 100 of a user, whatever else there is, agree with a list of all records.
+// The last 100 records of a key agree with a list of all records, whatever the other records are.
 func TestReadYieldsTheLastRecordsOfAKey(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, c *strata.Cluster) {
 		seed := rand.Uint64()

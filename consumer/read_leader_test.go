@@ -16,7 +16,7 @@ import (
 // leaderless is a cluster whose partition 0 has no leader for a while.
 type leaderless struct {
 	*strata.Cluster
-	until, told time.Time // told: until ListOffsets finds one
+	until, told time.Time // told: until ListOffsets finds a leader
 	fetches     int
 }
 
@@ -74,7 +74,8 @@ func TestReadEndsWithAnErrorWhenAPartitionStaysWithoutALeader(t *testing.T) {
 				return consumer.Follow(ctx, b, cfg)
 			},
 		} {
-			for _, told := range []time.Duration{time.Hour, 0} { // nobody knows where to begin, or only that
+			// ListOffsets fails, or only Fetch does
+			for _, told := range []time.Duration{time.Hour, 0} {
 				b, start := &leaderless{Cluster: c, told: time.Now().Add(told), until: time.Now().Add(time.Hour)}, time.Now()
 				var got error
 				for _, err := range read(t.Context(), b, consumer.ReadConfig{Topic: "t"}) {

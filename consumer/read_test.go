@@ -37,7 +37,7 @@ func TestReadYieldsWhatWasThereWhenItBegan(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "t", r.Topic)
 			got = append(got, fmt.Sprintf("%d@%d:%s", r.Partition, r.Offset, r.Value))
-			fill(t, c, 0, 1) // comes too late
+			fill(t, c, 0, 1) // is added too late
 			fill(t, c, 1, 1) // to a partition that was empty
 		}
 		require.ElementsMatch(t, []string{"0@0:0", "0@1:1", "2@0:0"}, got)
@@ -47,7 +47,7 @@ func TestReadYieldsWhatWasThereWhenItBegan(t *testing.T) {
 	})
 }
 
-// late is a backend where a record comes between the question for the ends and the first fetch.
+// late is a backend to which records are added between ListOffsets and the first fetch.
 type late struct {
 	*strata.Cluster
 	fill func()
@@ -66,11 +66,11 @@ func TestReadLeavesOutWhatCameAfterItAskedForTheEnds(t *testing.T) {
 	})
 }
 
-// lagging is a backend whose leader changes behind the question for the ends: the new one does not
-// show the records of the first fetch yet.
+// lagging is a backend whose leader changes after ListOffsets: the new leader does not return the
+// records at the first fetch yet.
 type lagging struct {
 	*strata.Cluster
-	minBytes []int // of the fetches
+	minBytes []int // by fetch
 }
 
 func (l *lagging) Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error) {
@@ -130,7 +130,8 @@ func TestReadMergesPartitionsByTime(t *testing.T) {
 	})
 }
 
-// A reader of committed records sees what the model shows, whatever transactions did.
+// A reader of committed records reads the records that the model has, whatever the transactions
+// did.
 func TestReadHidesMarkersAndAbortedTransactions(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.IntRange(0, 11), 1, 60).Draw(rt, "steps")
@@ -181,7 +182,7 @@ func TestReadWithoutAnErrorIsComplete(t *testing.T) {
 		require.Less(t, n, 4)
 		for _, err := range consumer.Read(t.Context(), c, consumer.ReadConfig{Topic: "t"}) {
 			require.NoError(t, err)
-			break // leaves nothing behind
+			break // leaves no goroutine behind
 		}
 	})
 }
@@ -217,7 +218,7 @@ func TestReadRefusesWhatItCannotRead(t *testing.T) {
 	})
 }
 
-// counting remembers the most bytes that one answer to a fetch had.
+// counting keeps the most bytes that one answer to a fetch had.
 type counting struct {
 	*strata.Cluster
 	most int

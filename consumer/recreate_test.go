@@ -48,9 +48,9 @@ var kinds = map[string]consumer.Config{
 	"sought":   {Topics: []string{"t"}, Reset: consumer.Latest()},
 }
 
-// A topic is deleted and created again, at once or later, shorter or longer than the position in
-// the old one, several times: every record of each new topic is read, in order, and none twice
-// within a member.
+// A topic is deleted and created again several times, at once or later, shorter or longer than the
+// position in the old one. Every record of each new topic is read, in order, and none twice within
+// a member.
 func TestEveryRecordOfATopicThatWasCreatedAgainIsRead(t *testing.T) {
 	for name, cfg := range kinds {
 		for seed := range uint64(9) {
@@ -85,7 +85,8 @@ func TestEveryRecordOfATopicThatWasCreatedAgainIsRead(t *testing.T) {
 						synctest.Wait()
 						if life < 3 {
 							mu.Lock()
-							for v := range want { // what was not read is gone with the topic
+							// records that were not read are deleted with the topic
+							for v := range want {
 								if seen[v] == 0 {
 									delete(want, v)
 								}
@@ -109,7 +110,7 @@ func TestEveryRecordOfATopicThatWasCreatedAgainIsRead(t *testing.T) {
 	}
 }
 
-// Everything that names an offset is about the topic that it was taken from.
+// Every offset belongs to the topic that it was taken from.
 func TestOffsetsOfADeletedTopicDoNotReachTheOneCreatedAfterIt(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		send(t, b, 0, "old", 10)
@@ -119,7 +120,8 @@ func TestOffsetsOfADeletedTopicDoNotReachTheOneCreatedAfterIt(t *testing.T) {
 		c.Pause(tp(0))
 		recreate(t, b, 1, 0)
 		send(t, b, 0, "new", 3)
-		// The loop body does not know yet; nothing of it may be stored for the new topic.
+		// The loop body has not noticed the new topic yet. None of its offsets may be stored
+		// for it.
 		require.ErrorIs(t, c.Commit(t.Context(), rs[9]), consumer.ErrRebalanced)
 		require.ErrorIs(t, c.CommitOffsets(t.Context(), record.Offsets{tp(0): 10}), consumer.ErrRebalanced)
 		async := make(chan error, 1)
@@ -177,8 +179,8 @@ func sendTo(t *testing.T, b *strata.Cluster, name string, values ...string) {
 	require.NoError(t, pr.Close())
 }
 
-// A member waits in a join while its topic is created again: it reads the new one without waiting
-// for the end of the rebalance.
+// A member waits in a join while its topic is created again. It reads the new one before the
+// rebalance has ended.
 func TestTopicCreatedAgainDuringARebalanceIsReadBeforeItsEnd(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
 		var seen, slow atomic.Int64
@@ -209,7 +211,7 @@ func TestTopicCreatedAgainDuringARebalanceIsReadBeforeItsEnd(t *testing.T) {
 	})
 }
 
-// deaf is a cluster whose changes of metadata are not heard of.
+// deaf is a cluster whose WaitMetadata reports no change once on is set.
 type deaf struct {
 	*strata.Cluster
 	on atomic.Bool
@@ -230,11 +232,11 @@ func TestCommitsBeforeTheConsumerHeardOfTheNewTopicAreRefused(t *testing.T) {
 		d := &deaf{Cluster: b}
 		c := open(t, d, config(consumer.CommitManual))
 		rs := read(t, c, 10)
-		synctest.Wait() // its goroutines wait for what comes
+		synctest.Wait() // its goroutines wait for changes
 		d.on.Store(true)
 		recreate(t, b, 1, 0)
 		send(t, b, 0, "new", 20)
-		synctest.Wait() // the coordinator has heard of it
+		synctest.Wait() // the coordinator has noticed
 		require.Equal(t, []record.TopicPartition{tp(0)}, c.Assignment(), "the consumer has not")
 		require.ErrorIs(t, c.Commit(t.Context(), rs[9]), consumer.ErrRebalanced)
 		require.Empty(t, committed(t, b, "g"))

@@ -17,8 +17,9 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// telling returns a cluster in memory whose records in the three partitions of "t" tell what they
-// are: see requireTelling. Every other batch is compressed if mixed is set.
+// telling returns a cluster in memory. The contents of each record in the three partitions of "t"
+// follow from its partition and offset: see requireTelling. If mixed is set, every other batch is
+// compressed.
 func telling(t *testing.T, n int, mixed bool) *strata.Cluster {
 	t.Helper()
 	c, err := strata.Open(strata.Config{})
@@ -56,7 +57,7 @@ func content(p int32, offset int64) record.Record {
 	}
 }
 
-// requireTelling looks at all of a record.
+// requireTelling checks every field of a record.
 func requireTelling(t *testing.T, r *record.Record) {
 	t.Helper()
 	want := content(r.Partition, r.Offset)
@@ -138,8 +139,8 @@ func TestBatchesAreReleasedByOtherGoroutinesThanTheOneThatPolls(t *testing.T) {
 	workers.Wait()
 }
 
-// readUntilStopped takes n records and ends the loop from outside, so that the rest of what was
-// fetched is there for Poll.
+// readUntilStopped reads n records and ends the loop by Wakeup, so that the other fetched records
+// are left for Poll.
 func readUntilStopped(t *testing.T, c *consumer.Consumer, n int) (rs []record.Record) {
 	t.Helper()
 	for r, err := range c.Records(t.Context()) {
@@ -184,13 +185,13 @@ func TestPollingWithReleaseTakesNoMemory(t *testing.T) {
 			b.Release()
 		}
 	}
-	all() // now it knows that batches are released
+	all() // c notices here that its batches are released
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	all()
 	runtime.ReadMemStats(&after)
 	per := float64(after.TotalAlloc-before.TotalAlloc) / benchRecords
-	// a seek drops what was fetched
+	// a seek drops the fetched records
 	require.Less(t, per, 40.0, "bytes a record; one alone takes 136, its bytes 110")
 	t.Logf("%.1f bytes a record", per)
 }

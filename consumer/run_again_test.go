@@ -15,9 +15,9 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// What fails while Run ends, perhaps because the end made it fail, is neither dead-lettered nor
-// sent to a retry topic, nor an error of Run: the next one does it. A dead-lettering under way is
-// finished and counts.
+// A record that fails while Run ends, perhaps because of that end, is not dead-lettered and not
+// sent to a retry topic, and Run returns no error: the next Run processes it. A dead-lettering
+// that is under way is finished and counts.
 func TestWhatFailsAtTheEndOfRunIsLeftToTheNextOne(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, b *strata.Cluster) {
 		for p := range int32(3) {
@@ -31,7 +31,7 @@ func TestWhatFailsAtTheEndOfRunIsLeftToTheNextOne(t *testing.T) {
 			return c.Run(ctx, func(_ context.Context, r record.Record) error {
 				switch r.Partition {
 				case 0:
-					<-ctx.Done() // a handler that looks at the context of Run
+					<-ctx.Done() // a handler that heeds Run's context
 					return ctx.Err()
 				case 1:
 					<-ctx.Done()

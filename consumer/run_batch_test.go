@@ -81,7 +81,7 @@ func TestABatchErrorSaysHowManyRecordsAreDone(t *testing.T) {
 	})
 }
 
-// What a partial batch has done is committed although the rest is not.
+// The processed prefix of a partial batch is committed although the rest is not.
 func TestThePrefixOfAPartialBatchIsCommitted(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 10)
@@ -95,8 +95,8 @@ func TestThePrefixOfAPartialBatchIsCommitted(t *testing.T) {
 	})
 }
 
-// A plain error, a panic or an error that is permanent as a whole blames nobody: the records are
-// tried one by one, and only the bad one fails for good, by the attempts that it had alone.
+// A plain error, a panic or a permanent error of a batch names no record. The records are tried
+// one by one, and only the bad one fails for good, after its own attempts.
 func TestABatchThatFailsAsAWholeIsTriedRecordByRecord(t *testing.T) {
 	fails := map[string]func() error{
 		"error":     func() error { return errors.New("some row is bad") },
@@ -165,7 +165,7 @@ func TestABatchThatFailsAsAWholeEndsRunAtTheBadRecord(t *testing.T) {
 	})
 }
 
-// Only what failed alone waits in a retry topic.
+// Only records that failed alone go to a retry topic.
 func TestABatchThatFailsAsAWholeSendsOnlyTheBadRecordToARetryTopic(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		require.NoError(t, b.CreateTopic(t.Context(), "later", topic.Config{Partitions: 1}))

@@ -14,8 +14,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A worker may see that Run's context has ended before anything else does. What it puts back then
-// must not be handed out again, without a pause, for as long as the others take to notice.
+// A worker may notice that Run's context has ended before other goroutines do. Records that it
+// returns then must not be handed out again, without a pause, until the others notice.
 func TestAFailureAfterRunsContextHasEndedIsNotTriedAgain(t *testing.T) {
 	for name, run := range map[string]func(context.Context, *consumer.Consumer, consumer.Handler, consumer.RunConfig) error{
 		"Run": func(ctx context.Context, c *consumer.Consumer, h consumer.Handler, cfg consumer.RunConfig) error {
@@ -31,7 +31,7 @@ func TestAFailureAfterRunsContextHasEndedIsNotTriedAgain(t *testing.T) {
 				c := open(t, b, config(consumer.CommitProcessed))
 				for range 300 {
 					ctx, cancel := context.WithCancel(t.Context())
-					calls := 0 // of one record: never two at once
+					calls := 0 // calls of one record, never two at once
 					require.NoError(t, run(ctx, c, func(ctx context.Context, _ record.Record) error {
 						calls++
 						require.Equal(t, calls, consumer.Attempt(ctx))
@@ -47,7 +47,7 @@ func TestAFailureAfterRunsContextHasEndedIsNotTriedAgain(t *testing.T) {
 	}
 }
 
-// silentCommits is a backend that answers no commit before it speaks.
+// silentCommits is a backend that answers no commit until speaks is closed.
 type silentCommits struct {
 	consumer.Backend
 	speaks chan struct{} // closed
@@ -62,8 +62,8 @@ func (b *silentCommits) CommitOffsets(ctx context.Context, req group.CommitReque
 	return b.Backend.CommitOffsets(ctx, req)
 }
 
-// The coordinator does not answer the commit of a partition that is handed over. Run ends all the
-// same, and what is processed is committed later.
+// The coordinator does not answer the commit of a partition that is handed over. Run ends
+// nevertheless, and the processed offsets are committed later.
 func TestRunReturnsWithinDrainTimeoutOfItsEndDuringAHandOver(t *testing.T) {
 	for name, end := range map[string]func(*consumer.Consumer){
 		"wakeup": (*consumer.Consumer).Wakeup,

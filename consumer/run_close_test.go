@@ -15,8 +15,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// Close comes while handlers work. They finish, what they did is committed, and only then the
-// partitions go: no record has two bodies.
+// Close is called while handlers run. They finish and their offsets are committed before the
+// partitions are revoked: no record has two bodies.
 func TestCloseDuringRunLetsHandlersFinishAndCommitsThemBeforeItLeaves(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 1)
@@ -64,7 +64,7 @@ func TestCloseDuringRunLetsHandlersFinishAndCommitsThemBeforeItLeaves(t *testing
 	})
 }
 
-// The member stays in its group while its handlers finish, also longer than a session.
+// The member stays in its group while its handlers finish, also for longer than a session.
 func TestCloseDuringRunKeepsTheMembershipAliveForDrainTimeout(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 1)
@@ -110,8 +110,8 @@ func TestCloseDuringRunIsBoundedByDrainTimeout(t *testing.T) {
 	})
 }
 
-// Shutdown's context cuts the wait for handlers short: theirs ends, and what they did in time is
-// committed.
+// Shutdown's context limits the wait for handlers. Their contexts end with it, and records
+// processed in time are committed.
 func TestShutdownDuringRunIsBoundedByItsContext(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 2)
@@ -130,14 +130,14 @@ func TestShutdownDuringRunIsBoundedByItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		start := time.Now()
-		_ = c.Shutdown(ctx) // its time is over before it can leave
+		_ = c.Shutdown(ctx) // its context ends before c can leave
 		require.Equal(t, 5*time.Second, time.Since(start))
 		require.NoError(t, <-ended)
 		require.Equal(t, record.Offsets{tp(0): 1}, committed(t, b, "g"))
 	})
 }
 
-// Close in a handler ends Run, and does not wait for that handler: the consumer is closed when Run
+// Close in a handler ends Run and does not wait for that handler: the consumer is closed when Run
 // has ended.
 func TestCloseInAHandlerDoesNotWaitForIt(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {

@@ -15,8 +15,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// The dead letter topic takes records of the size that the source takes, so with the headers they
-// are too large for it.
+// The dead letter topic has the size limit of the source topic, so a record of that size is too
+// large with the added headers.
 func TestARecordNearTheSizeLimitIsDeadLetteredByReference(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		require.NoError(t, b.CreateTopic(t.Context(), "dead", topic.Config{Partitions: 1}))
@@ -52,7 +52,7 @@ func TestARecordNearTheSizeLimitIsDeadLetteredByReference(t *testing.T) {
 	})
 }
 
-// The topic forbids what even a reference needs: the outcome is the producer's error, not a loop.
+// The topic rejects even a reference: Run returns the producer's error and does not loop.
 func TestADeadLetterThatCannotBeSmallEnoughIsAnErrorOfRun(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		require.NoError(t, b.CreateTopic(t.Context(), "dead", topic.Config{Partitions: 1, Properties: map[string]string{"max.message.bytes": "100"}}))
@@ -68,7 +68,7 @@ func TestADeadLetterThatCannotBeSmallEnoughIsAnErrorOfRun(t *testing.T) {
 	})
 }
 
-// What is left out goes step by step: stack, value, own headers, key.
+// The parts are omitted step by step: stack, value, own headers, key.
 func TestADeadLetterLeavesOutNoMoreThanItMust(t *testing.T) {
 	pad := func(n int) []byte { return bytes.Repeat([]byte("x"), n) }
 	for name, test := range map[string]struct {

@@ -14,23 +14,23 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// background runs fn and returns a channel with its result.
+// background runs fn on a goroutine and returns a channel with its result.
 func background(fn func() error) <-chan error {
 	ended := make(chan error, 1)
 	go func() { ended <- fn() }()
 	return ended
 }
 
-// hour bounds a Run that a test's handler ends: what breaks shows as a failure, not as a test that
-// never ends.
+// hour bounds a Run that a handler of the test ends, so that a defect fails the test instead of
+// hanging it.
 func hour(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// A handler is at work on the old position when the partition is sought. It heeds its context, and
-// nothing else ends it.
+// A handler processes a record at the old position when the partition is sought. Only its context
+// ends it.
 func TestRunReturnsWithinDrainTimeoutAfterASeek(t *testing.T) {
 	for _, order := range []consumer.RunOrder{consumer.ByPartition, consumer.ByKey} {
 		bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
@@ -54,7 +54,7 @@ func TestRunReturnsWithinDrainTimeoutAfterASeek(t *testing.T) {
 	}
 }
 
-// Go cannot end a goroutine from outside: Run returns without it and says so.
+// Go cannot end a goroutine from outside: Run returns without the handler and reports it.
 func TestRunReturnsWithinDrainTimeoutOfAHandlerThatIgnoresItsContext(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		keyed(t, b, "a", "hung", "c")
@@ -115,8 +115,8 @@ func TestRunDoesNotWaitAtItsEndForARecordThatIsToBeTriedAgain(t *testing.T) {
 	}
 }
 
-// One partition's record is in back-off, the other's partition is asked for by a new member: nobody
-// waits for the back-off.
+// A record of one partition is in back-off when a new member joins and gets the other partition.
+// The rebalance does not wait for the back-off.
 func TestARebalanceDoesNotWaitForARecordThatIsToBeTriedAgain(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 1)
@@ -139,8 +139,8 @@ func TestARebalanceDoesNotWaitForARecordThatIsToBeTriedAgain(t *testing.T) {
 	})
 }
 
-// Cancelling Run during the hand-over of a rebalance takes no time from the handlers, and what they
-// do is committed.
+// Cancelling Run during the hand-over of a rebalance takes no time from the handlers. The records
+// that they process are committed.
 func TestCancelDuringARebalanceLetsHandlersFinish(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 1)
@@ -170,8 +170,8 @@ func TestCancelDuringARebalanceLetsHandlersFinish(t *testing.T) {
 	})
 }
 
-// What a Seek makes obsolete is neither committed nor dead-lettered nor an error of Run; the new
-// position is read once, in order.
+// Records that a Seek makes obsolete are neither committed nor dead-lettered, and cause no error
+// of Run. The new position is read once, in order.
 func TestSeekDuringRunMakesRecordsInHandObsolete(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 10)
@@ -205,7 +205,7 @@ func TestSeekDuringRunMakesRecordsInHandObsolete(t *testing.T) {
 	})
 }
 
-// A partition whose records wait for a worker gets none once it is paused, also if it is next.
+// A partition that is paused while its records wait for a worker gets none, also if it is next.
 func TestPartitionThatIsPausedWhileItWaitsForAWorkerGetsNone(t *testing.T) {
 	for _, order := range []consumer.RunOrder{consumer.ByPartition, consumer.ByKey} {
 		bubble(t, 3, func(t *testing.T, b *strata.Cluster) {
@@ -219,7 +219,7 @@ func TestPartitionThatIsPausedWhileItWaitsForAWorkerGetsNone(t *testing.T) {
 				return c.Run(ctx, func(_ context.Context, r record.Record) error {
 					if own < 0 {
 						own = r.Partition
-						time.Sleep(time.Minute) // all are fetched, and wait
+						time.Sleep(time.Minute) // all records are fetched, and wait
 						for p := range int32(3) {
 							if p != own {
 								c.Pause(tp(p))

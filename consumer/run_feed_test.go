@@ -14,13 +14,13 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A seek, a pause or a loss comes at the worst moment: Run has found what is fetched of a partition
-// and is about to hand it to its workers. No handler is called for it.
+// A seek, a pause or a loss happens after Run has found fetched records of a partition and before
+// it passes them to its workers. No handler is called for them.
 func TestNothingFetchedBeforeASeekPauseOrLossReachesHandlersAfterIt(t *testing.T) {
 	type what struct {
 		do   func(t *testing.T, b *strata.Cluster, c *consumer.Consumer)
-		next int64 // first record read then
-		free bool  // without a group
+		next int64 // first record read after do
+		free bool  // true: without a group
 	}
 	for name, w := range map[string]what{
 		"seek": {next: 7, do: func(t *testing.T, b *strata.Cluster, c *consumer.Consumer) {
@@ -36,7 +36,7 @@ func TestNothingFetchedBeforeASeekPauseOrLossReachesHandlersAfterIt(t *testing.T
 		"lost": {do: func(t *testing.T, b *strata.Cluster, c *consumer.Consumer) {
 			_, err := b.Backend().Leave(t.Context(), group.LeaveRequest{Group: "g", Members: []group.LeaveMember{{MemberID: c.Metadata().MemberID}}})
 			require.NoError(t, err)
-			time.Sleep(10 * time.Second) // the next heartbeat tells
+			time.Sleep(10 * time.Second) // the next heartbeat reports it
 			require.Empty(t, c.Assignment())
 		}},
 		"topic created again": {free: true, do: func(t *testing.T, b *strata.Cluster, c *consumer.Consumer) {

@@ -197,7 +197,7 @@ func TestAPermanentErrorIsNotTriedAgain(t *testing.T) {
 	})
 }
 
-// A record that is tried again holds its own key only, and no worker.
+// A record that is tried again holds back only its own key, and no worker.
 func TestBackoffHoldsOnlyItsOwnKeyAndNoWorker(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		keyed(t, b, "bad", "a", "b", "bad", "c", "a")

@@ -16,8 +16,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A handler that hangs is given up after MaxPollInterval: its partition goes to another member, its
-// own commit is refused, and the member comes back when the handler has returned.
+// A handler that hangs is given up after MaxPollInterval. Its partition goes to another member,
+// its own commit is rejected, and the member joins again when the handler has returned.
 func TestAHandlerThatHangsLosesItsPartitionAfterMaxPollInterval(t *testing.T) {
 	for name, joins := range map[string]time.Duration{"other member comes before": 50 * time.Second, "after": 70 * time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -80,8 +80,8 @@ func hangAndLose(t *testing.T, b *strata.Cluster, joins time.Duration) {
 	other.leave(t)
 }
 
-// The limit is per call of the handler: a partition that is worked on for long in small steps
-// stays.
+// The limit holds for each call of the handler: a member keeps a partition that it processes for
+// long in small steps.
 func TestMaxPollIntervalIsPerCallOfTheHandler(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 5)

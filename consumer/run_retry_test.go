@@ -35,8 +35,9 @@ func retryTopics(t *testing.T, b *strata.Cluster) *producer.Producer {
 	return p
 }
 
-// One record of a key fails. Those behind it go on at once, also those of its key; it comes again
-// when it is due, and in the end goes to the dead letter topic with its history.
+// One record of a key fails. The records behind it are processed at once, also those of its key.
+// The failed record is read again when due, and finally goes to the dead letter topic with its
+// history.
 func TestARecordWaitsInRetryTopicsWhileThoseBehindItGoOn(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		p := retryTopics(t, b)
@@ -87,7 +88,7 @@ func TestARecordWaitsInRetryTopicsWhileThoseBehindItGoOn(t *testing.T) {
 	})
 }
 
-// Neither the due time nor the number of attempts is lost with the process.
+// A restart of the process loses neither the due time nor the number of attempts.
 func TestARecordInARetryTopicSurvivesARestart(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		p := retryTopics(t, b)
@@ -97,7 +98,7 @@ func TestARecordInARetryTopicSurvivesARestart(t *testing.T) {
 		start := time.Now()
 		var tries atomic.Int32
 		var at []string
-		for range 40 { // each lives for 2 s
+		for range 40 { // each process runs for 2 s
 			c := open(t, b, cfg)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			require.NoError(t, c.Run(ctx, func(ctx context.Context, r record.Record) error {
@@ -119,8 +120,8 @@ func TestARecordInARetryTopicSurvivesARestart(t *testing.T) {
 	})
 }
 
-// A long delay in front of a short one: each is handed out when due, and the prefix is committed
-// only when the first is done.
+// A long delay stands before a short one. Each record is handed out when due, and the prefix is
+// committed only when the first is done.
 func TestRecordsOfOneRetryTopicAreHandedOutWhenDueNotInOrder(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		p := deadTopic(t, b)

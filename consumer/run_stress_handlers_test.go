@@ -39,7 +39,7 @@ func (s *storm) handleBatch(member int) consumer.BatchHandler {
 	}
 }
 
-// act does what handlers do.
+// act is the body of the handlers: it hangs, panics, fails or succeeds by chance.
 func (s *storm) act(ctx context.Context) error {
 	s.mu.Lock()
 	what, long := s.rnd.IntN(40), time.Duration(s.rnd.IntN(4000))*time.Millisecond
@@ -49,7 +49,7 @@ func (s *storm) act(ctx context.Context) error {
 	s.mu.Unlock()
 	switch {
 	case what == 0:
-		time.Sleep(90 * time.Second) // hangs for longer than anybody waits
+		time.Sleep(90 * time.Second) // hangs for longer than any timeout
 		return nil
 	case what == 1:
 		panic("handler")
@@ -69,7 +69,7 @@ func (s *storm) act(ctx context.Context) error {
 	return nil
 }
 
-// begin checks that the records may be processed now, and returns what ends the call.
+// begin checks that the records may be processed now, and returns a function that ends the call.
 func (s *storm) begin(ctx context.Context, member int, rs ...record.Record) func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,10 +125,10 @@ func (s *storm) revoked(member int) func(context.Context, []record.TopicPartitio
 	}
 }
 
-// checkCommitted checks that nothing is committed that is not done.
+// checkCommitted checks that all committed records are done.
 func (s *storm) checkCommitted() {
 	if s.retry != nil {
-		return // what waits in the retry topic is committed, and only checkAllDone sees it
+		return // records in the retry topic are committed, and only checkAllDone checks them
 	}
 	for tp, offset := range committed(s.t, s.b, "g") {
 		s.mu.Lock()

@@ -27,11 +27,11 @@ const (
 	stormPoll  = 30 * time.Second
 )
 
-// A storm is members that run handlers which hang, panic and fail, while everything is done to them
-// that can be. It checks, at every call and every commit:
-//   - a call begins only when what precedes it in its order is done or dead-lettered;
-//   - no two calls of an order run at a time, but for one whose context has ended;
-//   - nothing is committed that is not done or dead-lettered;
+// A storm has members that run handlers which hang, panic and fail, while every call that is
+// possible is made. It checks at every call and every commit:
+//   - a call begins only when the records before it in its order are done or dead-lettered;
+//   - no two calls of an order run at a time, except one whose context has ended;
+//   - every committed record is done or dead-lettered;
 //   - OnRevoked does not run beside a call of its partitions whose context has not ended;
 //   - Run returns within DrainTimeout of its end.
 type storm struct {
@@ -64,7 +64,8 @@ type stormMember struct {
 	c      *consumer.Consumer
 	cancel context.CancelFunc
 	ended  chan struct{}
-	endAt  time.Time // when the present Run was asked to end; zero: not yet. Guarded by storm.mu
+	// when the end of the present Run was requested; zero if it was not. Guarded by storm.mu
+	endAt time.Time
 }
 
 func TestRunHoldsItsPromisesWhateverHandlersAndCallersDo(t *testing.T) {
@@ -116,14 +117,14 @@ func (s *storm) run(retryTopic bool) {
 	require.NoError(s.t, p.Close())
 }
 
-// intN is for the goroutine of the test, beside handlers that use rnd too.
+// intN returns a random number under mu, since handlers use rnd too.
 func (s *storm) intN(n int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.rnd.IntN(n)
 }
 
-// step does one thing, and lets some time pass.
+// step performs one action, and lets some time pass.
 func (s *storm) step(p *producer.Producer) {
 	n := len(s.members)
 	switch what := s.intN(10); {
@@ -141,7 +142,7 @@ func (s *storm) step(p *producer.Producer) {
 		m := s.members[s.intN(n)]
 		for _, tp := range m.c.Assignment() {
 			if tp.Topic == "t" && s.intN(2) == 0 {
-				// it may be gone by now
+				// the partition may have been revoked
 				_ = m.c.Seek(tp, max(0, s.committedOf(tp)-int64(s.intN(3))))
 			}
 		}
@@ -172,7 +173,7 @@ func (s *storm) committedOf(tp record.TopicPartition) int64 {
 	return max(0, got[tp].Offset)
 }
 
-// join adds a member that runs handlers until it is closed, one Run after the other.
+// join adds a member that runs handlers until it is closed, in one Run after the other.
 func (s *storm) join() {
 	topics := []string{"t"}
 	if s.retry != nil {
@@ -201,7 +202,7 @@ func (s *storm) join() {
 	<-started
 }
 
-// runOnce is one Run. False: the consumer is closed.
+// runOnce runs one Run. It returns false if the consumer is closed.
 func (s *storm) runOnce(m *stormMember, started chan struct{}) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -247,7 +248,7 @@ func (s *storm) runOnce(m *stormMember, started chan struct{}) bool {
 	return true
 }
 
-// end asks the Run of m to end.
+// end requests the end of m's Run.
 func (s *storm) end(m *stormMember, how func(*stormMember)) {
 	s.mu.Lock()
 	if m.endAt.IsZero() {

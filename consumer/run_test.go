@@ -41,7 +41,7 @@ func TestRunCommitsOnlyTheContiguousPrefixOfWhatIsDone(t *testing.T) {
 			if string(r.Key) != "slow" {
 				return nil
 			}
-			<-ctx.Done() // for longer than anybody waits
+			<-ctx.Done() // for longer than any timeout
 			return ctx.Err()
 		}, consumer.RunConfig{Workers: 8, Order: consumer.ByKey, DrainTimeout: time.Second})
 		require.NoError(t, err)
@@ -141,7 +141,8 @@ func TestRunLetsHandlersFinishBeforeAPartitionGoes(t *testing.T) {
 		c := open(t, b, config(consumer.CommitProcessed))
 		ctx, cancel := context.WithCancel(t.Context())
 		var mu sync.Mutex
-		// one worker may have both: what it has not begun is dropped, and the other member's
+		// One worker may have both partitions. A record that it has not begun is dropped, and goes
+		// to the other member.
 		begun := map[int32]bool{}
 		ended := make(chan error, 1)
 		go func() {

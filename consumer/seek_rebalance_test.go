@@ -16,7 +16,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// eager is config with an assignor that takes all partitions away in each rebalance.
+// eager is config with an assignor that revokes all partitions in each rebalance.
 func eager(commit consumer.CommitMode) consumer.Config {
 	cfg := config(commit)
 	cfg.Assignors = []assignor.Assignor{assignor.Range()}
@@ -28,9 +28,8 @@ var commitModes = map[string]consumer.CommitMode{
 	"processed": consumer.CommitProcessed, "manual": consumer.CommitManual, "before delivery": consumer.CommitBeforeDelivery,
 }
 
-// Between a seek and the next record an eager rebalance takes the partition away and gives it back:
-// wherever the seek goes to, in every commit mode and every way of reading, the record sought to
-// comes next.
+// Between a seek and the next record, an eager rebalance revokes the partition and assigns it
+// again. For every target, commit mode and way of reading, the record sought to is read next.
 func TestASeekOutlastsARebalanceThatGivesThePartitionBack(t *testing.T) {
 	targets := map[string]int64{"back": 5, "forward": 60, "start": consumer.StartEarliest, "end": consumer.StartLatest}
 	wants := map[string]int64{"back": 5, "forward": 60, "start": 0, "end": 100}
@@ -56,13 +55,14 @@ func TestASeekOutlastsARebalanceThatGivesThePartitionBack(t *testing.T) {
 								next = r.Offset
 								cancel()
 							case n == 10:
-								time.Sleep(3 * time.Second) // some is committed
+								time.Sleep(3 * time.Second) // some offsets are committed
 							case n == 20:
 								sought = true
 								if err := c.Seek(tp(0), to); err != nil {
 									t.Error(err)
 								}
-								time.Sleep(time.Second) // Run fetches there, and has it wait for the handler
+								// Run fetches there, and the records wait for the handler
+								time.Sleep(time.Second)
 								c.EnforceRebalance()
 								time.Sleep(time.Second) // the rebalance begins; it ends when the body has returned
 								go func() {
@@ -82,8 +82,8 @@ func TestASeekOutlastsARebalanceThatGivesThePartitionBack(t *testing.T) {
 	}
 }
 
-// A seek that waits at the end of its partition, its offset known, outlasts one rebalance after the
-// other, and records that come during one are not skipped.
+// A seek whose offset is known waits at the end of its partition. It outlasts one rebalance after
+// the other, and records that are added during one are not skipped.
 func TestASeekThatWaitsForARecordOutlastsRebalances(t *testing.T) {
 	for mode, commit := range commitModes {
 		for _, way := range []string{"Records", "Batches", "Poll", "Run"} {
@@ -127,8 +127,8 @@ func TestASeekThatWaitsForARecordOutlastsRebalances(t *testing.T) {
 	}
 }
 
-// Once somebody else has had the partition the seek is over: who gets it goes on at the committed
-// offset, also the member that sought.
+// A seek ends once another member has had the partition. The next owner starts at the committed
+// offset, also if it is the member that sought.
 func TestASeekEndsWhenSomebodyElseHasHadThePartition(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 100)
@@ -155,7 +155,8 @@ func TestASeekEndsWhenSomebodyElseHasHadThePartition(t *testing.T) {
 		})
 		time.Sleep(10 * time.Second)
 		var others []*member
-		for len(m.Assignment()) > 0 { // by its name one of them comes first
+		// member ids are random: members join until one of them sorts first
+		for len(m.Assignment()) > 0 {
 			others = append(others, poll(t, open(t, b, eager(consumer.CommitManual)), nil))
 			time.Sleep(10 * time.Second)
 		}
@@ -174,7 +175,7 @@ func TestASeekEndsWhenSomebodyElseHasHadThePartition(t *testing.T) {
 	})
 }
 
-// The offset was one of another topic.
+// The offset belonged to the deleted topic.
 func TestASeekEndsWithItsTopic(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		fill(t, b, 0, 100)
@@ -189,8 +190,8 @@ func TestASeekEndsWithItsTopic(t *testing.T) {
 	})
 }
 
-// The group goes on where a member sought to, once that is known, although it left before a record
-// came.
+// The group continues at the position that a member sought, once its offset is known, although the
+// member left before it read a record.
 func TestWhatASeekFindsIsCommittedLikeAnOffset(t *testing.T) {
 	for to, want := range map[int64]int64{60: 60, consumer.StartEarliest: 0, consumer.StartLatest: 100} {
 		t.Run(fmt.Sprint(to), func(t *testing.T) {
@@ -200,7 +201,7 @@ func TestWhatASeekFindsIsCommittedLikeAnOffset(t *testing.T) {
 				read(t, c, 10)
 				require.NoError(t, c.Seek(tp(0), to))
 				if to != consumer.StartLatest {
-					read(t, c, 1) // in hand, and given back
+					read(t, c, 1) // the record is in hand, and returned
 				} else {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 					defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// reader reads in one of the ways there are and calls body for each record, until ctx is done.
+// readBy reads in one of the ways and calls body for each record, until ctx is done.
 func readBy(t *testing.T, way string, ctx context.Context, c *consumer.Consumer, body func(record.Record)) {
 	switch way {
 	case "Records":
@@ -52,8 +52,8 @@ func readBy(t *testing.T, way string, ctx context.Context, c *consumer.Consumer,
 	}
 }
 
-// Another goroutine, or the body itself, seeks back while records are handed out: the offset sought
-// to comes next, always.
+// Another goroutine, or the body itself, seeks back while records are handed out. The offset
+// sought to is always read next.
 func TestSeekBesideARecordInHandIsNeverLost(t *testing.T) {
 	for _, way := range []string{"Records", "Batches", "Poll", "Run"} {
 		for _, from := range []string{"body", "another goroutine"} {

@@ -10,7 +10,8 @@ import (
 	"github.com/stratalog/strata/share"
 )
 
-// Checklist row S10: offsets that compaction has left without a record are told apart from records.
+// Checklist row S10: offsets that compaction has left without a record are distinguished from
+// records.
 func TestOffsetsWithoutARecordAreGapsOfWhatWasAcquired(t *testing.T) {
 	var f share.Fetched
 	for _, base := range []int64{2, 6, 12} {

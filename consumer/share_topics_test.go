@@ -16,7 +16,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// jobs opens a cluster with a topic of one partition and so many records, by their numbers.
+// jobs opens a cluster with topic "jobs", which has one partition and n records with their numbers
+// as values.
 func jobs(t *testing.T, n int) *strata.Cluster {
 	t.Helper()
 	c, err := strata.Open(strata.Config{})
@@ -47,8 +48,7 @@ func shareValues(recs []consumer.ShareRecord) (all []string) {
 	return all
 }
 
-// Checklist row S23: a worker goes on with the topics that there are, whatever becomes of the
-// others.
+// Checklist row S23: a worker continues with the existing topics, whatever happens to the others.
 func TestAWorkerGoesOnWithTheTopicsThatThereAre(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, c *strata.Cluster){
 		"the other one is gone": func(*testing.T, *strata.Cluster) {},
@@ -110,13 +110,14 @@ func TestAWorkerGoesOnWithTheTopicsThatThereAre(t *testing.T) {
 	}
 }
 
-// A doneContext is done when it is looked at, and not before: what waits for it goes on.
+// doneContext reports an error when checked, but does not close its channel: a wait on it
+// continues.
 type doneContext struct{ context.Context }
 
 func (doneContext) Err() error { return context.Canceled }
 
-// Checklist row S23: what was acquired when the context of a Poll ended is not accepted by the next
-// one without anybody having seen it.
+// Checklist row S23: records that were acquired when the context of a Poll ended are not accepted
+// by the next Poll: the caller has not seen them.
 func TestWhatIsAcquiredWhenAPollEndsIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := jobs(t, 3)

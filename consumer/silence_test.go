@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/group"
 )
 
-// unheard is a backend whose answers about membership do not arrive while away is set. The requests
-// do: the coordinator knows its members when it is back.
+// unheard is a backend that loses the answers to membership requests while away is set. The
+// requests arrive, so the coordinator still has its members afterwards.
 type unheard struct {
 	consumer.Backend
 	away atomic.Bool
@@ -35,9 +35,9 @@ func (b *unheard) Join(ctx context.Context, r group.JoinRequest) (group.JoinResp
 	return b.Backend.Join(ctx, r)
 }
 
-// Nobody answers for longer than a session. The member gives its partitions up, since others may
-// have them by now, and is back under its id at once when there is an answer: under another one it
-// would wait for its own former session to end.
+// The coordinator does not answer for longer than a session. The member gives its partitions up,
+// since other members may have them. It joins again under its id at the first answer: under
+// another id it would wait until its own former session ends.
 func TestMemberThatHeardNothingForASessionIsBackUnderItsID(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
 		w := &unheard{Backend: b}

@@ -16,7 +16,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// owned returns the partitions that a group's members have; each subscribes to what it has.
+// owned returns the partitions of a group's members, and checks that each member subscribes to the
+// topics of its own.
 func owned(t *testing.T, b *strata.Cluster, g string) (all []record.TopicPartition) {
 	t.Helper()
 	info, err := b.Group(t.Context(), g)
@@ -41,8 +42,8 @@ func all(n int32, topics ...string) (tps []record.TopicPartition) {
 	return tps
 }
 
-// What changed while a static member was away, and what changes after it came back, reaches the
-// group: nothing else makes it rebalance.
+// Changes while a static member was away, and changes after its return, reach the group. No other
+// event makes the group rebalance.
 func TestStaticMemberThatComesBackSeesThatTheAssignmentDoesNotFit(t *testing.T) {
 	ctx := context.Background()
 	grow := func(t *testing.T, b *strata.Cluster) { require.NoError(t, b.AddPartitions(ctx, "t", 4)) }
@@ -63,7 +64,8 @@ func TestStaticMemberThatComesBackSeesThatTheAssignmentDoesNotFit(t *testing.T) 
 		return func(cfg *consumer.Config) { cfg.Assignors = []assignor.Assignor{a} }
 	}
 	for name, v := range map[string]struct {
-		first, second func(*consumer.Config) // of both members; of those that come back
+		// first changes both members, second the members that return
+		first, second func(*consumer.Config)
 		away, later   func(*testing.T, *strata.Cluster)
 		want          []record.TopicPartition
 	}{
@@ -118,7 +120,7 @@ func TestStaticMemberThatComesBackSeesThatTheAssignmentDoesNotFit(t *testing.T) 
 					time.Sleep(time.Minute)
 					want := v.want
 					if who == "all of them" && name[:len("it subscribes to a")] == "it subscribes to a" {
-						want = all(2, "u") // nobody reads t any more
+						want = all(2, "u") // no member reads t any more
 					}
 					require.ElementsMatch(t, want, owned(t, b, "g"))
 					for _, m := range members {
@@ -149,8 +151,8 @@ func TestStaticMemberThatPollsAgainSeesPartitionsThatCameMeanwhile(t *testing.T)
 	})
 }
 
-// Records of a topic that the member does not subscribe to any more are not handed out, although
-// the group still has it assigned to the member.
+// Records of a topic to which the member no longer subscribes are not handed out, although the
+// group still has the topic assigned to the member.
 func TestStaticMemberThatComesBackIsNotHandedWhatItDoesNotSubscribeTo(t *testing.T) {
 	for _, a := range []assignor.Assignor{assignor.CooperativeSticky(), assignor.Range()} {
 		t.Run(a.Name(), func(t *testing.T) {
@@ -175,8 +177,8 @@ func TestStaticMemberThatComesBackIsNotHandedWhatItDoesNotSubscribeTo(t *testing
 	}
 }
 
-// A rolling restart of static members costs no rebalance, whoever leads, whether or not there is
-// something for everybody.
+// A rolling restart of static members causes no rebalance, whichever member leads, also when there
+// are fewer partitions than members.
 func TestStaticMembersComeBackOneAfterTheOtherWithoutARebalance(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, b *strata.Cluster) {
 		members := map[string]*member{}
@@ -203,8 +205,8 @@ func TestStaticMembersComeBackOneAfterTheOtherWithoutARebalance(t *testing.T) {
 	})
 }
 
-// A leader that came back watches the topics of all members as before: it need not look at the
-// group's assignment first.
+// A leader that returned watches the topics of all members as before. It does not first have to
+// read the group's assignment.
 func TestStaticLeaderThatCameBackRebalancesAtOnceForNewPartitions(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		require.NoError(t, b.CreateTopic(t.Context(), "u", topic.Config{}))

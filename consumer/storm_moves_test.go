@@ -23,10 +23,10 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A moveStorm is a group over two topics and three brokers, of members that read in every way there
-// is and change their subscriptions, while the group is rewound, topics grow and are created again,
-// and brokers die, stop and come back. Every record is seen, and again after each rewind to before
-// it, and in the end everything is committed.
+// A moveStorm is a group over two topics and three brokers. Its members read in every way and
+// change their subscriptions, while the group is rewound, topics grow and are created again, and
+// brokers die, stop and restart. Every record is seen, and again after each rewind to before it.
+// In the end everything is committed.
 type moveStorm struct {
 	t       *testing.T
 	b       *strata.Cluster
@@ -34,8 +34,8 @@ type moveStorm struct {
 	p       *producer.Producer
 	members []*mover
 	parts   map[string]int // partitions by topic
-	lives   int            // of topics
-	down    int32          // broker that is down; 0: none
+	lives   int            // number of topics created
+	down    int32          // id of the stopped broker; 0: none
 
 	mu      sync.Mutex // guards the fields below
 	records map[string]map[string]*sentRecord
@@ -47,8 +47,8 @@ type sentRecord struct {
 	tp     record.TopicPartition
 	offset int64
 	due    int  // number of the last rewind to before it
-	seen   int  // rewinds when it was last seen; -1: it was not
-	passed bool // a rewind went past it
+	seen   int  // number of rewinds when it was last seen; -1: not seen
+	passed bool // true: a rewind skipped it
 }
 
 type mover struct {
@@ -57,7 +57,8 @@ type mover struct {
 	done chan struct{}
 }
 
-// ways of reading, each until ctx ends or the consumer is closed, woken up or has an error.
+// ways are the ways of reading. Each reads until ctx ends or the consumer is closed, woken up or
+// has an error.
 var ways = []func(ctx context.Context, c *consumer.Consumer, take func(record.Record)) error{
 	func(ctx context.Context, c *consumer.Consumer, take func(record.Record)) (last error) {
 		for r, err := range c.Records(ctx) {
@@ -92,7 +93,7 @@ var ways = []func(ctx context.Context, c *consumer.Consumer, take func(record.Re
 	},
 }
 
-// commitUntilTaken commits without waiting, again if the coordinator was away for long.
+// commitUntilTaken commits asynchronously, and again if the coordinator was away for long.
 func commitUntilTaken(c *consumer.Consumer, o record.Offsets) {
 	c.CommitAsync(o, func(o record.Offsets, err error) {
 		if errors.Is(err, group.ErrCoordinatorNotAvailable) {
@@ -124,7 +125,8 @@ func (s *moveStorm) join(n int, assignors []assignor.Assignor) {
 			if errors.Is(err, consumer.ErrClosed) {
 				return
 			}
-			time.Sleep(10 * time.Millisecond) // it was woken up, or a partition has no leader
+			// the consumer was woken up, or a partition has no leader
+			time.Sleep(10 * time.Millisecond)
 		}
 	}()
 }
@@ -137,7 +139,7 @@ func (s *moveStorm) see(r record.Record) {
 	}
 }
 
-// leave closes a member, in the middle of its work or when that has ended.
+// leave closes a member, while it reads or after it has stopped.
 func (s *moveStorm) leave(i int) {
 	m := s.members[i]
 	if s.rnd.IntN(2) == 0 {
@@ -173,7 +175,8 @@ func (s *moveStorm) send() {
 	}
 }
 
-// rewind moves the group, mostly back; a time may be later than where it stands.
+// rewind resets the group's offsets, mostly backwards; a time may be later than the committed
+// offset.
 func (s *moveStorm) rewind() {
 	to := []group.ResetTarget{
 		group.ShiftBy(-1 - int64(s.rnd.IntN(10))), group.ToEarliest(), group.ToTime(time.Now().Add(-time.Duration(s.rnd.IntN(200)) * time.Second)),
@@ -201,7 +204,7 @@ func (s *moveStorm) rewind() {
 	}
 }
 
-// moveBroker takes a broker away, or brings it back.
+// moveBroker kills or stops a broker, or restarts it.
 func (s *moveStorm) moveBroker() {
 	switch id := 1 + s.rnd.Int32N(3); {
 	case s.down != 0:
@@ -248,7 +251,7 @@ func (s *moveStorm) step(n int, assignors []assignor.Assignor) {
 	time.Sleep(time.Duration(s.rnd.IntN(5000)) * time.Millisecond)
 }
 
-// end lets everything come to rest and checks what became of the records.
+// end lets the group come to rest and checks the records.
 func (s *moveStorm) end() {
 	if s.down != 0 {
 		s.moveBroker()

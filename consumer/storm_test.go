@@ -24,26 +24,28 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A groupStorm is a group whose members come, go, freeze, dawdle, seek, pause, are woken up and
-// closed from everywhere, on a topic that grows and is deleted and created again, while records are
-// produced.
+// A groupStorm is a group whose members join, leave, freeze, are slow, seek, pause, are woken up
+// and are closed from other goroutines. Its topic grows and is deleted and created again, while
+// records are produced.
 type groupStorm struct {
-	t      *testing.T
-	b      *strata.Cluster
-	rnd    *rand.Rand
-	seeks  bool // members seek back; without, commits only go forward and nothing is skipped or repeated in a tenure
-	life   int  // of the topic
+	t   *testing.T
+	b   *strata.Cluster
+	rnd *rand.Rand
+	// true: members seek back. Otherwise commits only increase, and no record is skipped or
+	// repeated in a tenure
+	seeks  bool
+	life   int // of the topic
 	parts  int
 	sent   map[string]bool // values of this life
 	stable map[record.TopicPartition]int64
 
 	mu   sync.Mutex // guards the fields below
 	seen map[string]int
-	// by partition, life and generation: member that was handed a record there
+	// member that was handed a record, by partition, life and generation
 	owner map[string]string
 }
 
-// A stormy member checks what it is handed.
+// A stormy member checks the records that it reads.
 type stormy struct {
 	*consumer.Consumer
 	s      *groupStorm
@@ -52,7 +54,7 @@ type stormy struct {
 	stop   context.CancelFunc
 	done   chan struct{}
 	inBody atomic.Int32
-	naps   atomic.Int64 // how long the next body takes
+	naps   atomic.Int64 // duration of the next body, in nanoseconds
 
 	mu   sync.Mutex // guards next
 	next map[record.TopicPartition]int64
@@ -78,14 +80,15 @@ func (s *groupStorm) join(name string, way string, assignors []assignor.Assignor
 	m.stop = stop
 	go func() {
 		defer close(m.done)
-		for ctx.Err() == nil && !m.closed(ctx) { // a wake-up ends a loop: it begins anew
+		for ctx.Err() == nil && !m.closed(ctx) { // a wake-up ends a loop: the next one begins
 			readBy(s.t, way, ctx, m.Consumer, m.take)
 		}
 	}()
 	return m
 }
 
-// closed reports whether the consumer is: Wakeup first, so that nothing is handed out.
+// closed reports whether the consumer is closed. It calls Wakeup first, so that Poll returns no
+// records.
 func (m *stormy) closed(ctx context.Context) bool {
 	m.Wakeup()
 	_, err := m.Poll(ctx)
@@ -115,7 +118,7 @@ func (m *stormy) take(r record.Record) {
 	s, tp := m.s, record.TopicPartition{Topic: r.Topic, Partition: r.Partition}
 	value := string(r.Value)
 	life, _, _ := strings.Cut(value, "-")
-	// a group that is empty when its protocol changes counts its generations from the start
+	// A group that is empty when its protocol changes counts its generations from the start.
 	if g := m.Metadata().Generation; g >= 0 && !ofBothProtocols(s.t) {
 		key := fmt.Sprintf("%d/%s/%d", r.Partition, life, g)
 		s.mu.Lock()
@@ -139,13 +142,13 @@ func (m *stormy) take(r record.Record) {
 	}
 }
 
-// leave closes the member, from here or after its loop was stopped.
+// leave closes the member, while its loop runs if fromOutside is set, otherwise after the loop.
 func (m *stormy) leave(fromOutside bool) {
 	if !fromOutside {
 		m.stop()
 		<-m.done
 	}
-	// a long body
+	// a long body leads to DeadlineExceeded
 	if err := m.Close(); err != nil && !m.link.off.Load() && !errors.Is(err, group.ErrFencedInstance) && !errors.Is(err, context.DeadlineExceeded) {
 		m.s.t.Errorf("%s: close: %v", m.name, err)
 	}
@@ -163,7 +166,7 @@ func (s *groupStorm) send(p *producer.Producer) {
 	}
 }
 
-// commitsGoForward compares the group's offsets with those of the last look.
+// commitsGoForward checks that the group's offsets are at least those of the last call.
 func (s *groupStorm) commitsGoForward() {
 	now := committed(s.t, s.b, "g")
 	for tp, offset := range now {
@@ -185,7 +188,7 @@ func (s *groupStorm) recreate() {
 	s.sent, s.stable = map[string]bool{}, nil
 }
 
-// act does something to a member.
+// act performs a random action on a member.
 func (s *groupStorm) act(m *stormy) {
 	var tp record.TopicPartition
 	if a := m.Assignment(); len(a) > 0 {
@@ -203,7 +206,7 @@ func (s *groupStorm) act(m *stormy) {
 	case 5:
 		m.EnforceRebalance()
 	case 6:
-		m.link.off.Store(s.rnd.IntN(3) == 0) // frozen, or thawed
+		m.link.off.Store(s.rnd.IntN(3) == 0) // cut off, or connected again
 	case 7:
 		m.CommitAsync(record.Offsets{tp: max(m.Position(tp), 0)}, nil) // may be refused
 	default:
@@ -257,7 +260,7 @@ func TestStormOfRebalancesSeeksPausesClosesAndRecreations(t *testing.T) {
 					m.naps.Store(0)
 					m.Resume()
 				}
-				time.Sleep(30 * time.Minute) // bodies end, members that were thrown out come back
+				time.Sleep(30 * time.Minute) // bodies end, removed members join again
 				for _, m := range members {
 					m.Resume()
 				}

@@ -19,7 +19,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// ledger is who owns which partition, as the callbacks of all members say, and what was processed.
+// A ledger holds the owner of each partition, from the callbacks of all members, and the processed
+// records.
 type ledger struct {
 	t testing.TB
 
@@ -69,9 +70,9 @@ func (l *ledger) count() int {
 	return len(l.seen)
 }
 
-// Members come and go while records are produced. At every moment a partition has at most one
+// Members join and leave while records are produced. At every moment a partition has at most one
 // owner, callbacks come in pairs, and every record is processed. Fetches wait for an hour and
-// records must arrive within a minute: a lost wake-up shows.
+// records must arrive within a minute, so that a lost wake-up fails the test.
 func TestMembersComeAndGoAndEveryRecordIsProcessedByAnOwner(t *testing.T) {
 	for name, assignors := range map[string][]assignor.Assignor{"eager": {assignor.Range()}, "cooperative": {assignor.CooperativeSticky()}} {
 		for seed := range uint64(5) {
@@ -122,8 +123,8 @@ func TestMembersComeAndGoAndEveryRecordIsProcessedByAnOwner(t *testing.T) {
 	}
 }
 
-// One goroutine polls, others seek, pause, resume and wake it up, and records come in. What is
-// handed out of a partition follows on what was before, or on a seek. In the end everything is
+// One goroutine polls, others seek, pause, resume and wake it up, and records are produced. The
+// records of a partition follow on the previous one, or on a seek. In the end every record is
 // read: no wake-up is lost.
 func TestSeeksPausesAndWakeupsNeitherLoseNorRepeatARecord(t *testing.T) {
 	for seed := range uint64(20) {
@@ -175,7 +176,7 @@ func TestSeeksPausesAndWakeupsNeitherLoseNorRepeatARecord(t *testing.T) {
 	}
 }
 
-// seeker checks what is handed out against the seeks.
+// seeker checks the records handed out against the seeks.
 type seeker struct {
 	t   testing.TB
 	rnd *rand.Rand
@@ -185,7 +186,7 @@ type seeker struct {
 }
 
 func (s *seeker) seek(c *consumer.Consumer, tp record.TopicPartition, offset int64) {
-	synctest.Wait() // nothing is in hand: the poller waits
+	synctest.Wait() // no record is in hand: the poller waits
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := c.Seek(tp, offset); err != nil {

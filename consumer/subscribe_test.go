@@ -41,7 +41,7 @@ func TestUnknownTopicFailsAtOnceAndNamesTheNearest(t *testing.T) {
 	})
 }
 
-// taciturn is a cluster that says nothing of offsets until it is told to.
+// taciturn is a cluster that answers no ListOffsets until tell is closed.
 type taciturn struct {
 	*strata.Cluster
 	tell chan struct{}
@@ -56,8 +56,7 @@ func (l *taciturn) ListOffsets(ctx context.Context, at map[record.TopicPartition
 	}
 }
 
-// TestTopicThatMayComeLaterIsReadFromItsFirstRecord: the consumer looks for its place when the
-// records are there already.
+// The consumer gets its start offset when the topic has records already.
 func TestTopicThatMayComeLaterIsReadFromItsFirstRecord(t *testing.T) {
 	later := record.TopicPartition{Topic: "later"}
 	for name, cfg := range map[string]consumer.Config{
@@ -77,7 +76,7 @@ func TestTopicThatMayComeLaterIsReadFromItsFirstRecord(t *testing.T) {
 					got = append(got, r.Topic+string(r.Value))
 				})
 				time.Sleep(20 * time.Second)
-				// the pattern is to match the whole name
+				// the pattern must match the whole name
 				for _, name := range []string{"later", "later-still"} {
 					require.NoError(t, b.CreateTopic(t.Context(), name, topic.Config{Partitions: 1}))
 				}

@@ -17,11 +17,11 @@ import (
 )
 
 // A history writes plain and transactional batches of several producers to partition 0 of "t", and
-// keeps what a reader must see.
+// keeps the records that a reader must see.
 type history struct {
 	t     require.TestingT
 	c     *replication.Cluster
-	next  int                 // number of the next record, its value
+	next  int                 // number of the next record, which is its value
 	seqs  map[int64]int32     // by producer
 	open  map[int64][]string  // values of transactions under way
 	first map[int64]int64     // their first offset
@@ -41,7 +41,7 @@ func newHistory(t require.TestingT) *history {
 	return &history{t: t, c: c, seqs: map[int64]int32{}, open: map[int64][]string{}, first: map[int64]int64{}, gone: map[string]struct{}{}}
 }
 
-// write appends a batch of n records; pid 0: plain.
+// write appends a batch of n records. A pid of 0 means a plain batch.
 func (h *history) write(pid int64, n int) {
 	var b record.Builder
 	if pid != 0 {
@@ -72,7 +72,7 @@ func (h *history) write(pid int64, n int) {
 	}
 }
 
-// end commits or aborts.
+// end commits or aborts the transaction of pid.
 func (h *history) end(pid int64, commit bool) {
 	p, err := h.c.Partition(tp(0))
 	require.NoError(h.t, err)
@@ -88,7 +88,7 @@ func (h *history) end(pid int64, commit bool) {
 	delete(h.first, pid)
 }
 
-// visible returns what a reader sees from an offset on.
+// visible returns the records that a reader sees from offset from on.
 func (h *history) visible(from int64, isolation consumer.Isolation) (out []written) {
 	stable := int64(1<<63 - 1)
 	for _, first := range h.first {
@@ -103,7 +103,7 @@ func (h *history) visible(from int64, isolation consumer.Isolation) (out []writt
 	return out
 }
 
-// read takes all that a consumer is given until it would have to wait: by Records, or by Poll.
+// read reads until the consumer would have to wait, by Records or by Poll.
 func (h *history) read(cfg consumer.Config, byPoll bool) (got []written, position int64) {
 	c, err := consumer.New(h.c, cfg)
 	require.NoError(h.t, err)
@@ -168,7 +168,7 @@ func TestReadersSeeWhatTheirIsolationLevelShows(t *testing.T) {
 				got[i], _ = h.read(cfg, byPoll)
 			}
 		})
-		// outside: rapid cannot shrink what fails in a bubble
+		// outside the bubble: rapid cannot shrink a failure in a bubble
 		require.Equal(rt, want, got, "read committed, read uncommitted")
 	})
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// bad is a cluster whose partition 0 of "t" has an error as long as there is one.
+// bad is a cluster whose partition 0 of "t" fails while err is set.
 type bad struct {
 	*strata.Cluster
 	mu  sync.Mutex
@@ -86,7 +86,7 @@ func TestPartitionInTroubleAddsNoLatencyToTheOthers(t *testing.T) {
 					go func() {
 						defer close(done)
 						for r, err := range c.Records(ctx) {
-							if err != nil { // it lasts for long: told
+							if err != nil { // the error lasts for long: it is returned
 								require.ErrorIs(t, err, partition.ErrNotLeader)
 								continue
 							}
@@ -210,8 +210,8 @@ func TestConsumerOfAClosedClusterIsTold(t *testing.T) {
 	}
 }
 
-// errorsOf reads with c for at most ten minutes; what it yields besides records comes through the
-// channel, which is closed when it ends.
+// errorsOf reads with c for at most ten minutes. Its errors arrive through the channel, which is
+// closed when the reading ends.
 func errorsOf(t *testing.T, c *consumer.Consumer) <-chan error {
 	errs := make(chan error, 10)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -231,17 +231,17 @@ func errorsOf(t *testing.T, c *consumer.Consumer) <-chan error {
 	return errs
 }
 
-// closing is a cluster of which one kind of call says that it is closed, once it is.
+// closing is a cluster in which one kind of call fails with ErrClosed after closed has ended.
 type closing struct {
 	*strata.Cluster
 	call   string
 	closed context.Context
 }
 
-// says reports whether calls of this kind find the cluster closed.
+// says reports whether calls of this kind fail.
 func (s *closing) says(call string) bool { return s.call == call && s.closed.Err() != nil }
 
-// until returns a context that ends with ctx, or when the cluster is closed.
+// until returns a context that ends with ctx, or when closed ends.
 func (s *closing) until(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	context.AfterFunc(s.closed, cancel)
@@ -255,7 +255,7 @@ func (s *closing) WaitMetadata(ctx context.Context, after int64) (int64, error) 
 	if s.says("WaitMetadata") {
 		return -1, replication.ErrClosed
 	}
-	if ctx.Err() == nil && err != nil { // the others know nothing
+	if ctx.Err() == nil && err != nil { // the other calls do not report the end
 		return s.Cluster.WaitMetadata(ctx, after)
 	}
 	return v, err
@@ -284,8 +284,7 @@ func (s *closing) ListOffsets(ctx context.Context, at map[record.TopicPartition]
 	return s.Cluster.ListOffsets(ctx, at, iso)
 }
 
-// TestClosedClusterIsToldByWhicheverCallHearsOfIt has a single kind of call that is answered so.
-// Between two of them a cluster may close at any moment.
+// Only one kind of call reports the end. Between two calls a cluster may close at any moment.
 func TestClosedClusterIsToldByWhicheverCallHearsOfIt(t *testing.T) {
 	for _, call := range []string{"WaitMetadata", "Fetch", "Fetch of a partition", "ListOffsets"} {
 		t.Run(call, func(t *testing.T) {
@@ -293,7 +292,7 @@ func TestClosedClusterIsToldByWhicheverCallHearsOfIt(t *testing.T) {
 				closed, end := context.WithCancel(t.Context())
 				s := &closing{Cluster: b, call: call, closed: closed}
 				c := open(t, s, consumer.Config{Topics: []string{"t"}})
-				if call == "ListOffsets" { // asked once, at first
+				if call == "ListOffsets" { // called once, at the start
 					end()
 				}
 				errs := errorsOf(t, c)
