@@ -145,8 +145,8 @@ func TestPartitionsThatCameWhileTheGroupWasAwayBeginWhereResetSays(t *testing.T)
 	}
 }
 
-// A group that began at the end has an offset, although it read no record. Records written while it
-// is away are read.
+// A group that began at the end has an offset, although it read no record. Records written while
+// it is away are read.
 func TestGroupThatBeganAtTheEndMissesNothingWhileItIsAway(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
 		send(t, b, 0, "before", 2)
