@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A partition is unloaded and loaded again at the moment its timer fires: the timer that loading
-// arms is not forgotten by the firing that comes late, so Close does not wait for it.
+// A partition is unloaded and loaded again at the moment its timer fires. The late firing does not
+// clear the timer that loading arms, so Close does not wait for it.
 func TestCloseDoesNotWaitForATimerThatWasArmedWhileItFired(t *testing.T) {
 	for range 100 {
 		store := newFakeStore(map[string]int32{"t": 1})
@@ -25,7 +25,7 @@ func TestCloseDoesNotWaitForATimerThatWasArmedWhileItFired(t *testing.T) {
 			start := time.Now()
 			require.NoError(t, c.Heartbeat(ctx, HeartbeatRequest{Group: "g", MemberID: joined.MemberID, Generation: joined.Generation}))
 			store.with(func(f *fakeStore) { f.syncTime, f.appendErr = 6*time.Second, errors.New("disk") })
-			// fails when the session ends
+			// the write fails when the session ends
 			go func() { _ = c.ResetOffsets(ctx, "other", record.Offsets{{Topic: "t"}: 1}) }()
 			time.Sleep(6 * time.Second)
 			synctest.Wait()

@@ -15,8 +15,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// assignedKinds have a member of a group whose coordinator assigns send a heartbeat in an epoch,
-// and return the next one: 0 is its joining, for some topics.
+// assignedKinds send a heartbeat of a member in an epoch, for each kind of group whose coordinator
+// assigns. They return the next epoch; epoch 0 joins with the given topics.
 var assignedKinds = map[string]func(t *testing.T, c *Coordinator, member string, epoch int32, topics ...string) int32{
 	"consumer": func(t *testing.T, c *Coordinator, member string, epoch int32, topics ...string) int32 {
 		r := ConsumerHeartbeatRequest{Group: "g", MemberID: member, MemberEpoch: epoch, RebalanceTimeout: -1}
@@ -124,7 +124,7 @@ func TestMembersThatAreTooManyForABatchGoAllTheSame(t *testing.T) {
 				for i := range 60 {
 					beat(t, c, strings.Repeat("x", 300)+strconv.Itoa(i), 0, "t")
 				}
-				time.Sleep(46 * time.Second) // no word of them
+				time.Sleep(46 * time.Second) // no heartbeat of them arrives
 				require.Zero(t, members())
 				require.NoError(t, c.DeleteGroup(t.Context(), "g"))
 			})
@@ -146,7 +146,7 @@ func TestMembersOfAShareGroupThatAreTooManyForABatchGoAllTheSame(t *testing.T) {
 	})
 }
 
-// Checklist row N23. They lived in a process that is no more.
+// Checklist row N23. The members ran in a process that has ended.
 func TestManyMembersOfADeadProcessGo(t *testing.T) {
 	cfg := Config{MaxBatchBytes: 10_000}
 	store := newFakeStore(map[string]int32{"t": 4})
@@ -181,7 +181,8 @@ func TestTheLastMemberOfTheNewerProtocolGoesWhateverTheOthersAre(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, info.Members, 20)
 		require.Equal(t, Consumer, info.Type)
-		time.Sleep(2 * time.Minute) // the others go, too, and the last of them are a classic group
+		// the other members time out, too, and the last of them form a classic group
+		time.Sleep(2 * time.Minute)
 		info, err = c.Group(t.Context(), "g")
 		require.NoError(t, err)
 		require.Empty(t, info.Members)

@@ -37,7 +37,7 @@ func TestGroupComesWithItsFirstMemberOrByAnAdministrator(t *testing.T) {
 	})
 }
 
-// backwards gives everything to the member that comes last.
+// backwards assigns all partitions to the member with the highest id.
 type backwards struct{ assignor.Assignor }
 
 func (backwards) Name() string { return "backwards" }
@@ -71,7 +71,8 @@ func TestAssignorOfOnesOwnDecidesWhatTheMembersGet(t *testing.T) {
 	})
 }
 
-// Each way for a member to come or go begins the round again: all join, one assigns, all are told.
+// Every join and every departure repeats the round: all members join, one assigns, and all receive
+// their assignment.
 func TestEveryChangeOfMembersRepeatsTheRound(t *testing.T) {
 	partitions := map[string]int32{"t": 6}
 	inBubble(t, newFakeStore(partitions), Config{}, func(t *testing.T, c *Coordinator) {
@@ -90,10 +91,10 @@ func TestEveryChangeOfMembersRepeatsTheRound(t *testing.T) {
 			members = append(members, newClient(c, "g", assignor.Range(), partitions).start())
 			settled(n + 1)
 		}
-		members[2].stop(t) // leaves of its own will
+		members[2].stop(t) // leaves by a Leave request
 		settled(2)
 		begin := time.Now()
-		members[1].kill() // sends no heartbeat any more
+		members[1].kill() // sends no more heartbeats
 		settled(1)
 		require.GreaterOrEqual(t, time.Since(begin), members[1].session-members[1].beat)
 		again := newClient(c, "g", assignor.Range(), partitions)
@@ -110,8 +111,8 @@ func TestEveryChangeOfMembersRepeatsTheRound(t *testing.T) {
 	})
 }
 
-// While an eager group rebalances nobody has a share: not from a sync, and no commit moves an
-// offset, until all have joined and the group leader has assigned.
+// While an eager group rebalances no member has a share: no sync returns one, and no commit is
+// accepted, until all members have joined and the group leader has assigned.
 func TestNobodyHasAShareUntilTheGroupIsInSync(t *testing.T) {
 	inBubble(t, newFakeStore(map[string]int32{"t": 2}), Config{}, func(t *testing.T, c *Coordinator) {
 		join := func(id string) JoinRequest {
@@ -136,7 +137,7 @@ func TestNobodyHasAShareUntilTheGroupIsInSync(t *testing.T) {
 			require.NoError(t, err)
 			joined <- r
 		}()
-		synctest.Wait() // the second one waits for the first
+		synctest.Wait() // the second member waits for the first
 		_, err = sync(first)
 		require.ErrorIs(t, err, ErrRebalanceInProgress)
 		require.ErrorIs(t, c.Heartbeat(ctx, HeartbeatRequest{Group: "g", MemberID: first.MemberID, Generation: first.Generation}), ErrRebalanceInProgress)
@@ -165,8 +166,8 @@ func TestNobodyHasAShareUntilTheGroupIsInSync(t *testing.T) {
 	})
 }
 
-// The rebalance timer runs from the first who comes: members that come and go meanwhile do not
-// start it again.
+// The rebalance timer starts with the first member that joins. Members that join and leave
+// meanwhile do not restart it.
 func TestComingAndGoingDoesNotPutOffTheEndOfARebalance(t *testing.T) {
 	partitions := map[string]int32{"t": 2}
 	inBubble(t, newFakeStore(partitions), Config{}, func(t *testing.T, c *Coordinator) {
@@ -174,7 +175,7 @@ func TestComingAndGoingDoesNotPutOffTheEndOfARebalance(t *testing.T) {
 		slow.session, slow.rebalance = time.Minute, 10*time.Second
 		slow.start()
 		waitGroup(t, c, StableWith(1))
-		slow.kill() // does not join again, and its session goes on
+		slow.kill() // does not join again, and its session continues
 		begin := time.Now()
 		first := newClient(c, "g", assignor.Range(), partitions)
 		first.session, first.rebalance = time.Minute, 10*time.Second
@@ -185,7 +186,7 @@ func TestComingAndGoingDoesNotPutOffTheEndOfARebalance(t *testing.T) {
 			other.rebalance = 10 * time.Second
 			other.start()
 			synctest.Wait()
-			other.kill() // its join is taken back
+			other.kill() // its join is cancelled
 		}
 		waitGroup(t, c, StableWith(1))
 		require.Equal(t, 10*time.Second, time.Since(begin))
@@ -193,8 +194,8 @@ func TestComingAndGoingDoesNotPutOffTheEndOfARebalance(t *testing.T) {
 	})
 }
 
-// Who leads the group's partition of the offsets topic coordinates it, and that is where its
-// records are.
+// The leader of the group's partition of the offsets topic coordinates the group. The group's
+// records are in that partition.
 func TestCoordinatorOfAGroupIsTheLeaderOfItsPartition(t *testing.T) {
 	store := newFakeStore(map[string]int32{"t": 1})
 	inBubble(t, store, Config{OffsetsPartitions: 50}, func(t *testing.T, c *Coordinator) {

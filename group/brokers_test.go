@@ -10,7 +10,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// requests are one of each kind for a group.
+// requests returns one request of each kind for a group.
 func requests(c *Coordinator, group string) map[string]func() error {
 	tp := record.TopicPartition{Topic: "t"}
 	return map[string]func() error{

@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// The broker that coordinates the group is killed, which loses what it had not synced, or stopped,
-// and is started again, over and over.
+// The broker that coordinates the group is killed, which loses its unsynced data, or stopped, and
+// is started again, over and over.
 func TestGroupsSurviveTheDeathOfTheirBroker(t *testing.T) {
 	const coordinator = 2
 	m := &moves{seen: map[string]int{}}

@@ -16,7 +16,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// bubbleStore is a fakeStore, or one that is made of it.
+// bubbleStore is a fakeStore, or a store that embeds one.
 type bubbleStore interface {
 	Store
 	enterBubble()
@@ -34,13 +34,13 @@ func inBubble(t *testing.T, store bubbleStore, cfg Config, f func(t *testing.T, 
 	})
 }
 
-// live is the coordinator of the day.
+// live holds the coordinator of the current process.
 type live struct{ p atomic.Pointer[Coordinator] }
 
-// busy counts the requests that clients wait for.
+// busy counts the requests whose answers clients wait for.
 type busy struct{ join, sync, commit atomic.Int32 }
 
-// A client is a member as the consumer package plays one: it joins, syncs, sends heartbeats and
+// A client behaves as a member of the consumer package: it joins, syncs, sends heartbeats and
 // rejoins, until it is stopped.
 type client struct {
 	at                       *live
@@ -49,13 +49,18 @@ type client struct {
 	topics                   []string
 	partitions               map[string]int32
 	instance                 string
-	host                     string // "": lives in the coordinator's process
+	host                     string // "": runs in the coordinator's process
 	session, rebalance, beat time.Duration
-	onOwn                    func(m *client, generation int32, owned []record.TopicPartition) // with every change
-	onLost                   func(m *client)                                                  // owns nothing any more
-	onBeat                   func(m *client)                                                  // before each heartbeat
-	restarts                 bool                                                             // comes back when it is fenced, as a program that is started again
-	remote                   bool                                                             // finds its coordinator by itself, as over the wire
+	// called at every change
+	onOwn func(m *client, generation int32, owned []record.TopicPartition)
+	// called when it owns no partition any more
+	onLost func(m *client)
+	// called before each heartbeat
+	onBeat func(m *client)
+	// joins again when it is fenced, as a restarted program does
+	restarts bool
+	// finds its coordinator by itself, as over the network
+	remote bool
 
 	busy *busy
 
@@ -63,9 +68,9 @@ type client struct {
 	id         string
 	generation int32
 	owned      []record.TopicPartition
-	frozen     chan struct{} // not nil: does nothing until it is closed
+	frozen     chan struct{} // not nil: the client pauses until it is closed
 	joins      int
-	broker     int32 // if remote
+	broker     int32 // broker of its coordinator, if remote
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -91,8 +96,8 @@ func (m *client) start() *client {
 	return m
 }
 
-// coordinator returns whom the client sends its requests to: whoever coordinates its group, or the
-// coordinator of the broker that it has found last.
+// coordinator returns the coordinator that receives the client's requests: the one of its process
+// or, if remote, that broker's which it found last.
 func (m *client) coordinator() *Coordinator {
 	c := m.at.p.Load()
 	if !m.remote {
@@ -103,7 +108,7 @@ func (m *client) coordinator() *Coordinator {
 	return c.On(m.broker)
 }
 
-// find looks for the coordinator after err.
+// find looks up the coordinator if err reports that it has moved or is not available.
 func (m *client) find(err error) {
 	if !errors.Is(err, ErrNotCoordinator) && !errors.Is(err, ErrCoordinatorNotAvailable) {
 		return
@@ -115,7 +120,7 @@ func (m *client) find(err error) {
 	}
 }
 
-// kill ends the client without a goodbye; stop leaves.
+// kill ends the client without a Leave request; stop leaves.
 func (m *client) kill() {
 	m.cancel()
 	<-m.done
@@ -157,7 +162,7 @@ func (m *client) freeze() (thaw func()) {
 	return func() { close(ch) }
 }
 
-// thawed returns a channel that is closed when the client is not frozen any more; nil if it is not.
+// thawed returns a channel that is closed when the client continues; nil if it is not frozen.
 func (m *client) thawed() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -187,7 +192,7 @@ func (m *client) run(ctx context.Context) {
 		m.pause(ctx)
 		_, owned := m.state()
 		if !cooperative {
-			m.set(m.memberID(), m.generation, nil) // eager: gives up everything
+			m.set(m.memberID(), m.generation, nil) // eager: gives up all partitions
 		}
 		err := m.rebalanceOnce(ctx, owned)
 		if err == nil {
@@ -279,7 +284,7 @@ func (m *client) beats(ctx context.Context) error {
 		err := m.coordinator().Heartbeat(ctx, r)
 		switch {
 		case errors.Is(err, ErrNotCoordinator), errors.Is(err, ErrCoordinatorNotAvailable):
-			m.find(err) // it is a member still, wherever the group is
+			m.find(err) // it is still a member, at any coordinator
 		case err != nil && !errors.Is(err, ErrClosed):
 			return err
 		}

@@ -36,7 +36,7 @@ func TestGroupsOfABrokerThatIsFencedWaitForIt(t *testing.T) {
 	const fenced = 2
 	tp := record.TopicPartition{Topic: "t"}
 	disks := []*vfs.MemFS{vfs.Mem(), vfs.Mem(), vfs.Mem()}
-	of := map[string]int32{} // who coordinates
+	of := map[string]int32{} // coordinating broker by group
 	synctest.Test(t, func(t *testing.T) {
 		brokers, c := openDisks(t, disks)
 		require.NoError(t, brokers.CreateTopic(ctx, "t", topic.Config{Assignment: [][]int32{{1}}}))
@@ -72,7 +72,7 @@ func TestGroupsOfABrokerThatIsFencedWaitForIt(t *testing.T) {
 		require.Len(t, infos, led[1]+led[3])
 		require.Equal(t, begin, time.Now(), "the others do not notice")
 		require.NoError(t, c.Close())
-		_ = brokers.Close() // the broken disk may say so
+		_ = brokers.Close() // may fail because of the broken disk
 		mend()
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -91,8 +91,8 @@ func TestGroupsOfABrokerThatIsFencedWaitForIt(t *testing.T) {
 	})
 }
 
-// A coordinator that does not know yet that it is none has its appends and reads refused by the
-// partition, whoever leads it now.
+// A coordinator that has not noticed the end of its leadership has its appends and reads rejected
+// by the partition, whichever broker leads it now.
 func TestOffsetsLogServesOneLeaderEpochOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disks := []*vfs.MemFS{vfs.Mem(), vfs.Mem(), vfs.Mem()}
@@ -107,7 +107,7 @@ func TestOffsetsLogServesOneLeaderEpochOnly(t *testing.T) {
 		}
 		commit(t, c, commitOf(id, record.Offsets{{Topic: "t"}: 7}))
 		p := offsets.PartitionFor(id, 50)
-		for _, present := range [][]*vfs.MemFS{disks[:2], disks} { // broker 3 goes and comes back
+		for _, present := range [][]*vfs.MemFS{disks[:2], disks} { // broker 3 stops and returns
 			require.NoError(t, c.Close())
 			require.NoError(t, brokers.Close())
 			brokers, c = openDisks(t, present)

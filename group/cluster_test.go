@@ -169,7 +169,7 @@ func TestCommitsForATopicThatWasCreatedAgainAreRefused(t *testing.T) {
 		require.NoError(t, brokers.DeleteTopic(ctx, "t"))
 		require.NoError(t, brokers.CreateTopic(ctx, "t", topic.Config{Partitions: 1}))
 		require.Equal(t, int64(-1), committed(t, c, "g", record.TopicPartition{Topic: "t"}), "offset in the old topic")
-		synctest.Wait() // the coordinator has heard of the deletion
+		synctest.Wait() // the coordinator has noticed the deletion
 		errs, err := c.CommitOffsets(ctx, late)
 		require.NoError(t, err)
 		require.ErrorIs(t, errs[record.TopicPartition{Topic: "t"}], ErrUnknownTopicOrPartition)
@@ -234,8 +234,8 @@ func TestCommitsAreReadBackFromFilesOnDisk(t *testing.T) {
 	}
 }
 
-// BenchmarkCommitDurable commits from 32 goroutines, into one group or each into its own: then into
-// more than twenty files.
+// BenchmarkCommitDurable commits from 32 goroutines, into one group or each into its own, which
+// uses more than twenty files.
 func BenchmarkCommitDurable(b *testing.B) {
 	for _, groups := range []int{1, 32} {
 		b.Run(fmt.Sprintf("groups=%d", groups), func(b *testing.B) {
@@ -247,7 +247,7 @@ func BenchmarkCommitDurable(b *testing.B) {
 			require.NoError(b, err)
 			defer c.Close()
 			commits := make([]CommitRequest, groups)
-			for i := range commits { // the files are there before the clock runs
+			for i := range commits { // the files exist before the measurement starts
 				commits[i] = commitOf(fmt.Sprint("g", i), record.Offsets{{Topic: "t"}: 1})
 				_, err := c.CommitOffsets(ctx, commits[i])
 				require.NoError(b, err)
@@ -271,8 +271,8 @@ func BenchmarkCommitDurable(b *testing.B) {
 	}
 }
 
-// The watcher of the topics may be behind: what a call that has returned did to a topic holds for
-// the next commit.
+// The watcher of the topics may lag. A change of a topic whose call has returned counts for the
+// next commit.
 func TestCommitForATopicIsRefusedAsSoonAsItIsReplaced(t *testing.T) {
 	withCluster(t, vfs.Mem(), func(t *testing.T, brokers *replication.Cluster, c *Coordinator) {
 		tp := record.TopicPartition{Topic: "t"}

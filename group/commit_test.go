@@ -111,7 +111,7 @@ func TestDeletedTopicTakesItsOffsetsAlong(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, got, 1)
 		require.EqualValues(t, 2, got[record.TopicPartition{Topic: "u"}].Offset)
-		_, err = c.Group(ctx, "h") // it had nothing else
+		_, err = c.Group(ctx, "h") // it had no other offset
 		require.ErrorIs(t, err, ErrGroupNotFound)
 		store.set("t", TopicInfo{ID: [16]byte{99}, Partitions: 1})
 		require.EqualValues(t, -1, committed(t, c, "g", record.TopicPartition{Topic: "t"}))
@@ -121,7 +121,7 @@ func TestDeletedTopicTakesItsOffsetsAlong(t *testing.T) {
 func TestOffsetOfAnEarlierTopicOfThatNameIsNotReturned(t *testing.T) {
 	store, tp := newFakeStore(map[string]int32{"t": 1}), record.TopicPartition{Topic: "t"}
 	inBubble(t, store, Config{}, func(t *testing.T, c *Coordinator) { commit(t, c, commitOf("g", record.Offsets{tp: 5})) })
-	// deleted and made again while nobody looked
+	// deleted and created again while no coordinator ran
 	store.topics.Topics["t"] = TopicInfo{ID: [16]byte{77}, Partitions: 1}
 	inBubble(t, store, Config{}, func(t *testing.T, c *Coordinator) {
 		require.EqualValues(t, -1, committed(t, c, "g", tp))
@@ -170,7 +170,7 @@ func TestMemberWithAnUnreadableSubscriptionKeepsAllOffsets(t *testing.T) {
 	})
 }
 
-// joinRaw makes the only member of group g, whose subscription is metadata.
+// joinRaw adds the only member of group g, whose subscription is metadata.
 func joinRaw(t *testing.T, c *Coordinator, metadata []byte) (id string, generation int32) {
 	t.Helper()
 	join := JoinRequest{Group: "g", ProtocolType: ProtocolTypeConsumer, SessionTimeout: 5 * time.Minute, RebalanceTimeout: time.Minute,

@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A thousand members join in 2 s of virtual time, and have all partitions; one that goes moves its
-// own only.
+// A thousand members join in 2 s of virtual time, and have all partitions. The departure of one
+// moves only its own.
 func TestThousandMembersOfTheNewerProtocolShareATopic(t *testing.T) {
 	const members, partitions = 1000, 2000
 	store := newFakeStore(map[string]int32{"t": partitions})

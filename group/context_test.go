@@ -49,7 +49,7 @@ func TestEveryBlockingCallEndsWithItsContext(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded, name)
 			require.Equal(t, time.Second, time.Since(begin), name)
 		}
-		// Behind a write that hangs: readers see only what is committed.
+		// Behind a write that hangs: readers see only committed state.
 		for name, call := range map[string]func(ctx context.Context) error{
 			"fetch": func(ctx context.Context) error { _, err := c.FetchOffsets(ctx, "g", nil); return err },
 			"group": func(ctx context.Context) error { _, err := c.Group(ctx, "g"); return err },

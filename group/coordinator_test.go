@@ -30,7 +30,7 @@ func TestAdministratorSeesLagAndMovesOffsetsOfAnEmptyGroupOnly(t *testing.T) {
 	store.ends = record.Offsets{{Topic: "t"}: 10, {Topic: "t", Partition: 1}: 20}
 	inBubble(t, store, Config{}, func(t *testing.T, c *Coordinator) {
 		to := record.Offsets{{Topic: "t"}: 4, {Topic: "t", Partition: 1}: 20}
-		require.NoError(t, c.ResetOffsets(ctx, "g", to)) // makes the group
+		require.NoError(t, c.ResetOffsets(ctx, "g", to)) // creates the group
 		require.ErrorIs(t, c.ResetOffsets(ctx, "g", record.Offsets{{Topic: "ghost"}: 1}), ErrUnknownTopicOrPartition)
 		info, err := c.Group(ctx, "g")
 		require.NoError(t, err)
@@ -109,7 +109,7 @@ func TestCloseEndsEveryCallWithErrClosed(t *testing.T) {
 		require.ErrorIs(t, c.Heartbeat(ctx, HeartbeatRequest{Group: "g"}), ErrClosed)
 		_, err = c.Join(ctx, JoinRequest{Group: "new", ProtocolType: "consumer", SessionTimeout: time.Minute, Protocols: []assignor.Protocol{{Name: "range", Metadata: nil}}})
 		require.ErrorIs(t, err, ErrClosed)
-		time.Sleep(2 * time.Hour) // the log answers after all
+		time.Sleep(2 * time.Hour) // the log answers at last
 	})
 }
 

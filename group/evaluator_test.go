@@ -15,7 +15,7 @@ import (
 	"github.com/stratalog/strata/internal/synctest"
 )
 
-// expensive is an expression with about 200 instructions that no two values of n share.
+// expensive returns an expression of about 200 instructions that no two values of n share.
 func expensive(n int) string { return fmt.Sprintf("a%d|", n) + strings.Repeat("(.*|b)?", 20) + "zz" }
 
 // manyTopics returns n topics of one partition, with names of 200 bytes that begin with "t".
@@ -27,18 +27,18 @@ func manyTopics(n int) map[string]int32 {
 	return topics
 }
 
-// TestExpensiveExpressionsOfOnePrincipalDelayNoOther has a principal with 20 expressions that take
-// 100 slices each. The expression of another principal is done after two slices.
+// One principal has 20 expressions that take 100 slices each. The expression of another principal
+// is done after two slices.
 func TestExpensiveExpressionsOfOnePrincipalDelayNoOther(t *testing.T) {
 	inBubble(t, newFakeStore(manyTopics(100)), Config{}, func(t *testing.T, c *Coordinator) {
 		e := c.evaluator
 		e.slice, e.rest, e.patience = 20_000, time.Second, time.Hour
-		var at atomic.Int32 // evaluations at a time
+		var at atomic.Int32 // number of concurrent evaluations
 		one := func(string) bool {
 			if at.Add(1) != 1 {
 				t.Error("two requests evaluate at a time")
 			}
-			time.Sleep(time.Millisecond) // for a second one to be seen
+			time.Sleep(time.Millisecond) // lets a second evaluation show
 			at.Add(-1)
 			return true
 		}
@@ -59,11 +59,12 @@ func TestExpensiveExpressionsOfOnePrincipalDelayNoOther(t *testing.T) {
 		resp, err := c.ConsumerHeartbeat(t.Context(), r)
 		require.NoError(t, err)
 		require.Len(t, resp.Assignment, 100)
-		slices := 1 + 100*(re2.Instructions("t0.*")*201+nameWork)/e.slice // its own, each behind one of the other principal
+		// its own slices, each behind one of the other principal
+		slices := 1 + 100*(re2.Instructions("t0.*")*201+nameWork)/e.slice
 		require.LessOrEqual(t, time.Since(began), time.Duration(2*slices+3)*e.rest)
 		cancel()
 		synctest.Wait()
-		time.Sleep(2 * time.Second) // the rest of a slice
+		time.Sleep(2 * time.Second) // the rest after a slice
 		for range 20 {
 			require.ErrorIs(t, <-ended, context.Canceled, "the evaluation ends with the request")
 		}
@@ -71,7 +72,7 @@ func TestExpensiveExpressionsOfOnePrincipalDelayNoOther(t *testing.T) {
 	})
 }
 
-// TestEvaluationsRestAfterEachSlice wants the evaluator to take a bounded part of a processor.
+// The evaluator uses a bounded part of a processor.
 func TestEvaluationsRestAfterEachSlice(t *testing.T) {
 	inBubble(t, newFakeStore(manyTopics(50)), Config{}, func(t *testing.T, c *Coordinator) {
 		e := c.evaluator
@@ -90,8 +91,8 @@ func TestEvaluationsRestAfterEachSlice(t *testing.T) {
 	})
 }
 
-// TestExpressionThatTakesLongIsResolvedByLaterHeartbeats has a member that gets responses without
-// topics until its expression is evaluated, and no name is evaluated twice.
+// A member gets responses without topics until its expression is evaluated, and no name is
+// evaluated twice.
 func TestExpressionThatTakesLongIsResolvedByLaterHeartbeats(t *testing.T) {
 	inBubble(t, newFakeStore(manyTopics(40)), Config{}, func(t *testing.T, c *Coordinator) {
 		e := c.evaluator
@@ -115,8 +116,8 @@ func TestExpressionThatTakesLongIsResolvedByLaterHeartbeats(t *testing.T) {
 	})
 }
 
-// TestOnlyNewTopicsAreEvaluated counts evaluations: names that an expression was evaluated with
-// before are not repeated, also for another group.
+// The test counts evaluations: a name is evaluated once with an expression, also for another
+// group.
 func TestOnlyNewTopicsAreEvaluated(t *testing.T) {
 	store := newFakeStore(manyTopics(10))
 	inBubble(t, store, Config{}, func(t *testing.T, c *Coordinator) {
@@ -130,7 +131,7 @@ func TestOnlyNewTopicsAreEvaluated(t *testing.T) {
 		require.Equal(t, int64(10), c.evaluator.evaluated)
 		store.set("t", TopicInfo{ID: [16]byte{99}, Partitions: 1})
 		synctest.Wait()
-		time.Sleep(time.Second) // for the watcher, which rests
+		time.Sleep(time.Second) // for the watcher, which pauses between reads
 		r.MemberEpoch, r.Owned = resp.MemberEpoch, nil
 		resp = beat(r)
 		require.Equal(t, int64(11), c.evaluator.evaluated)
@@ -141,7 +142,7 @@ func TestOnlyNewTopicsAreEvaluated(t *testing.T) {
 	})
 }
 
-// TestWaitForATurnEndsWithTheRequestAndTheCoordinator has requests behind an endless one.
+// The requests wait behind an endless one.
 func TestWaitForATurnEndsWithTheRequestAndTheCoordinator(t *testing.T) {
 	inBubble(t, newFakeStore(map[string]int32{"t": 1}), Config{}, func(t *testing.T, c *Coordinator) {
 		c.evaluator.patience = time.Hour
@@ -173,7 +174,7 @@ func TestWaitForATurnEndsWithTheRequestAndTheCoordinator(t *testing.T) {
 	})
 }
 
-// TestPanicWhileATurnIsHeldPassesItOn has a check of rights that panics.
+// The check of rights panics.
 func TestPanicWhileATurnIsHeldPassesItOn(t *testing.T) {
 	inBubble(t, newFakeStore(map[string]int32{"t": 1}), Config{}, func(t *testing.T, c *Coordinator) {
 		require.Panics(t, func() {
@@ -185,8 +186,8 @@ func TestPanicWhileATurnIsHeldPassesItOn(t *testing.T) {
 	})
 }
 
-// TestResultsOfExpressionsAreBounded has more expressions than are kept, and a topic that is
-// created and deleted again and again under other names.
+// There are more expressions than are kept, and a topic that is created and deleted again and
+// again under other names.
 func TestResultsOfExpressionsAreBounded(t *testing.T) {
 	e := newEvaluator()
 	for i := range maxExpressions + 10 {

@@ -60,7 +60,7 @@ func TestRepliesWaitUntilTheRecordsAreCommitted(t *testing.T) {
 			close(done)
 		}()
 		synctest.Wait()
-		// what is read is committed too
+		// the values read are committed, too
 		require.EqualValues(t, 2, committed(t, c, "g", record.TopicPartition{Topic: "t"}))
 		require.Equal(t, 2*time.Second, time.Since(begin))
 		<-done
@@ -88,7 +88,7 @@ func TestFailedAppendLoadsTheGroupsAgain(t *testing.T) {
 		require.EqualValues(t, 1, c.Stats().AppendFailures)
 
 		store.with(func(f *fakeStore) { f.appendErr = nil })
-		commit(t, c, r) // still a member, of the same generation
+		commit(t, c, r) // it is still a member of the same generation
 		require.EqualValues(t, 2, committed(t, c, "g", tp))
 		time.Sleep(time.Minute)
 		info, err := c.Group(ctx, "g")
@@ -106,7 +106,7 @@ func TestJoinsAndSyncsUnderWayAreSentAwayWhenAnAppendFails(t *testing.T) {
 		store.with(func(f *fakeStore) { f.appendErr = errors.New("broken") })
 		time.Sleep(time.Minute)
 		store.with(func(f *fakeStore) { f.appendErr = nil })
-		waitGroup(t, c, StableWith(2)) // they come again
+		waitGroup(t, c, StableWith(2)) // both join again
 		a.stop(t)
 		b.stop(t)
 	})
@@ -126,7 +126,7 @@ func TestGroupsThatCannotBeLoadedAreTriedAgain(t *testing.T) {
 	})
 }
 
-// The log of a full or broken disk takes nothing, and callers ask again at once.
+// The log of a full or broken disk accepts no append, and callers retry at once.
 func TestCoordinatorWhoseLogTakesNothingLoadsAfterPauses(t *testing.T) {
 	store, tp := newFakeStore(map[string]int32{"t": 1}), record.TopicPartition{Topic: "t"}
 	var logged bytes.Buffer

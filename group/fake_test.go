@@ -11,21 +11,21 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// fakeStore is a Store in memory whose disk takes as long and fails as the test says.
+// fakeStore is a Store in memory. The test sets the delays and failures of its disk.
 type fakeStore struct {
 	mu                 sync.Mutex
 	logs               []*fakeLog // nil: there is no offsets topic
 	topics             Topics
 	starts, ends       record.Offsets
 	changed            chan struct{}
-	syncTime           time.Duration // between an append and its done
-	blocked            chan struct{} // appends wait until it is closed; nil: they do not
+	syncTime           time.Duration // time between an append and its done call
+	blocked            chan struct{} // appends wait until it is closed; nil: they do not wait
 	appendErr, readErr error
-	// of the offsets topic's partitions; those left out are led by broker 1
+	// leaders of the offsets topic's partitions; broker 1 leads the partitions that are not in it
 	leaders map[int32]leader
 }
 
-// leader is who leads a partition, -1: nobody.
+// leader is the leader of a partition and its epoch. A broker of -1 means no leader.
 type leader struct{ broker, epoch int32 }
 
 func newFakeStore(topics map[string]int32) *fakeStore {
@@ -38,7 +38,7 @@ func newFakeStore(topics map[string]int32) *fakeStore {
 	return f
 }
 
-// enterBubble makes the store usable in another bubble than it was made in.
+// enterBubble makes the store usable in another bubble than the one that created it.
 func (f *fakeStore) enterBubble() { f.changed = make(chan struct{}) }
 
 func (f *fakeStore) OffsetsTopic(_ context.Context, create OffsetsShape) (int32, error) {
@@ -66,8 +66,8 @@ func (f *fakeStore) leaderLocked(p int32) leader {
 	return leader{broker: 1}
 }
 
-// lead makes broker the leader of a partition of the offsets topic, -1: nobody, in the next epoch.
-// The new leader has what was confirmed, and of what was not, the first keep batches.
+// lead makes broker the leader of a partition of the offsets topic in the next epoch; -1 means no
+// leader. The new leader has the confirmed batches and the first keep of the unconfirmed ones.
 func (f *fakeStore) lead(p, broker int32, keep int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -131,7 +131,7 @@ func (f *fakeStore) ListOffsets(_ context.Context, tps []record.TopicPartition, 
 				out[tp] = f.starts[tp]
 			case at == partition.Latest:
 				out[tp] = f.ends[tp]
-			default: // a record a second since 1970
+			default: // the log has one record per second since 1970
 				out[tp] = max(f.starts[tp], min(int64(at)/1000, f.ends[tp]))
 			}
 		}
@@ -157,14 +157,14 @@ func (f *fakeStore) changedLocked() {
 	f.changed = make(chan struct{})
 }
 
-// with changes the store's behaviour.
+// with calls change, which may set the store's behaviour, under the lock.
 func (f *fakeStore) with(change func(f *fakeStore)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change(f)
 }
 
-// clone returns a store with what this one holds, as the next process finds it.
+// clone returns a store with the contents of f, for the next process.
 func (f *fakeStore) clone() *fakeStore {
 	f.mu.Lock()
 	defer f.mu.Unlock()

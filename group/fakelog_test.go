@@ -10,7 +10,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// fakeLog is the log of a partition of the offsets topic, wherever it is led.
+// fakeLog is the log of a partition of the offsets topic, for all leaders.
 type fakeLog struct {
 	f         *fakeStore
 	data      []byte
@@ -19,13 +19,13 @@ type fakeLog struct {
 	readErr   error
 }
 
-// epochLog is a fakeLog as it is led in one epoch.
+// epochLog is a fakeLog in one leader epoch.
 type epochLog struct {
 	*fakeLog
 	partition, epoch int32
 }
 
-// overLocked is an error if the epoch is over.
+// overLocked returns an error if the epoch has ended.
 func (l *epochLog) overLocked() error {
 	if now := l.f.leaderLocked(l.partition); now.epoch != l.epoch {
 		return fmt.Errorf("%w: %w: epoch %d, not %d", ErrNotCoordinator, ErrMoving, now.epoch, l.epoch)
@@ -85,8 +85,8 @@ func (l *fakeLog) appendLocked(batch []byte) (through int) {
 	return len(l.data)
 }
 
-// cutLocked removes the unconfirmed batches, except for the first keep of them. What is left
-// counts as confirmed.
+// cutLocked removes the unconfirmed batches, except the first keep of them. The rest counts as
+// confirmed.
 func (l *fakeLog) cutLocked(keep int) {
 	at, end := 0, int64(0)
 	for at < len(l.data) && (at < l.confirmed || keep > 0) {

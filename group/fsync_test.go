@@ -13,7 +13,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// groupOf returns what can be seen of a group's offsets; nil: there is no such group.
+// groupOf returns a group's offsets; nil if there is no such group.
 func groupOf(t *testing.T, c *Coordinator, id string) record.Offsets {
 	t.Helper()
 	info, err := c.Describe(ctx, id)
@@ -31,8 +31,8 @@ func groupOf(t *testing.T, c *Coordinator, id string) record.Offsets {
 	return o
 }
 
-// An fsync that failed leaves it open whether the change is stored: the process goes on with what
-// was there before, and a restart shows that or the change, whole.
+// After a failed fsync it is open whether the change is stored. The process continues with the
+// state before, and a restart has that state or the whole change.
 func TestChangeWhoseFsyncFailedIsThereWholeOrNotAtAllAfterARestart(t *testing.T) {
 	before := record.Offsets{}
 	for p := range int32(4) {

@@ -20,8 +20,8 @@ func set(key, value string) replication.ConfigChange {
 	return replication.ConfigChange{Key: key, Value: value}
 }
 
-// TestConfigurationOfAGroupCountsAtOnceAndAfterARestart sets a session timeout that a silent member
-// exceeds, while one of a group that says nothing lives on.
+// A silent member exceeds the session timeout that its group's configuration sets. A member of a
+// group without configuration stays.
 func TestConfigurationOfAGroupCountsAtOnceAndAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := vfs.Mem()
@@ -86,7 +86,7 @@ func TestConfigurationThatNoGroupCanGoByIsRefused(t *testing.T) {
 	require.ErrorIs(t, without.AlterGroupConfig(t.Context(), ConfigAlteration{Group: "g"}), errors.ErrUnsupported)
 }
 
-// TestConfigurationSetUnderOtherBoundsIsKeptWithinThem is GroupConfig.evaluate.
+// Kafka: GroupConfig.evaluate.
 func TestConfigurationSetUnderOtherBoundsIsKeptWithinThem(t *testing.T) {
 	cfg, err := Config{}.withDefaults()
 	require.NoError(t, err)

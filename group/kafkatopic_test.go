@@ -11,7 +11,7 @@ import (
 
 func TestKafkasOffsetsTopicIsTakenOver(t *testing.T) {
 	store := newFakeStore(map[string]int32{"grouped": 4})
-	store.topics.Topics["grouped"] = TopicInfo{Partitions: 4} // of an id that we do not know
+	store.topics.Topics["grouped"] = TopicInfo{Partitions: 4} // with an unknown id
 	_, err := store.OffsetsTopic(ctx, OffsetsShape{Partitions: 4})
 	require.NoError(t, err)
 	kafkatopic.Each(t, func(b *record.Batch, _ record.Record) {

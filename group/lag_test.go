@@ -26,7 +26,8 @@ func TestLagCountsPartitionsWithoutACommitFromTheirStart(t *testing.T) {
 		require.Equal(t, OffsetInfo{Committed: record.Committed{Offset: -1, LeaderEpoch: -1}, Start: 10, End: 100, Lag: 90}, info.Offsets[record.TopicPartition{Topic: "t", Partition: 2}])
 		m.kill()
 
-		commit(t, c, commitOf("old", record.Offsets{{Topic: "u"}: 3})) // retention has passed it
+		// retention has deleted the records at that offset
+		commit(t, c, commitOf("old", record.Offsets{{Topic: "u"}: 3}))
 		info, err = c.Group(ctx, "old")
 		require.NoError(t, err)
 		require.Equal(t, int64(90+90), info.Lag(), "no more than there is")
@@ -88,8 +89,8 @@ func TestLagAndDrainTimeOfAllGroupsAreOneCallAway(t *testing.T) {
 		}
 		require.Equal(t, []GroupLag{{"a", Empty, 0, 80, DrainUnknown, 0}, {"b", Empty, 0, 80, DrainUnknown, 0}, {"c", Empty, 0, 0, 0, 0}, {"d", Stable, 1, 90, DrainUnknown, 0}}, lags())
 		time.Sleep(10 * time.Second)
-		commit(t, c, commitOf("a", record.Offsets{tp: 60})) // 40 in 10 s, 40 to go
-		store.with(func(f *fakeStore) { f.ends[tp] = 120 }) // 20 more for everybody
+		commit(t, c, commitOf("a", record.Offsets{tp: 60})) // 40 in 10 s, 40 left
+		store.with(func(f *fakeStore) { f.ends[tp] = 120 }) // 20 more for every group
 		require.Equal(t, []GroupLag{{"a", Empty, 0, 60, 30 * time.Second, 0}, {"b", Empty, 0, 100, DrainNever, 0}, {"c", Empty, 0, 20, DrainNever, 0}, {"d", Stable, 1, 110, DrainNever, 0}}, lags())
 		time.Sleep(100 * time.Millisecond)
 		require.Equal(t, 30*time.Second+300*time.Millisecond, lags()[0].Drain.Round(time.Millisecond), "too soon for another sample: still since the first")

@@ -33,7 +33,7 @@ func TestMembersShareAGroupAndStandbyTakesOver(t *testing.T) {
 					}
 				}
 				require.Equal(t, 1, idle)
-				for i, m := range members { // one that has something goes
+				for i, m := range members { // a member that has a partition leaves
 					if _, owned := m.state(); len(owned) > 0 {
 						m.stop(t)
 						members = append(members[:i:i], members[i+1:]...)
@@ -52,7 +52,7 @@ func TestMembersShareAGroupAndStandbyTakesOver(t *testing.T) {
 	}
 }
 
-// waitGroup waits until pred holds for group g and everybody has taken note.
+// waitGroup waits until pred holds for group g and all goroutines have noticed.
 func waitGroup(t testing.TB, c *Coordinator, pred func(Info) bool) Info {
 	t.Helper()
 	bounded, cancel := context.WithTimeout(ctx, time.Hour)
@@ -114,15 +114,15 @@ func TestZombieCannotCommitAfterItIsFenced(t *testing.T) {
 		zombie.MemberID, zombie.Generation = b.memberID(), generation
 		_, err = c.CommitOffsets(ctx, zombie)
 		require.ErrorIs(t, err, ErrUnknownMember)
-		zombie.MemberID = a.memberID() // even under another name
+		zombie.MemberID = a.memberID() // even with another member id
 		_, err = c.CommitOffsets(ctx, zombie)
 		require.ErrorIs(t, err, ErrIllegalGeneration)
-		// nor from outside
+		// nor without a member id
 		_, err = c.CommitOffsets(ctx, commitOf("g", record.Offsets{owned[0]: 5}))
 		require.ErrorIs(t, err, ErrUnknownMember)
 		require.EqualValues(t, 100, committed(t, c, "g", owned[0]))
 		thaw()
-		waitGroup(t, c, StableWith(2)) // it comes back as a new member
+		waitGroup(t, c, StableWith(2)) // it joins again as a new member
 		a.stop(t)
 		b.stop(t)
 	})
@@ -156,7 +156,7 @@ func TestMembersStayMembersAcrossARestart(t *testing.T) {
 		require.Equal(t, generation, info.Generation)
 		require.Equal(t, 4, assigned(info))
 
-		// Those who do not come back are removed when a session has passed since the restart.
+		// Members that do not return are removed when a session has passed since the restart.
 		time.Sleep(11 * time.Second)
 		info, err = c.Group(ctx, "g")
 		require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// TestPolicySaysWhetherGroupsChangeTheirProtocol upgrades and downgrades under each policy.
+// Groups upgrade and downgrade under each policy.
 func TestPolicySaysWhetherGroupsChangeTheirProtocol(t *testing.T) {
 	for policy, want := range map[MigrationPolicy][2]bool{MigrateBoth: {true, true}, MigrateUpgrade: {true, false}, MigrateDowngrade: {false, true}, MigrateNever: {false, false}} {
 		t.Run(policy.String(), func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestClassicMemberIsToldToJoinAgainOnlyWhenThereIsSomethingForIt(t *testing.
 		require.Equal(t, 1, sync(generation))
 		require.NoError(t, heartbeat(generation))
 
-		beat(-1, nil) // nobody is left who could have a target computed but the classic member
+		beat(-1, nil) // only the classic member is left to trigger a target
 		time.Sleep(1001 * time.Millisecond)
 		require.ErrorIs(t, heartbeat(generation), ErrRebalanceInProgress)
 		generation = join()

@@ -46,24 +46,24 @@ func TestGroupMovesWithTheLeaderOfItsPartition(t *testing.T) {
 			time.Sleep(time.Minute)
 			require.Equal(t, info.Generation, waitGroup(t, c, StableWith(2)).Generation, "nobody has to join again")
 		}
-		local.kill() // its session ends at the coordinator that the group is at now
+		local.kill() // its session ends at the present coordinator of the group
 		waitGroup(t, c, func(i Info) bool { return StableWith(1)(i) && assigned(i) == 4 })
 		wire.stop(t)
 	})
 }
 
-// durable is what a group's next coordinator must know of it.
+// durable returns the part of a group's Info that its next coordinator has, too.
 func durable(i Info) Info {
 	i.Offsets, i.Members = nil, slices.Clone(i.Members)
 	for m := range i.Members {
-		// the last one told; the log has that of the last rebalance
+		// the last one sent; the log has the one of the last rebalance
 		i.Members[m].SubscriptionData = nil
 	}
 	return i
 }
 
-// What waits at a coordinator when its leadership ends is sent away; members of the process look
-// for the next one by themselves.
+// Requests that wait at a coordinator fail when its leadership ends. Members of the process find
+// the next coordinator by themselves.
 func TestCallsUnderWayFollowTheGroupToItsNextCoordinator(t *testing.T) {
 	join := func(id string) JoinRequest {
 		return JoinRequest{Group: "g", MemberID: id, ClientHost: "/10.0.0.1", ProtocolType: "consumer", SessionTimeout: 10 * time.Minute,
@@ -77,7 +77,7 @@ func TestCallsUnderWayFollowTheGroupToItsNextCoordinator(t *testing.T) {
 		require.NoError(t, err)
 		client, process := make(chan error, 1), make(chan error, 1)
 		broker := c.On(1)
-		// waits for the first one
+		// wait for the first member
 		go func() { _, err := broker.Join(ctx, join("")); client <- err }()
 		go func() { _, err := c.Join(ctx, join("")); process <- err }()
 		synctest.Wait()
@@ -118,8 +118,8 @@ func describe(t *testing.T, c *Coordinator) Info {
 	return info
 }
 
-// The commit was in the old leader's log when it died. Whether or not the next one has it, the
-// process sends it again, and nothing of it is shown before it is committed.
+// The commit was in the old leader's log when that died. Whether or not the next leader has it,
+// the process sends it again, and it is not visible before it is committed.
 func TestCommitUnderWayIsRepeatedAtTheNextCoordinator(t *testing.T) {
 	for kept, found := range map[int]int64{0: -1, 2: 2} {
 		t.Run(fmt.Sprint(kept, " batches kept"), func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestCommitUnderWayIsRepeatedAtTheNextCoordinator(t *testing.T) {
 	}
 }
 
-// A shift is not repeated if it may be stored: twice is not once.
+// A shift that may be stored is not repeated: it would be applied twice.
 func TestShiftThatMayBeStoredIsNotRepeated(t *testing.T) {
 	store, tp := newFakeStore(map[string]int32{"t": 1}), record.TopicPartition{Topic: "t"}
 	store.ends = record.Offsets{tp: 100}
@@ -161,7 +161,7 @@ func TestShiftThatMayBeStoredIsNotRepeated(t *testing.T) {
 	})
 }
 
-// Nothing of a coordinator lives on when its leadership has ended: no append, no timer, no call.
+// After the end of its leadership a coordinator has no append, no timer and no call left.
 func TestCoordinatorThatIsNoneDoesNothing(t *testing.T) {
 	store, tp := newFakeStore(map[string]int32{"t": 1}), record.TopicPartition{Topic: "t"}
 	inBubble(t, store, onePartition, func(t *testing.T, c *Coordinator) {
@@ -172,14 +172,14 @@ func TestCoordinatorThatIsNoneDoesNothing(t *testing.T) {
 		blocked := make(chan struct{})
 		store.with(func(f *fakeStore) { f.blocked = blocked })
 		result := make(chan error, 1)
-		// on its way into the log
+		// the append is under way
 		go func() { _, err := c.On(1).CommitOffsets(ctx, commitOf("h", record.Offsets{tp: 1})); result <- err }()
 		synctest.Wait()
 		store.lead(0, -1, 0)
 		require.ErrorIs(t, <-result, ErrNotCoordinator)
 		close(blocked)
 		before := len(store.logs[0].data)
-		time.Sleep(time.Hour) // the session of the member ends, nobody takes note
+		time.Sleep(time.Hour) // the session of the member ends, and no coordinator notices
 		require.True(t, old.Idle())
 		require.Len(t, store.logs[0].data, before)
 		require.Empty(t, c.runtime.Known())
@@ -218,7 +218,7 @@ func TestPartitionInTroubleDoesNotConcernTheOthers(t *testing.T) {
 		require.NotErrorIs(t, err, ErrMoving)
 		require.Equal(t, begin, time.Now(), "none of them waits")
 
-		// A request for a group without a coordinator waits for one, but not for ever.
+		// A request for a group without a coordinator waits for one, until its context ends.
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		_, err = c.FetchOffsets(short, "my-group", nil)
@@ -239,7 +239,7 @@ func TestPartitionInTroubleDoesNotConcernTheOthers(t *testing.T) {
 	})
 }
 
-// WaitGroup and the offsets of deleted topics are not forgotten when the coordinator changes.
+// WaitGroup and the deletion of a topic's offsets outlast a change of the coordinator.
 func TestWatchersAndDeletionsFollowTheGroup(t *testing.T) {
 	store, tp := newFakeStore(map[string]int32{"t": 1, "u": 1}), record.TopicPartition{Topic: "t"}
 	inBubble(t, store, onePartition, func(t *testing.T, c *Coordinator) {

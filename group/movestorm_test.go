@@ -12,11 +12,11 @@ import (
 	"github.com/stratalog/strata/internal/sample"
 )
 
-// moves of the coordinator of a storm's group.
+// moves counts and causes moves of the coordinator of a storm's group.
 type moves struct {
 	move func(*storm)   // ends the leadership of the group's partition
-	end  func(*storm)   // sees to it that the partition is led from now on
-	seen map[string]int // what the coordinator was at when it ended
+	end  func(*storm)   // makes the partition have a leader until the end
+	seen map[string]int // counts the kinds of work that moves have interrupted
 }
 
 func (s *storm) move() {
@@ -32,8 +32,8 @@ func (s *storm) move() {
 	s.moves.move(s)
 }
 
-// run runs so many seeds, and more of them, ten times as many at most, as long as the coordinator
-// was not at everything once when its leadership ended. It fails if it never was.
+// run runs at least least seeds. It runs up to ten times as many until moves have interrupted
+// every kind of work, and fails if they have not.
 func (m *moves) run(t *testing.T, least int, seed func(seed int)) {
 	t.Helper()
 	for n := 0; n < least || m.missing() != "" && n < 10*least; n++ {
@@ -43,7 +43,7 @@ func (m *moves) run(t *testing.T, least int, seed func(seed int)) {
 	t.Log(m.seen)
 }
 
-// missing returns what the coordinator was never at, "" if there is nothing.
+// missing returns a kind of work that no move has interrupted, "" if there is none.
 func (m *moves) missing() string {
 	for _, what := range []string{"join", "sync", "commit", "commit beside a rebalance"} {
 		if m.seen[what] == 0 {
@@ -53,7 +53,7 @@ func (m *moves) missing() string {
 	return ""
 }
 
-// seeds returns how many seeds to run: so many, a tenth of them in a hurry, or STRATA_SEEDS.
+// seeds returns the number of seeds to run: n, a tenth of it in a hurry, or STRATA_SEEDS.
 func seeds(n int) int {
 	if set, err := strconv.Atoi(os.Getenv("STRATA_SEEDS")); err == nil {
 		return set
@@ -64,12 +64,12 @@ func seeds(n int) int {
 	return n
 }
 
-// A coordinator dies, again and again, in the middle of joins, syncs and commits; half of the
-// members live in the process, the others look for the coordinator as clients do. STRATA_SEEDS runs
-// more seeds than 200.
+// A coordinator dies, again and again, during joins, syncs and commits. Half of the members run in
+// the process, the others look up the coordinator as clients do. STRATA_SEEDS sets the number of
+// seeds in place of 200.
 func TestGroupsSurviveTheDeathOfTheirCoordinator(t *testing.T) {
 	m := &moves{seen: map[string]int{}}
-	m.move = func(s *storm) { // what was not confirmed may be lost
+	m.move = func(s *storm) { // unconfirmed batches may be lost
 		store, broker := s.store.(*fakeStore), int32(s.rnd.IntN(3))+1
 		if s.rnd.IntN(4) == 0 {
 			broker = -1

@@ -12,12 +12,12 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// within returns the context of a principal's requests with 1 MiB for all.
+// within returns the context of a principal's requests, with a budget of 1 MiB for all principals.
 func within(principal string) context.Context {
 	return memory.With(ctx, memory.Bound{Principal: principal, Bytes: 1 << 20})
 }
 
-// marked is a commit with metadata.
+// marked returns a commit with metadata.
 func marked(group, metadata string, tps ...record.TopicPartition) CommitRequest {
 	r := CommitRequest{Group: group, Generation: -1, Offsets: map[record.TopicPartition]record.Committed{}}
 	for _, tp := range tps {
@@ -34,7 +34,7 @@ func commitWithin(t *testing.T, c *Coordinator, principal string, r CommitReques
 	}
 }
 
-// untilFull commits in new groups until there is no room, and returns how many it made.
+// untilFull commits in new groups until the budget is used up, and returns the number of groups.
 func untilFull(t *testing.T, c *Coordinator, principal, prefix, metadata string) (n int) {
 	tp := tps("t", 0)[0]
 	for ; n < 1000; n++ {

@@ -13,13 +13,13 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// byPattern is a member that joins a group by an expression.
+// byPattern returns the heartbeat of a member that joins a group by an expression.
 func byPattern(expr string, describes func(string) bool) ConsumerHeartbeatRequest {
 	return ConsumerHeartbeatRequest{Group: "g", MemberID: "m", RebalanceTimeout: time.Minute, SubscribedRegex: &expr, Describes: describes, Owned: []offsets.TopicIDPartitions{}}
 }
 
-// TestMatchingAnExpressionHoldsUpNoOtherGroup has a member whose expression takes long, since its
-// rights do, and a group whose state is in the same partition.
+// The expression of a member takes long, since its check of rights does. Another group has its
+// state in the same partition.
 func TestMatchingAnExpressionHoldsUpNoOtherGroup(t *testing.T) {
 	inBubble(t, newFakeStore(map[string]int32{"t": 1, "u": 1}), Config{OffsetsPartitions: 1}, func(t *testing.T, c *Coordinator) {
 		long, joined := make(chan struct{}), make(chan ConsumerHeartbeatResponse, 1)
@@ -41,8 +41,8 @@ func TestMatchingAnExpressionHoldsUpNoOtherGroup(t *testing.T) {
 	})
 }
 
-// TestExpressionsAreMatchedOnceWithTheNamesThatMayBeDescribed counts the questions: each topic's
-// rights are asked for, whether or not the expression matches, and again only if topics change.
+// The test counts the checks of rights. Every topic is checked, whether or not the expression
+// matches, and again only if topics change.
 func TestExpressionsAreMatchedOnceWithTheNamesThatMayBeDescribed(t *testing.T) {
 	store := newFakeStore(map[string]int32{"t": 1, "u": 1, "v": 1})
 	inBubble(t, store, Config{}, func(t *testing.T, c *Coordinator) {
@@ -60,7 +60,7 @@ func TestExpressionsAreMatchedOnceWithTheNamesThatMayBeDescribed(t *testing.T) {
 		require.Equal(t, 3, asked)
 		store.set("w", TopicInfo{ID: [16]byte{9}, Partitions: 1})
 		synctest.Wait()
-		time.Sleep(time.Second) // for the watcher, which rests
+		time.Sleep(time.Second) // for the watcher, which pauses between reads
 		beat()
 		require.Equal(t, 7, asked)
 		beat()

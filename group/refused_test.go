@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A static member's successor brings a subscription that does not fit in a batch. It is refused,
-// and the predecessor has lost nothing.
+// A static member's successor has a subscription that does not fit in a batch. It is rejected, and
+// the predecessor stays a member with its offsets.
 func TestRefusedSuccessorDoesNotFenceAStaticMember(t *testing.T) {
 	store := newFakeStore(map[string]int32{"t": 1})
 	inBubble(t, store, Config{MaxBatchBytes: 2000}, func(t *testing.T, c *Coordinator) {
@@ -41,8 +41,8 @@ func TestRefusedSuccessorDoesNotFenceAStaticMember(t *testing.T) {
 	})
 }
 
-// An assignment that does not fit is the group leader's problem: nobody else is answered, and when
-// the leader has gone the rest goes on.
+// An assignment that does not fit in a batch is rejected and leaves the group unchanged: the next
+// Sync of the group leader, with a smaller one, succeeds.
 func TestRefusedAssignmentLeavesTheGroupWhole(t *testing.T) {
 	store := newFakeStore(map[string]int32{"t": 1})
 	inBubble(t, store, Config{MaxBatchBytes: 2000}, func(t *testing.T, c *Coordinator) {

@@ -14,7 +14,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// logs returns a store with two topics whose partitions hold offsets 10 to 100, a record a second.
+// logs returns a store whose partitions hold offsets 10 to 100, one record per second.
 func logs(partitions map[string]int32) *fakeStore {
 	store := newFakeStore(partitions)
 	for topic, n := range partitions {
@@ -96,8 +96,8 @@ func TestLiveGroupIsRewoundAndItsMembersFollow(t *testing.T) {
 	}
 }
 
-// Members commit without a pause while the group is rewound: what they commit until they have
-// joined again is refused or overwritten.
+// Members commit without a pause while the group is rewound. Their commits until they have joined
+// again are rejected or overwritten.
 func TestNoLateCommitOverwritesARewind(t *testing.T) {
 	partitions, tp := map[string]int32{"t": 2}, record.TopicPartition{Topic: "t"}
 	for seed := range 50 {
@@ -123,7 +123,7 @@ func TestNoLateCommitOverwritesARewind(t *testing.T) {
 				})
 			}
 			if seed%3 == 0 {
-				close(stop) // nothing would let time pass
+				close(stop) // otherwise virtual time would not pass
 				wg.Wait()
 			}
 			time.Sleep(10 * time.Millisecond)

@@ -19,8 +19,8 @@ func reopened(t *testing.T, store *fakeStore, cfg Config, f func(next *Coordinat
 	f(next)
 }
 
-// Two members live in the process. It ends, with or without a Close, and in the next one a member
-// joins: it has everything at once, where the session of the dead would hold it for 45 s.
+// Two members run in the process. It ends, with or without a Close. In the next process a member
+// joins and has all partitions at once, instead of after the 45 s session of the dead members.
 func TestMembersOfADeadProcessHoldNobodyUp(t *testing.T) {
 	partitions := map[string]int32{"t": 4}
 	for _, a := range []assignor.Assignor{assignor.Range(), assignor.Sticky(), assignor.CooperativeSticky()} {
@@ -61,7 +61,7 @@ func TestMembersOfADeadProcessHoldNobodyUp(t *testing.T) {
 	}
 }
 
-// memberCommit is a commit of m for partition 0 of t.
+// memberCommit returns a commit of m for partition 0 of t.
 func memberCommit(m *client, offset int64) CommitRequest {
 	generation, _ := m.state()
 	r := commitOf(m.group, record.Offsets{{Topic: "t"}: offset})
@@ -92,7 +92,7 @@ func TestMembersFromElsewhereKeepTheirSessionWhenTheProcessEnds(t *testing.T) {
 	})
 }
 
-// A failed append loads the partition again: members of this very process are alive, and stay.
+// A failed append loads the partition again. Members of the same process are alive and stay.
 func TestMembersOfThisProcessStayWhenTheirPartitionIsLoadedAgain(t *testing.T) {
 	partitions := map[string]int32{"t": 4}
 	store := newFakeStore(partitions)

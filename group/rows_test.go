@@ -24,7 +24,7 @@ func TestOnlyTheGroupLeaderSeesTheWholeGroup(t *testing.T) {
 			answers <- answer{r, err}
 		}
 		go join()
-		synctest.Wait() // the first one leads
+		synctest.Wait() // the first member leads
 		go join()
 		var leader, follower JoinResponse
 		for range 2 {
@@ -45,7 +45,7 @@ func TestOnlyTheGroupLeaderSeesTheWholeGroup(t *testing.T) {
 		require.NoError(t, err)
 		synced := make(chan SyncResponse)
 		go func() {
-			// What a follower says about assignments is ignored.
+			// Assignments in a follower's request are ignored.
 			r, err := c.Sync(ctx, SyncRequest{Group: "g", MemberID: follower.MemberID, Generation: 1, Assignments: map[string][]byte{follower.MemberID: nil}})
 			require.NoError(t, err)
 			synced <- r
@@ -87,7 +87,7 @@ func TestChangeOfAPartitionsLeaderDoesNotRebalance(t *testing.T) {
 	inBubble(t, store, Config{}, func(t *testing.T, c *Coordinator) {
 		m := newClient(c, "g", assignor.Range(), partitions).start()
 		before := waitGroup(t, c, StableWith(1))
-		store.set("t", store.topics.Topics["t"]) // new metadata, the same partitions
+		store.set("t", store.topics.Topics["t"]) // a new metadata version, the same partitions
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		after, err := c.Group(ctx, "g")

@@ -14,8 +14,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// crowd starts many members, a millisecond between one and the
-// next. The returned function ends them.
+// crowd starts members, one each millisecond. The returned function ends them.
 func crowd(c *Coordinator, groups, members int) (clients []*client, kill func()) {
 	for i := range members {
 		m := newClient(c, fmt.Sprint("g", i%groups), assignor.Range(), map[string]int32{"t": 1000})
@@ -37,7 +36,7 @@ func heap() uint64 {
 	return s.HeapAlloc
 }
 
-// What takes time here is waiting: for each other, for the disk, for timers.
+// The test measures waits: for other members, for the disk, for timers.
 func TestThousandMembersAreStableWithinTenSeconds(t *testing.T) {
 	for _, groups := range []int{100, 1} {
 		passed := t.Run(fmt.Sprintf("groups=%d", groups), func(t *testing.T) {
@@ -50,7 +49,7 @@ func TestThousandMembersAreStableWithinTenSeconds(t *testing.T) {
 				defer kill()
 				limit, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
-				// They come for a second, and a rebalance ends when all have heard of it, at
+				// The members join within a second. A rebalance ends when all have noticed it, at
 				// their next heartbeat.
 				const mostGenerations = 12
 				generations := int32(0)
@@ -62,11 +61,11 @@ func TestThousandMembersAreStableWithinTenSeconds(t *testing.T) {
 					generations = max(generations, info.Generation)
 				}
 				stable := time.Since(begin)
-				// other tests' garbage may go meanwhile
+				// garbage of other tests may be freed meanwhile
 				perMember := max(int64(heap())-int64(before), 0) / members
 
 				var took []time.Duration
-				for range 20 { // while everybody else sends heartbeats too
+				for range 20 { // while all other members send heartbeats, too
 					for i := 0; i < members; i += 20 {
 						m := clients[i]
 						generation, _ := m.state()
@@ -84,7 +83,7 @@ func TestThousandMembersAreStableWithinTenSeconds(t *testing.T) {
 				require.LessOrEqual(t, perMember, int64(32<<10))
 			})
 		})
-		// what fails with ten members a group takes for ever with a thousand
+		// a failure with ten members a group would take very long with a thousand
 		require.True(t, passed)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/stratalog/strata/internal/offsets"
 )
 
-// fakeStates remembers which share-partitions there are, as topic-partition, and where they begin.
+// fakeStates keeps the start offset of each share-partition, by topic-partition.
 type fakeStates struct {
 	mu    sync.Mutex
 	there map[string]int64
@@ -59,7 +59,7 @@ func shareJoin(member string, topics ...string) ShareHeartbeatRequest {
 	return ShareHeartbeatRequest{Group: "g", MemberID: member, ClientHost: "/h", SubscribedTopics: topics}
 }
 
-// count returns how many partitions a member has.
+// count returns the number of a member's partitions.
 func count(ts []offsets.TopicIDPartitions) (n int) {
 	for _, t := range ts {
 		n += len(t.Partitions)

@@ -14,9 +14,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// The leader of the offsets dies before it has told anybody that a commit is committed. The next
-// leader has the record above its high watermark until it hears of another follower: a coordinator
-// that was loaded before that would answer with the commit before it.
+// The leader of the offsets partition dies before any follower learns that a commit is committed.
+// The next leader has the record above its high watermark until another follower fetches. A
+// coordinator that loads before that would return the previous commit.
 func TestCoordinatorLoadsWhatEarlierLeadersHaveConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		brokers, c := openReplicated(t)
@@ -28,7 +28,7 @@ func TestCoordinatorLoadsWhatEarlierLeadersHaveConfirmed(t *testing.T) {
 		shard := record.TopicPartition{Topic: offsets.Topic, Partition: offsets.PartitionFor("g", 50)}
 		led := brokers.Leader(shard.Topic, shard.Partition)
 
-		// What the leader says takes a second. It is lost once the followers have the commit.
+		// Responses of the leader take a second. They are lost once the followers have the commit.
 		var paths []replication.NetworkPath
 		for i := range int32(9) {
 			paths = append(paths, replication.NetworkPath{From: i/3 + 1, To: i%3 + 1})
@@ -44,7 +44,7 @@ func TestCoordinatorLoadsWhatEarlierLeadersHaveConfirmed(t *testing.T) {
 		now := brokers.Status(shard.Topic, shard.Partition)
 		require.EqualValues(t, []int64{1, 2}, []int64{now.HighWatermark, now.LogEndOffset}, "the commit is above the high watermark of the next leader")
 
-		got := make(chan int64, 1) // with room: nobody takes it if the test fails
+		got := make(chan int64, 1) // buffered: no goroutine receives if the test fails
 		go func() {
 			at, _ := c.FetchOffsets(ctx, "g", []record.TopicPartition{tp})
 			got <- at[tp].Offset
@@ -59,8 +59,8 @@ func TestCoordinatorLoadsWhatEarlierLeadersHaveConfirmed(t *testing.T) {
 	})
 }
 
-// openReplicated opens three brokers that keep their offsets on stable storage, each with a replica
-// of all of them, a topic t with one, and the coordinator.
+// openReplicated opens three brokers that keep their offsets on stable storage, each with a
+// replica of all of them, a topic t with one replica, and the coordinator.
 func openReplicated(t *testing.T) (*replication.Cluster, *Coordinator) {
 	t.Helper()
 	cfg := replication.Config{FS: vfs.Mem(), Dir: "data", Brokers: 3, BrokerSpecs: map[int32]replication.BrokerSpec{}}

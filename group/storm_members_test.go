@@ -9,7 +9,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// owns is called by a client with every change of what it owns.
+// owns is called by a client at every change of its partitions.
 func (s *storm) owns(m *client, generation int32, owned []record.TopicPartition) {
 	start := map[record.TopicPartition]int64{}
 	for _, tp := range owned {
@@ -41,7 +41,8 @@ func (s *storm) owns(m *client, generation int32, owned []record.TopicPartition)
 	}
 }
 
-// find returns where a new owner begins: nowhere below what was confirmed before it asked.
+// find returns the start offset of a new owner. It checks that this is not below a commit that was
+// confirmed before.
 func (s *storm) find(m *client, tp record.TopicPartition) int64 {
 	s.mu.Lock()
 	confirmed := s.committed[tp]
@@ -64,10 +65,10 @@ func (s *storm) find(m *client, tp record.TopicPartition) int64 {
 	return start
 }
 
-// ownsOneLocked checks that nobody else has tp, in this generation or at this moment.
+// ownsOneLocked checks that no other member has tp, in this generation or at this moment.
 func (s *storm) ownsOneLocked(m *client, generation int32, tp record.TopicPartition) {
 	key := fmt.Sprintf("%d/%v", generation, tp)
-	owner := cmp.Or(m.instance, m.memberID()) // a static member that is back has another id
+	owner := cmp.Or(m.instance, m.memberID()) // a static member that returned has another id
 	if other, taken := s.generation[key]; taken && other != owner {
 		s.complain("generation %d: %v belongs to %s and %s", generation, tp, other, owner)
 	}
@@ -77,7 +78,7 @@ func (s *storm) ownsOneLocked(m *client, generation int32, tp record.TopicPartit
 	}
 }
 
-// works commits one more record of each partition that m holds.
+// works commits one more record of each of m's partitions.
 func (s *storm) works(m *client) {
 	generation, owned := m.state()
 	for _, tp := range owned {

@@ -22,8 +22,8 @@ import (
 
 var storms = flag.Int("storms", 30, "number of storms per assignor")
 
-// A storm is members coming, going, dying, freezing and a coordinator that restarts, with checks on
-// who owns what.
+// A storm has members that join, leave, die and freeze, and a coordinator that restarts. It checks
+// the ownership of partitions.
 type storm struct {
 	t          *testing.T
 	store      Store
@@ -36,17 +36,18 @@ type storm struct {
 	started    int
 
 	mu         sync.Mutex
-	generation map[string]string                 // "generation/partition" -> instance or member id
-	holder     map[record.TopicPartition]*client // who works on it at this moment
-	zombies    map[*client]bool                  // frozen, and has not noticed yet what it missed
-	committed  map[record.TopicPartition]int64   // by the last successful commit
-	position   map[*client]map[record.TopicPartition]int64
-	wrong      []string
-	handovers  int
+	generation map[string]string // "generation/partition" -> instance or member id
+	// member that works on the partition at this moment
+	holder    map[record.TopicPartition]*client
+	zombies   map[*client]bool                // frozen, and has not noticed the changes since
+	committed map[record.TopicPartition]int64 // by the last successful commit
+	position  map[*client]map[record.TopicPartition]int64
+	wrong     []string
+	handovers int
 
-	generations map[*client]int32 // the last in which it had partitions
+	generations map[*client]int32 // the last generation in which it had partitions
 	busy        busy
-	moves       *moves // of the group's coordinator; nil: it does not
+	moves       *moves // of the group's coordinator; nil: it does not move
 }
 
 func (s *storm) complain(format string, args ...any) {
@@ -63,7 +64,7 @@ func (s *storm) start() {
 	m.onOwn, m.onBeat = s.owns, s.works
 	m.remote = s.moves != nil && s.rnd.IntN(2) == 0
 	m.busy = &s.busy
-	// its new id goes with a coordinator that dies during the rebalance it came back in
+	// its new id is lost with a coordinator that dies during its first rebalance
 	m.restarts = s.moves != nil
 	s.mu.Lock()
 	s.position[m] = map[record.TopicPartition]int64{}
@@ -136,7 +137,7 @@ func runStormOn(t *testing.T, a assignor.Assignor, seed uint64, events int, move
 			generation: map[string]string{}, holder: map[record.TopicPartition]*client{}, zombies: map[*client]bool{}, committed: map[record.TopicPartition]int64{}, position: map[*client]map[record.TopicPartition]int64{},
 			generations: map[*client]int32{}, moves: moves}
 		if moves != nil {
-			s.cfg = onePartition // the one that moves
+			s.cfg = onePartition // the partition that moves
 		}
 		s.restart()
 		defer func() { s.at.p.Load().Close() }()
@@ -150,7 +151,7 @@ func runStormOn(t *testing.T, a assignor.Assignor, seed uint64, events int, move
 			moves.end(s)
 		}
 		time.Sleep(15 * time.Second) // the last one has thawed
-		// From here on: session timeout plus rebalance timeout, and heartbeats to hear of it; a
+		// From here on: session timeout plus rebalance timeout, and heartbeats to notice it. A
 		// cooperative move takes two rounds.
 		time.Sleep(6*time.Second + 10*time.Second + 2*time.Second)
 		synctest.Wait()
@@ -208,8 +209,8 @@ func TestStormOverABrokerWithADisk(t *testing.T) {
 	}
 }
 
-// hasty moves partitions without waiting for their owners, but says that its members may keep
-// reading.
+// hasty moves partitions without waiting for their owners, but its Cooperative returns true, so
+// that members keep reading.
 type hasty struct{ assignor.Assignor }
 
 func (hasty) Cooperative() bool { return true }
@@ -222,8 +223,8 @@ func TestStormNoticesAHandOverThatComesTooEarly(t *testing.T) {
 	require.NotEmpty(t, wrong)
 }
 
-// A member that works on one record for ten minutes is out at the rebalance timeout; the others get
-// its partitions.
+// A member that processes one record for ten minutes is removed at the rebalance timeout. The
+// others get its partitions.
 func TestSlowMemberIsLeftBehindByTheRebalance(t *testing.T) {
 	partitions := map[string]int32{"t": 4}
 	inBubble(t, newFakeStore(partitions), Config{}, func(t *testing.T, c *Coordinator) {

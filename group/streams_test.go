@@ -23,7 +23,7 @@ func streamsJoin(member string, topics ...string) StreamsHeartbeatRequest {
 	return StreamsHeartbeatRequest{Group: "g", MemberID: member, ClientHost: "/h", RebalanceTimeout: time.Minute, ProcessID: &process, Topology: t, Owned: &offsets.StreamsTaskRoles{}}
 }
 
-// streamsBeat is the heartbeat of a member in an epoch that has tasks.
+// streamsBeat returns the heartbeat of a member that has joined, in an epoch and with its tasks.
 func streamsBeat(member string, epoch int32, owned *offsets.StreamsTaskRoles) StreamsHeartbeatRequest {
 	return StreamsHeartbeatRequest{Group: "g", MemberID: member, MemberEpoch: epoch, ClientHost: "/h", RebalanceTimeout: -1, Owned: owned}
 }
@@ -50,7 +50,7 @@ func TestStreamsGroupsSurviveRestartsAndMoves(t *testing.T) {
 		before, err := c.DescribeStreamsGroup(t.Context(), "g")
 		require.NoError(t, err)
 		require.Equal(t, Stable, before.State)
-		store.lead(0, 2, 1<<30) // another broker coordinates it
+		store.lead(0, 2, 1<<30) // another broker becomes the coordinator
 		same := func(c *Coordinator) {
 			d, err := c.DescribeStreamsGroup(t.Context(), "g")
 			require.NoError(t, err)
@@ -86,7 +86,8 @@ func TestStreamsGroupsAreReadFromFiles(t *testing.T) {
 		require.NoError(t, brokers.CreateTopic(ctx, "in", topic.Config{Partitions: 3}))
 		_, err := c.StreamsHeartbeat(t.Context(), streamsJoin("m1", "in"))
 		require.NoError(t, err)
-		time.Sleep(4 * time.Second) // more members may come
+		// the initial rebalance delay, during which more members may join
+		time.Sleep(4 * time.Second)
 		resp, err := c.StreamsHeartbeat(t.Context(), streamsBeat("m1", 1, nil))
 		require.NoError(t, err)
 		require.Equal(t, 3, activeTasks(resp))
@@ -107,7 +108,8 @@ func TestStreamsGroupsAreReadFromFiles(t *testing.T) {
 func TestStreamsGroupsBecomeClassicOnesAndNothingElse(t *testing.T) {
 	store := newFakeStore(map[string]int32{"t": 4})
 	inBubble(t, store, atOnce, func(t *testing.T, c *Coordinator) {
-		commit(t, c, commitOf("g", record.Offsets{{Topic: "t"}: 7})) // a classic one, without members
+		// a classic group, without members
+		commit(t, c, commitOf("g", record.Offsets{{Topic: "t"}: 7}))
 		resp, err := c.StreamsHeartbeat(t.Context(), streamsJoin("m1", "t"))
 		require.NoError(t, err)
 		require.Equal(t, int64(7), committed(t, c, "g", record.TopicPartition{Topic: "t"}), "its offsets stay")

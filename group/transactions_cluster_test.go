@@ -16,8 +16,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Three brokers with all replicas: a pending offset survives the kill of the coordinator, and so
-// does the outcome; the next coordinator, and its partition, know the producers. Then all of them
+// Three brokers have all replicas. A pending offset survives the kill of the coordinator, and so
+// does its outcome. The next coordinator, and its partition, have the producers. Then all brokers
 // lose power.
 func TestPendingOffsetsMoveWithTheCoordinatorAndSurvivePowerLoss(t *testing.T) {
 	t0, t1 := record.TopicPartition{Topic: "t"}, record.TopicPartition{Topic: "t", Partition: 1}
@@ -45,7 +45,7 @@ func TestPendingOffsetsMoveWithTheCoordinatorAndSurvivePowerLoss(t *testing.T) {
 			require.NoError(t, brokers.KillBroker(broker))
 			require.NoError(t, brokers.StartBroker(ctx, broker))
 		}
-		for range 2 { // batches of one transaction
+		for range 2 { // two batches of one transaction
 			_, err = c.CommitTxnOffsets(ctx, inTxn(7, 3, "g", map[record.TopicPartition]int64{t0: 2, t1: 2}))
 			require.NoError(t, err)
 		}
@@ -93,8 +93,8 @@ func TestPendingOffsetsMoveWithTheCoordinatorAndSurvivePowerLoss(t *testing.T) {
 	})
 }
 
-// The transaction coordinator has brokers write its markers; those for the offsets topic go to the
-// groups, which know at once what has become of their offsets.
+// The brokers write the markers of the transaction coordinator. Markers for the offsets topic go
+// to the group coordinators, which apply them at once.
 func TestMarkersForTheOffsetsTopicAreWrittenByItsCoordinator(t *testing.T) {
 	withCluster(t, vfs.Mem(), func(t *testing.T, brokers *replication.Cluster, c *Coordinator) {
 		t0 := record.TopicPartition{Topic: "t"}
@@ -121,7 +121,7 @@ func TestMarkersForTheOffsetsTopicAreWrittenByItsCoordinator(t *testing.T) {
 	})
 }
 
-// asker is a transaction coordinator whose answers are the test's.
+// asker is a transaction coordinator whose answers come from the test.
 type asker struct{ asked chan chan error }
 
 func (a asker) Add(context.Context, partition.TxnWrite, []record.TopicPartition) error {
@@ -134,8 +134,8 @@ func (a asker) Verify(context.Context, partition.TxnWrite, []record.TopicPartiti
 	return nil, errors.ErrUnsupported
 }
 
-// The first commit of a transaction of version 2 may ask before a late marker of the one before is
-// written, which is another's affair.
+// The first commit of a transaction of version 2 may be verified before a late marker of the
+// previous transaction is written. That marker does not concern the new transaction.
 func TestLateMarkerOfVersion2LeavesTheNextTransactionsOffsets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := asker{make(chan chan error, 1)}

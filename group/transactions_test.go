@@ -25,14 +25,14 @@ type logged struct {
 	group    string
 	tp       record.TopicPartition
 	offset   int64 // -1: a tombstone
-	producer int64 // in whose transaction, or whose marker; -1: in none
+	producer int64 // producer of its transaction or marker; -1: none
 	end      bool
 	commit   bool
 }
 
-// standings returns what a log says by itself: of a partition's offsets and tombstones the last one
-// counts, but for those in transactions that were not committed. An offset is unstable if its
-// transaction goes on and no tombstone is behind it.
+// standings returns the state that follows from the log alone. The last offset or tombstone of a
+// partition counts, except offsets in transactions that were not committed. An offset is unstable
+// while its transaction is open and no tombstone follows.
 func standings(log []logged, group string) (committed record.Offsets, unstable map[record.TopicPartition]bool) {
 	committed, unstable = record.Offsets{}, map[record.TopicPartition]bool{}
 	for i, l := range log {
@@ -47,7 +47,7 @@ func standings(log []logged, group string) (committed record.Offsets, unstable m
 			committed[l.tp] = l.offset
 			continue
 		}
-		// it has a say at once, or none: later ones overwrite it
+		// it counts at once, or never: later entries overwrite it
 		end := slices.IndexFunc(log[i:], func(m logged) bool { return m.end && m.producer == l.producer })
 		switch {
 		case end < 0:
@@ -92,7 +92,7 @@ func entries(t testing.TB, data []byte) (log []logged) {
 	return log
 }
 
-// requireStandings compares what the coordinator says about a group with its log.
+// requireStandings compares the coordinator's answers about a group with its log.
 func requireStandings(t testing.TB, c *Coordinator, log []logged, group string) {
 	t.Helper()
 	want, open := standings(log, group)
@@ -146,9 +146,9 @@ func inTxn(producer int64, epoch int16, group string, at map[record.TopicPartiti
 	return r
 }
 
-// A history of commits, plain and by several producers, of ends of transactions, deletions, deaths
-// of the coordinator and failures of the disk: after each step the groups stand where the log says,
-// and the log has what was confirmed, in that order.
+// A history has commits, plain and by several producers, ends of transactions, deletions, deaths
+// of the coordinator and failures of the disk. After each step the groups agree with the log. The
+// log has the confirmed changes, in their order.
 func TestOffsetsInTransactionsAreWhereTheLogSays(t *testing.T) {
 	for seed := range uint64(seeds(200)) {
 		h := &txnHistory{rnd: rand.New(rand.NewPCG(seed, 1)), epochs: map[int64]int16{}, store: newFakeStore(map[string]int32{"t": 3})}
@@ -176,13 +176,13 @@ func TestOffsetsInTransactionsAreWhereTheLogSays(t *testing.T) {
 	}
 }
 
-// A txnHistory is what has happened to a coordinator with one partition.
+// A txnHistory is a history of changes at a coordinator with one partition.
 type txnHistory struct {
 	t      testing.TB
 	rnd    *rand.Rand
 	store  *fakeStore
 	c      *Coordinator
-	log    []logged        // of what was confirmed
+	log    []logged        // the confirmed changes
 	epochs map[int64]int16 // of producers 1 to 3
 	did    []string
 }
@@ -197,7 +197,7 @@ func (h *txnHistory) any() (group string, at map[record.TopicPartition]int64) {
 	return []string{"g", "h"}[h.rnd.IntN(2)], at
 }
 
-// add notes offsets, or tombstones, in the order of the partitions.
+// add records offsets, or tombstones, in the order of the partitions.
 func (h *txnHistory) add(group string, producer int64, at map[record.TopicPartition]int64) {
 	for _, tp := range tps("t", 0, 1, 2) {
 		if o, ok := at[tp]; ok {
@@ -210,7 +210,7 @@ func (h *txnHistory) note(format string, args ...any) {
 	h.did = append(h.did, fmt.Sprintf(format, args...))
 }
 
-// step does something.
+// step makes a random change.
 func (h *txnHistory) step() {
 	group, at := h.any()
 	producer := int64(1 + h.rnd.IntN(3))
@@ -260,11 +260,11 @@ func (h *txnHistory) end(producer int64, commit bool) {
 	h.log = append(h.log, logged{producer: producer, end: true, commit: commit})
 }
 
-// refused does what a producer or coordinator does that was replaced.
+// refused sends the requests of a replaced producer or coordinator, which are rejected.
 func (h *txnHistory) refused(producer int64, group string, at map[record.TopicPartition]int64) {
 	epoch := h.epochs[producer]
 	if epoch == 0 {
-		return // nobody was
+		return // no producer was replaced
 	}
 	h.note("late in %d/%d", producer, epoch-1)
 	_, err := h.c.CommitTxnOffsets(ctx, inTxn(producer, epoch-1, group, at))
@@ -302,9 +302,9 @@ func (h *txnHistory) deletes(group string, at map[record.TopicPartition]int64) {
 	}
 }
 
-// What Kafka 4.3 wrote and answered: plain commits and those of three producers by its Java client,
-// offsets, a group and a topic that are deleted under a pending offset, a kill in the middle of
-// three transactions.
+// Kafka 4.3 wrote the log and returned the answers. It has plain commits and commits of three
+// producers, all by the Java client. Offsets, a group and a topic are deleted under a pending
+// offset, and a kill ends three transactions in the middle.
 func TestPendingOffsetsThatKafkaWroteAreTakenOver(t *testing.T) {
 	data, err := os.ReadFile("testdata/pending-offsets.log")
 	require.NoError(t, err)
@@ -323,25 +323,25 @@ func TestPendingOffsetsThatKafkaWroteAreTakenOver(t *testing.T) {
 	for end, answers := range map[int64][]answer{ // by the end of the log at that time
 		3:  {{"g", at(1, 1), nil}},
 		5:  {{"g", at(2, 1), []int32{0}}},
-		6:  {{"g", at(4, 1), []int32{0}}}, // overwritten, pending all the same
+		6:  {{"g", at(4, 1), []int32{0}}}, // overwritten, still pending
 		7:  {{"g", at(4, 1), nil}},
-		10: {{"g", at(4, 6), []int32{1}}}, // the one that ends first was written last
+		10: {{"g", at(4, 6), []int32{1}}}, // the transaction that ends first was written last
 		11: {{"g", at(4, 6), nil}},
 		15: {{"g", at(4, 16), nil}},
 		16: {{"g", at(4, 16), []int32{2}}},
 		17: {{"g", at(4, 16), nil}},
 		19: {{"g", at(4, 16), nil}}, // deleted while it was pending
 		20: {{"g", at(4, 16), nil}},
-		23: {{"d", at(), nil}}, // the group was
+		23: {{"d", at(), nil}}, // the group was deleted
 		24: {{"d", at(), nil}},
-		26: {{"e", at(), nil}}, // the topic was
+		26: {{"e", at(), nil}}, // the topic was deleted
 		27: {{"e", at(), nil}},
 		31: {{"m", at(40), nil}}, // of a member
 		36: {{"m", at(40, 42), nil}},
 		44: {{"g", at(4, 16), []int32{0, 2}}, {"o", at(), []int32{0}}, {"m", at(0, 0, 0), nil}, {"d", at(), nil}, {"e", at(), nil}},
 	} {
 		store := newFakeStore(map[string]int32{"t": 3})
-		store.topics.Topics["t"] = TopicInfo{Partitions: 3} // of an id that we do not know
+		store.topics.Topics["t"] = TopicInfo{Partitions: 3} // with an unknown id
 		_, err := store.OffsetsTopic(ctx, OffsetsShape{Partitions: 1})
 		require.NoError(t, err)
 		l := store.logs[0]
@@ -363,7 +363,8 @@ func TestPendingOffsetsThatKafkaWroteAreTakenOver(t *testing.T) {
 			if end < 44 {
 				return
 			}
-			for id, epoch := range []int16{5, 3, 8} { // and what it would have done
+			// and the later ends of the open transactions
+			for id, epoch := range []int16{5, 3, 8} {
 				m := partition.TxnMarker{ProducerID: int64(id), ProducerEpoch: epoch + 1, Commit: id != 2, Version: 2}
 				require.NoError(t, c.EndTransaction(ctx, 0, m))
 			}
@@ -373,7 +374,7 @@ func TestPendingOffsetsThatKafkaWroteAreTakenOver(t *testing.T) {
 	}
 }
 
-// Compaction leaves the header of a marker whose transaction has no records any more, if it is the
+// Compaction leaves the header of a marker whose transaction has no records left, if it is the
 // last trace of its producer.
 func TestMarkerThatCompactionHasEmptiedEndsNothing(t *testing.T) {
 	store, tp := newFakeStore(map[string]int32{"t": 3}), tps("t", 0)[0]
@@ -396,9 +397,8 @@ func TestMarkerThatCompactionHasEmptiedEndsNothing(t *testing.T) {
 	})
 }
 
-// Commits of many groups, plain and in transactions, and markers at once: each batch is of one
-// transaction or of none, and what the groups know is what the log says, also if the coordinator
-// dies with a part of it.
+// Many groups commit, plain and in transactions, beside markers. Each batch is of one transaction
+// or of none, and the groups agree with the log, also if the coordinator dies with a part of it.
 func TestTransactionsShareTheLogWithEverybody(t *testing.T) {
 	for seed := range uint64(seeds(50)) {
 		rnd := rand.New(rand.NewPCG(seed, 2))
@@ -413,7 +413,7 @@ func TestTransactionsShareTheLogWithEverybody(t *testing.T) {
 				for i := range 20 {
 					group, producer, what, offset := groups[rnd.IntN(3)], rnd.Int64N(3), rnd.IntN(5), rnd.Int64N(100)
 					tp, wait := tps("t", int32(rnd.IntN(3)))[0], time.Duration(rnd.IntN(30))*time.Millisecond
-					wg.Go(func() { // what fails may be stored or not
+					wg.Go(func() { // a failed request may be stored or not
 						time.Sleep(wait)
 						switch {
 						case what < 2:
@@ -439,7 +439,7 @@ func TestTransactionsShareTheLogWithEverybody(t *testing.T) {
 	}
 }
 
-// A marker is confirmed when it is committed; who reads the outcome before waits for that.
+// A marker is confirmed when it is committed. Earlier readers of its outcome wait for that.
 func TestOutcomeIsSeenWhenItsMarkerIsCommitted(t *testing.T) {
 	store := newFakeStore(map[string]int32{"t": 3})
 	inBubble(t, store, Config{OffsetsPartitions: 1}, func(t *testing.T, c *Coordinator) {
@@ -461,7 +461,7 @@ func TestOutcomeIsSeenWhenItsMarkerIsCommitted(t *testing.T) {
 		require.ErrorIs(t, c.EndTransaction(ctx, 1, partition.TxnMarker{}), ErrUnknownTopicOrPartition)
 		require.ErrorIs(t, c.On(2).EndTransaction(ctx, 0, partition.TxnMarker{}), ErrNotCoordinator)
 
-		// a commit is in the transaction when it is on the disk
+		// a commit is in the transaction when it is on disk
 		began = time.Now()
 		_, err = c.CommitTxnOffsets(ctx, inTxn(1, 0, "g", map[record.TopicPartition]int64{tp: 6}))
 		require.NoError(t, err)
@@ -475,8 +475,8 @@ func assert(t testing.TB, err error) {
 	}
 }
 
-// A commit in a transaction whose coordinator died is not sent again by itself: the transaction may
-// have ended meanwhile, and what comes behind its marker would be pending for ever.
+// A commit in a transaction whose coordinator died is not repeated. The transaction may have ended
+// meanwhile, and an offset behind its marker would stay pending for ever.
 func TestCommitInATransactionThatMayBeStoredIsNotRepeated(t *testing.T) {
 	store, tp := newFakeStore(map[string]int32{"t": 3}), tps("t", 0)[0]
 	inBubble(t, store, onePartition, func(t *testing.T, c *Coordinator) {

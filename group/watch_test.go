@@ -14,7 +14,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// slowTopics is a Store with so many topics that it takes a while to read them.
+// slowTopics is a Store with many topics: reading all of them takes a while.
 type slowTopics struct {
 	*fakeStore
 	takes time.Duration
@@ -29,8 +29,9 @@ func (s *slowTopics) Topics(ctx context.Context, names ...string) (Topics, error
 	return s.fakeStore.Topics(ctx, names...)
 }
 
-// Topics created one after the other must not cost the square of their number: the watcher reads
-// all of them in a tenth of the time, and in the end has the last of them.
+// The cost of creating topics one after the other must not grow with the square of their number.
+// The watcher spends a tenth of the time reading all topics, and in the end it has the last of
+// them.
 func TestReadingAllTopicsTakesATenthOfTheTime(t *testing.T) {
 	s := &slowTopics{fakeStore: newFakeStore(map[string]int32{"t": 1}), takes: 5 * time.Millisecond}
 	inBubble(t, s, Config{}, func(t *testing.T, c *Coordinator) {
@@ -44,21 +45,21 @@ func TestReadingAllTopicsTakesATenthOfTheTime(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Len(t, c.topics.Load().Topics, 1001)
 
-		s.set("alone", TopicInfo{ID: [16]byte{2}, Partitions: 1}) // waits for nothing
+		s.set("alone", TopicInfo{ID: [16]byte{2}, Partitions: 1}) // read without a wait
 		time.Sleep(s.takes)
 		synctest.Wait()
 		require.Len(t, c.topics.Load().Topics, 1002)
 	})
 }
 
-// What the watcher has not read yet is there all the same: commits are taken, and the offsets go
-// with a topic that was created and deleted between two reads.
+// A topic that the watcher has not read yet exists nevertheless: commits are accepted. The offsets
+// of a topic that was created and deleted between two reads are deleted.
 func TestTopicThatComesAndGoesBetweenTwoReadsTakesItsOffsetsAlong(t *testing.T) {
 	s := &slowTopics{fakeStore: newFakeStore(map[string]int32{"t": 1}), takes: time.Second}
 	inBubble(t, s, Config{}, func(t *testing.T, c *Coordinator) {
 		time.Sleep(2 * time.Second)
 		s.set("first", TopicInfo{ID: [16]byte{8}, Partitions: 1})
-		time.Sleep(2 * time.Second) // read; the next read is some time away
+		time.Sleep(2 * time.Second) // it is read; the next read is some time away
 		reads := s.reads.Load()
 		s.set("short", TopicInfo{ID: [16]byte{9}, Partitions: 1})
 		tp := record.TopicPartition{Topic: "short"}
@@ -72,8 +73,8 @@ func TestTopicThatComesAndGoesBetweenTwoReadsTakesItsOffsetsAlong(t *testing.T) 
 	})
 }
 
-// Generations of groups of either protocol are told of, to hooks too, and to nobody who has
-// stopped.
+// Generations of groups of either protocol are notified, to hooks too, until the caller stops the
+// notification.
 func TestWhoIsNotifiedOfGenerationsIsUntilItStops(t *testing.T) {
 	var hooked []Rebalanced
 	cfg := Config{Hooks: Hooks{OnRebalanced: func(r Rebalanced) { hooked = append(hooked, r) }}}
@@ -94,7 +95,7 @@ func TestWhoIsNotifiedOfGenerationsIsUntilItStops(t *testing.T) {
 		<-first
 		stop()
 		time.Sleep(2 * time.Second)
-		join("m2") // second has room for no more, and holds nobody up
+		join("m2") // the channel second is full, and delays no other receiver
 		require.Len(t, hooked, 2)
 		require.Empty(t, first)
 		require.Len(t, c.waiting, 1)

@@ -45,7 +45,7 @@ func TestTwoCopiesOfAProgramEndWithThreePartitionsEach(t *testing.T) {
 	xy := map[string]int32{"X": 3, "Y": 3}
 	got := assign(t, Sticky(), subscribers("X", "Y")("a", "b"), xy)
 	require.Equal(t, shares{"a": join(tps("X", 0, 2), tps("Y", 1)), "b": join(tps("X", 1), tps("Y", 0, 2))}, got)
-	// Kafka's default shares topic by topic and ends with four and two.
+	// Kafka's default assigns topic by topic and ends with four and two.
 	got = assign(t, Range(), subscribers("X", "Y")("a", "b"), xy)
 	require.Equal(t, shares{"a": join(tps("X", 0, 1), tps("Y", 0, 1)), "b": join(tps("X", 2), tps("Y", 2))}, got)
 }
@@ -72,7 +72,7 @@ func TestStickyWithDifferentSubscriptionsBalancesBetterThanRoundRobin(t *testing
 	require.Equal(t, shares{"c0": tps("t0", 0), "c1": tps("t1", 0, 1), "c2": tps("t2", 0, 1, 2)}, got)
 }
 
-// remember gives each member what it got as its claim of the next round.
+// remember sets each member's assignment as its claim of the next round.
 func remember(a Assignor, members []Member, out shares, generation int32) []Member {
 	for i := range members {
 		m := &members[i]
@@ -108,7 +108,7 @@ func TestCooperativeMoveTakesTwoRounds(t *testing.T) {
 	members := subscribers("t")("a", "b")
 	members[0].Owned, members[0].Generation = tps("t", 0, 1, 2, 3), 1
 	first := assign(t, a, members, partitions)
-	require.Equal(t, shares{"a": tps("t", 0, 1)}, first) // 2 and 3 are on their way
+	require.Equal(t, shares{"a": tps("t", 0, 1)}, first) // 2 and 3 are being moved
 	second := assign(t, a, remember(a, members, first, 2), partitions)
 	require.Equal(t, shares{"a": tps("t", 0, 1), "b": tps("t", 2, 3)}, second)
 }
@@ -132,8 +132,8 @@ func TestHigherGenerationWinsAClaim(t *testing.T) {
 	require.Equal(t, shares{"a": tps("t", 1), "b": tps("t", 0)}, got)
 }
 
-// Three members claim what they had in three generations, in whatever order they are listed: the
-// newest claim counts, and what is claimed twice by one member is claimed once.
+// Three members claim partitions of three generations, in every order of the list. The newest
+// claim counts, and a partition that one member claims twice counts once.
 func TestNewestOfThreeClaimsCountsInAnyOrder(t *testing.T) {
 	for _, generations := range [][3]int32{{3, 4, 5}, {3, 5, 4}, {4, 3, 5}, {4, 5, 3}, {5, 3, 4}, {5, 4, 3}} {
 		members := subscribers("t")("a", "b", "c")
@@ -196,7 +196,7 @@ func TestFormerOwnerThatUnsubscribedGetsNothingBack(t *testing.T) {
 	require.Len(t, got["c"], 2)
 }
 
-// One member has everything; of those that had a partition before it, the last one gets it back.
+// One member has all partitions. The last of the former owners of a partition gets it back.
 func TestMovedPartitionGoesToItsLastFormerOwner(t *testing.T) {
 	for _, last := range []int{0, 1} { // "a", "b"
 		members := []Member{{ID: "a"}, {ID: "b"}, {ID: "c"}}
@@ -208,7 +208,8 @@ func TestMovedPartitionGoesToItsLastFormerOwner(t *testing.T) {
 				generation = 4
 			case 2:
 				owned, generation = tps("t", 0, 1, 2, 3), 5
-				members[i].Topics = []string{"t", "u"} // as nobody else, so that loads differ
+				// the only member of u, so that loads differ
+				members[i].Topics = []string{"t", "u"}
 			}
 			members[i].UserData = Sticky().(UserDataAssignor).SubscriptionUserData(owned, generation)
 		}
@@ -246,7 +247,7 @@ func TestMembersMayStayOnlyIfAllTheirAssignorsAreCooperative(t *testing.T) {
 	require.False(t, AllCooperative(nil))
 }
 
-// notCooperative is an assignor that could be cooperative and is not.
+// notCooperative is an assignor that implements Cooperative and returns false.
 type notCooperative struct{ Assignor }
 
 func (notCooperative) Cooperative() bool { return false }
@@ -297,7 +298,7 @@ func (f fixed) Assign([]Member, map[string]int32) (map[string][]record.TopicPart
 	return f, nil
 }
 
-// No member has two more than another one that could take one of its partitions.
+// No member has two partitions more than a member that could take one of them.
 func TestGeneralAlgorithmEndsBalancedAndMovesNothingTheSecondTime(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -350,7 +351,7 @@ func BenchmarkAssign(b *testing.B) {
 				}
 				out, err := a.Assign(members, partitions)
 				require.NoError(b, err)
-				members = remember(a, members, out, 1)[1:] // one left
+				members = remember(a, members, out, 1)[1:] // one member left
 				b.ReportAllocs()
 				for b.Loop() {
 					if _, err := a.Assign(members, partitions); err != nil {

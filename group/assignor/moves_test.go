@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Twelve partitions, four members, one leaves: the nine
-// partitions of the others stay where they are.
+// Of four members with twelve partitions one leaves. The nine partitions of the others stay with
+// their owners.
 func TestNothingMovesThatCouldStay(t *testing.T) {
 	partitions := map[string]int32{"t": 12}
 	for _, a := range []Assignor{Sticky(), CooperativeSticky()} {
@@ -24,15 +24,16 @@ func TestNothingMovesThatCouldStay(t *testing.T) {
 	}
 }
 
-// A newcomer takes its share, and nothing else moves: not in the round
-// that makes room, and not in the next.
+// A new member gets its share, and no other partition moves: neither in the round that makes room,
+// nor in the next.
 func TestOnlyTheNewcomersShareMoves(t *testing.T) {
 	for n := range 12 {
 		for _, a := range []Assignor{Sticky(), CooperativeSticky()} {
 			partitions := map[string]int32{"t": 12, "u": 5}
 			ids := []string{"b", "d", "f", "h", "j", "l", "n", "p", "r", "t", "v", "x"}[:n+1]
 			before := settled(t, a, subscribers("t", "u")(ids...), partitions)
-			for _, id := range []string{"a", "m", "z"} { // before, among and behind the others
+			// sorted before, among and behind the others
+			for _, id := range []string{"a", "m", "z"} {
 				after := settled(t, a, append(before[:len(before):len(before)], subscribers("t", "u")(id)...), partitions)
 				require.Equal(t, len(after[len(before)].Owned), lost(before, after), "%s: %d members and %s", a.Name(), len(ids), id)
 				require.Equal(t, 17/(n+2), len(after[len(before)].Owned), "its share, rounded down as it came last")
@@ -41,7 +42,7 @@ func TestOnlyTheNewcomersShareMoves(t *testing.T) {
 	}
 }
 
-// settled runs rounds, as members with this assignor do, until nobody gets anything else.
+// settled runs rounds, as members with this assignor do, until no assignment changes.
 func settled(t *testing.T, a Assignor, members []Member, partitions map[string]int32) []Member {
 	members = append([]Member(nil), members...)
 	for generation := int32(1); ; generation++ {
@@ -55,7 +56,8 @@ func settled(t *testing.T, a Assignor, members []Member, partitions map[string]i
 			next, err := ParseSubscription(SubscriptionFor(a, m.Topics, now, generation, ""))
 			require.NoError(t, err)
 			m.Subscription = next
-			m.Owned = now // what it holds, whether or not this assignor's subscriptions say so
+			// the owned partitions, whether or not this assignor's subscriptions carry them
+			m.Owned = now
 		}
 		if !changed {
 			return members
@@ -63,7 +65,7 @@ func settled(t *testing.T, a Assignor, members []Member, partitions map[string]i
 	}
 }
 
-// lost counts the partitions that members have no more.
+// lost counts the partitions that members no longer have.
 func lost(before, after []Member) (n int) {
 	for _, b := range before {
 		for _, x := range after {

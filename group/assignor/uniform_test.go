@@ -23,7 +23,7 @@ func numbered(topic string, numbers ...int32) (out []record.TopicPartition) {
 	return out
 }
 
-// As Kafka's UniformHomogeneousAssignmentBuilder does it for members in this order.
+// The results agree with Kafka's UniformHomogeneousAssignmentBuilder for members in this order.
 func TestUniformGivesRunsOfPartitionsAndMovesWhatItMust(t *testing.T) {
 	partitions := map[string]int32{"t1": 3, "t2": 2}
 	first, err := Uniform().Assign(uniformMembers(nil, nil), partitions)
@@ -62,7 +62,7 @@ func TestUniformMovesNothingBetweenMembersThatStay(t *testing.T) {
 	}
 }
 
-// Three members say that they own the same partition, and some that do not exist: one keeps it.
+// Three members claim the same partition, and some that do not exist. One of them keeps it.
 func TestUniformGivesAPartitionThatThreeOwnToOneOfThem(t *testing.T) {
 	owned := append(numbered("t1", 0, 7, -1), numbered("gone", 0)...)
 	got, err := Uniform().Assign(uniformMembers(owned, owned, owned), map[string]int32{"t1": 3, "t2": 3})

@@ -76,7 +76,7 @@ func TestBrokenAssignorsAreFound(t *testing.T) {
 	require.Contains(t, failureOf(claimsCooperative{assignor.Range()}).failure, "holds it")
 }
 
-// claimsCooperative is an eager assignor that says it were cooperative.
+// claimsCooperative is an eager assignor whose Cooperative returns true.
 type claimsCooperative struct{ assignor.Assignor }
 
 func (claimsCooperative) Cooperative() bool { return true }

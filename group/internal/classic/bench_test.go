@@ -36,7 +36,7 @@ func BenchmarkHeartbeat(b *testing.B) {
 	}
 }
 
-// committer returns what commits an offset of a group of offsets.
+// committer returns a function that commits an offset of a group.
 func committer(tb testing.TB) func() {
 	g, now := New("g", &Config{Limits: Limits{OffsetMetadataMax: 4096}}), time.Now()
 	r := &protocol.CommitRequest{Group: "g", Generation: -1, Offsets: map[record.TopicPartition]record.Committed{{Topic: "t"}: {Offset: 1}}}

@@ -48,10 +48,10 @@ func TestOffsetsAreChargedAsLongAsTheyAreKept(t *testing.T) {
 		func() { g.ApplyPending(1, rec(2, 700)) },
 		func() { g.ApplyPending(2, rec(2, 800)) },
 		func() { g.ApplyPending(3, rec(1, 900)) },
-		func() { g.Apply(rec(2, 200)) }, // overwrites pending ones
+		func() { g.Apply(rec(2, 200)) }, // overwrites pending offsets
 		func() { g.ApplyEnd(1, true) },
 		func() { g.ApplyEnd(3, false) },
-		func() { g.Apply(gone(2)) }, // drops a pending one
+		func() { g.Apply(gone(2)) }, // drops a pending offset
 		func() { g.ApplyEnd(2, true) },
 		func() { g.Apply(gone(0)) },
 		func() { g.Apply(gone(0)) },

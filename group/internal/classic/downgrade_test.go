@@ -10,9 +10,9 @@ import (
 	"github.com/stratalog/strata/group/internal/protocol"
 )
 
-// Members of a group of another kind that becomes a classic one while some have not got yet what
-// they were to have join again, also if the coordinator moves before they have: the next one knows
-// only the record. Who has all goes on.
+// A group of another kind becomes a classic one while some members have not received their
+// assignment. These join again, also if the coordinator moves first: the next one has only the
+// record. Members of a group without such a rebalance stay.
 func TestMembersOfADowngradedGroupJoinAgainAtTheNextCoordinatorToo(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	for _, rebalance := range []bool{false, true} {

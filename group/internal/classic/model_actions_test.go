@@ -132,7 +132,7 @@ func (m *model) actions() map[string]func(*rapid.T) {
 			for _, l := range m.log {
 				l.apply(m.g)
 			}
-			// a generation that nobody was assigned anything in may come again
+			// a generation in which no member was assigned a partition may be used again
 			m.open, m.generation = map[machine.Ticket]bool{}, m.g.generation
 			maps.DeleteFunc(m.shares, func(key, _ string) bool {
 				var generation int32

@@ -18,7 +18,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A model drives a Group with random events and checks after each one what must always hold.
+// A model drives a Group with random events and checks its invariants after each one.
 type model struct {
 	g      *Group
 	now    time.Time
@@ -27,7 +27,7 @@ type model struct {
 	ids    int
 	open   map[machine.Ticket]bool // requests without a reply
 	log    []logged
-	known  []string // every member id there ever was
+	known  []string // every member id that was ever given out
 
 	generation int32
 	shares     map[string]string // "generation/member" -> assignment, as handed out
@@ -55,7 +55,7 @@ func (m *model) step(t *rapid.T, ev Event) {
 		if j, ok := r.Value.(protocol.JoinResponse); ok {
 			m.known = append(m.known, j.MemberID)
 			require.Equal(t, m.g.generation, j.Generation)
-			// an old client that came back as the group leader hears its old id
+			// an old client that returned as the group leader gets its old id
 			if _, there := m.g.members[j.Leader]; !there {
 				require.Equal(t, m.g.leader, j.MemberID)
 			}
@@ -65,21 +65,21 @@ func (m *model) step(t *rapid.T, ev Event) {
 	m.check(t, ev, before)
 }
 
-// twice steps the group, takes it back, and steps it again: a draft that is discarded leaves no
-// trace, and the same event has the same effects, in the same order.
+// twice steps the group, discards that, and steps it again. A discarded draft leaves no trace, and
+// the same event has the same effects, in the same order.
 func (m *model) twice(t *rapid.T, ev Event) Effects {
 	before := snapshotOf(m.g)
 	refused := m.g.Step(m.now, ev)
 	m.g.Discard()
 	require.Equal(t, before, snapshotOf(m.g), "%T left something behind", ev)
 	eff := m.g.Step(m.now, ev)
-	refused.WakeAt = eff.WakeAt // sessions stay prolonged
+	refused.WakeAt = eff.WakeAt // sessions stay extended
 	require.Equal(t, refused, eff, "%T", ev)
 	return eff
 }
 
-// A snapshot is all that a Group knows but for when it was last heard of its members, and when to
-// look.
+// A snapshot is the state of a Group without the times of its members' last heartbeats and of the
+// next tick.
 type snapshot struct {
 	scalars
 	members map[string]member
@@ -96,7 +96,7 @@ func snapshotOf(g *Group) snapshot {
 	for id, txn := range g.txns {
 		s.txns[id] = maps.Clone(txn)
 	}
-	s.wakeAt = time.Time{} // of the sessions
+	s.wakeAt = time.Time{} // it follows from the sessions
 	for id, m := range g.members {
 		c := *m
 		c.deadline, c.edited = time.Time{}, 0
@@ -108,7 +108,7 @@ func snapshotOf(g *Group) snapshot {
 func (m *model) check(t *rapid.T, ev Event, before protocol.State) {
 	g := m.g
 	if len(g.members) == 0 && !g.persisted && g.generation == 0 {
-		// the group is gone, its generations begin anew
+		// the group was deleted: its generations start again
 		m.generation, m.shares = 0, map[string]string{}
 	}
 	require.GreaterOrEqual(t, g.generation, m.generation, "generations only grow")
@@ -118,7 +118,7 @@ func (m *model) check(t *rapid.T, ev Event, before protocol.State) {
 	case protocol.Dead, protocol.Empty:
 		require.Empty(t, g.members)
 	default:
-		// these wait for somebody to come
+		// these two wait for members
 		if g.state != protocol.PreparingRebalance || !g.initial && len(g.pending) == 0 {
 			require.NotEmpty(t, g.members)
 		}
@@ -173,12 +173,12 @@ func (m *model) check(t *rapid.T, ev Event, before protocol.State) {
 	m.checkOffsets(t)
 }
 
-// checkOffsets compares the offsets with what the log says by itself: of a partition's offsets and
-// tombstones the last one counts, but for those of transactions that were not committed. An offset
-// is pending if its transaction goes on and no tombstone is behind it.
+// checkOffsets compares the offsets with the offsets in the log alone. The last offset or
+// tombstone of a partition counts, except in transactions that were not committed. An offset is
+// pending while its transaction is open and no tombstone follows.
 func (m *model) checkOffsets(t *rapid.T) {
 	counts, pending := map[record.TopicPartition]offsets.OffsetValue{}, map[record.TopicPartition]struct{}{}
-	decided := map[int64]logged{} // from the end of the log on
+	decided := map[int64]logged{} // filled from the end of the log on
 	settled := map[record.TopicPartition]bool{}
 	deleted := map[record.TopicPartition]bool{}
 	for _, l := range slices.Backward(m.log) {
@@ -210,7 +210,7 @@ func (m *model) checkOffsets(t *rapid.T) {
 	require.Equal(t, pending, m.g.UnstableOffsets())
 }
 
-// checkReplay compares the group with one that knows only the log.
+// checkReplay compares the group with a group that is loaded from the log alone.
 func (m *model) checkReplay(t *rapid.T) {
 	re := New("g", m.g.cfg)
 	for _, l := range m.log {
@@ -235,8 +235,8 @@ func (m *model) checkReplay(t *rapid.T) {
 	m.checkCompacted(t, re)
 }
 
-// checkCompacted compares a group that is loaded from the whole log with those that are loaded from
-// it as compaction leaves it.
+// checkCompacted compares a group that is loaded from the whole log with groups that are loaded
+// from the compacted log.
 func (m *model) checkCompacted(t *rapid.T, whole *Group) {
 	var log []compacted.Entry
 	for _, l := range m.log {
@@ -244,7 +244,8 @@ func (m *model) checkCompacted(t *rapid.T, whole *Group) {
 	}
 	stable := compacted.Stable(log)
 	want := loadedOf(whole)
-	for _, end := range []int{stable, stable * (len(log) % 7) / 7} { // all that can be, and a part
+	// the whole compactable part, and a part of it
+	for _, end := range []int{stable, stable * (len(log) % 7) / 7} {
 		for _, purged := range []bool{false, true} {
 			re := New("g", m.g.cfg)
 			compacted.Load(re, compacted.Log(log, end, purged))
@@ -253,7 +254,7 @@ func (m *model) checkCompacted(t *rapid.T, whole *Group) {
 	}
 }
 
-// A loaded group is what one knows that has just been loaded, without the numbers that only count.
+// A loaded is the state of a group that has just been loaded, without plain counters.
 type loaded struct {
 	scalars
 	members []member
@@ -330,7 +331,7 @@ func TestGroupKeepsItsInvariants(t *testing.T) {
 				rapid.Check(t, func(t *rapid.T) {
 					m := newModel(cfg)
 					t.Repeat(m.actions())
-					m.pass(t, time.Hour) // nobody says anything any more
+					m.pass(t, time.Hour) // no member sends requests any more
 					for id := range m.g.txns {
 						m.end(t, id, true)
 					}

@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// What a member said when it last joined counts at the next coordinator, whatever it said before,
-// and whether compaction has left its former records or not.
+// The subscription and timeouts of a member's last join count at the next coordinator, whatever it
+// sent before, and whether or not compaction has left its former records.
 func TestMemberIsAsItWasWhenItLastJoinedAfterARestart(t *testing.T) {
 	value := func(generation int32, session int32, topics string) offsets.Record {
 		return offsets.Record{Key: offsets.Key{Type: offsets.KeyGroup, Group: "g"}, Group: &offsets.GroupValue{ProtocolType: "consumer", Generation: generation, Protocol: "range",
@@ -35,8 +35,8 @@ func TestMemberIsAsItWasWhenItLastJoinedAfterARestart(t *testing.T) {
 	require.Zero(t, g.Size())
 }
 
-// A static member that restarts when it was about to give something up, in the first round of a
-// cooperative rebalance, brings about the second one: nobody else does.
+// A static member restarts in the first round of a cooperative rebalance, when it was about to
+// give up a partition. Its join starts the second round: no other member does.
 func TestStaticMemberThatRestartsBetweenTwoRoundsBringsAboutTheSecond(t *testing.T) {
 	of := func(partitions ...int32) (all []record.TopicPartition) {
 		for _, p := range partitions {
@@ -45,7 +45,7 @@ func TestStaticMemberThatRestartsBetweenTwoRoundsBringsAboutTheSecond(t *testing
 		return all
 	}
 	for name, c := range map[string]struct {
-		owned []record.TopicPartition // when it joined last
+		owned []record.TopicPartition // in its last join
 		want  protocol.State
 	}{
 		"it has nothing to give up": {of(0), protocol.Stable},

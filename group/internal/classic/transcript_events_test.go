@@ -117,7 +117,7 @@ func (s *player) join(clientID string, opts map[string]string, requireID, skip b
 	return ev
 }
 
-// topicIDs are those of all topics: they were all created at once.
+// topicIDs returns the ids of all topics, which are equal: the topics were created together.
 func (s *player) topicIDs() map[string][16]byte {
 	return map[string][16]byte{"t": s.topicID, "u": s.topicID, "v": s.topicID}
 }
@@ -144,5 +144,3 @@ func (s *player) commit(pos []string, opts map[string]string) *protocol.CommitRe
 	}
 	return r
 }
-
-// pass lets time pass; ticks come exactly when they are asked for.

@@ -18,8 +18,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// TestTranscripts runs the scripts in testdata/*.txt: lines that begin with "> " are events, what
-// follows each is what the group did.
+// TestTranscripts runs the scripts in testdata/*.txt. Lines that begin with "> " are events, and
+// the lines behind an event are the effects on the group.
 //
 //	> config delay=3s max-size=2 retention=1h     before anything else
 //	> join CLIENT [id=ID] [instance=I] [protocols=a,b] [session=10s] [rebalance=30s] [require-id]
@@ -31,11 +31,11 @@ import (
 //	> txn P/E [ID] [gen=N] topic-partition=offset...   a commit in the transaction of a producer id
 //	  [instance=I]                                 and epoch
 //	> end P commit|abort                           the marker of a producer's transaction
-//	> +5s                                          time passes, ticks come when asked for
+//	> +5s                                          time passes, ticks come when requested
 //	> cancel TICKET, expire, delete, delete-offsets topic-partition...,
 //	  reset [expel] topic-partition=offset..., shift N topic-partition=START..END, restart,
 //	  topic-deleted TOPIC [id=N], topic-id N       of the topics that offsets are committed for
-//	  refuse COMMAND...                          as COMMAND, but the log does not take its records
+//	  refuse COMMAND...                          as COMMAND, but the log rejects its records
 func TestTranscripts(t *testing.T) {
 	transcript.Run(t, func(t testing.TB, out *transcript.Output) func([]string) {
 		s := &player{t: t, out: out, now: time.Unix(0, 0).UTC()}
@@ -43,7 +43,7 @@ func TestTranscripts(t *testing.T) {
 	})
 }
 
-// A player plays the runtime of one group.
+// A player takes the place of the runtime of one group.
 type player struct {
 	t       testing.TB
 	out     *transcript.Output
@@ -55,7 +55,7 @@ type player struct {
 	ids     int
 	log     []logged
 	topicID [16]byte
-	refused bool // the log takes nothing
+	refused bool // the log rejects every record
 }
 
 func (s *player) command(words []string) {
@@ -186,7 +186,7 @@ func (s *player) describe() string {
 	return d
 }
 
-// offsets shows what the group has committed, and what is pending.
+// offsets formats the group's committed and pending offsets.
 func (s *player) offsets() string {
 	var all []string
 	for _, tp := range s.g.named() {
@@ -205,12 +205,12 @@ func (s *player) offsets() string {
 // logged is a record in the log, or a marker.
 type logged struct {
 	record   offsets.Record
-	producer int64 // in whose transaction; 0: in none
+	producer int64 // producer of its transaction; 0: none
 	end      bool  // it is a marker
 	commit   bool
 }
 
-// apply is what the runtime does at recovery.
+// apply applies l to g, as the runtime does at recovery.
 func (l logged) apply(g *Group) {
 	switch {
 	case l.end:

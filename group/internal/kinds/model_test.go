@@ -23,26 +23,26 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// What a client of the classic protocol does next.
+// A phase is the next step of a client of the classic protocol.
 type phase uint8
 
 const (
-	toJoin  phase = iota // or waits for the answer, if it has a ticket
+	toJoin  phase = iota // with a ticket: it waits for the answer
 	toSync               // likewise
 	working              // it has its assignment
 )
 
-// A client is a consumer of either protocol, as it knows itself.
+// A client is a consumer of either protocol, with its own view of its membership.
 type client struct {
 	modern       bool
 	id, instance string
 	epoch        int32 // or generation
 	owned        map[record.TopicPartition]bool
-	assigned     map[record.TopicPartition]bool // what it keeps of owned
+	assigned     map[record.TopicPartition]bool // the part of owned that it keeps
 	phase        phase
-	ticket       machine.Ticket // of what it waits for; 0: nothing
+	ticket       machine.Ticket // of the request whose answer it waits for; 0: none
 	leads        []assignor.JoinMember
-	fresh        bool // its next heartbeat says all
+	fresh        bool // its next heartbeat is a full one
 }
 
 type world struct {
@@ -80,7 +80,7 @@ func newWorld(t require.TestingT, clients int, cooperative bool) *world {
 	return w
 }
 
-// forget is what a client does that is no member any more, or a new process.
+// forget clears the state of a client that is no longer a member, or that is a new process.
 func (w *world) forget(c *client) {
 	c.id, c.epoch, c.phase, c.ticket, c.fresh = "", 0, toJoin, 0, true
 	c.owned, c.assigned = map[record.TopicPartition]bool{}, map[record.TopicPartition]bool{}
@@ -92,13 +92,13 @@ func (w *world) forget(c *client) {
 
 func (w *world) snapshot() *modern.Topics { return modern.NewTopics(1, w.topics) }
 
-// ask steps the group with what event makes of a ticket; then is told the answer.
+// ask steps the group with the event of a new ticket, and calls then with the answer.
 func (w *world) ask(c *client, event func(machine.Ticket) Event, then func(machine.Reply)) {
 	w.tickets++
 	ticket := w.tickets
 	c.ticket = ticket
 	w.waits[ticket] = func(r machine.Reply) {
-		if c.ticket == ticket { // else it has gone away meanwhile
+		if c.ticket == ticket { // otherwise it has left meanwhile
 			c.ticket = 0
 			then(r)
 		}
@@ -114,7 +114,8 @@ func (w *world) step(ev Event) {
 	require.Equal(w.t, len(first.Records), len(eff.Records), "%T left something behind", ev)
 	w.g.Accept()
 	w.log = append(w.log, eff.Records...)
-	if w.g.Type() != kind || len(eff.Records) > 0 && len(w.log)%8 == 0 { // the kinds' own models do so after each step
+	// the models of the kinds check it after each step
+	if w.g.Type() != kind || len(eff.Records) > 0 && len(w.log)%8 == 0 {
 		w.checkCompacted()
 	}
 	for _, r := range eff.Replies {
@@ -126,7 +127,7 @@ func (w *world) step(ev Event) {
 	w.check()
 }
 
-// check is that of the clients that are members, and have heard so, no two have a partition.
+// check checks that no two clients that are members in their current epoch own the same partition.
 func (w *world) check() {
 	owner := map[record.TopicPartition]string{}
 	current := map[string]int32{}
@@ -152,7 +153,7 @@ func (w *world) check() {
 	}
 }
 
-// act has a client do what it has to do next. slow: it gives up later what it must.
+// act makes a client take its next step. If slow is set, it keeps revoked partitions for now.
 func (w *world) act(c *client, slow bool) {
 	switch {
 	case c.modern:
@@ -169,7 +170,7 @@ func (w *world) act(c *client, slow bool) {
 	}
 }
 
-// heard is what a client of the classic protocol makes of an error.
+// heard is the reaction of a client of the classic protocol to an error.
 func (w *world) heard(c *client, err error) {
 	switch {
 	case err == nil:
@@ -257,8 +258,8 @@ func (w *world) sync(c *client, slow bool) {
 	})
 }
 
-// assign is what a group leader does: partitions go round; in the cooperative protocol one that
-// another one has stays away from its next owner for now.
+// assign assigns the partitions round robin, as a group leader does. In the cooperative protocol a
+// partition that another member owns is left out for now.
 func (w *world) assign(members []assignor.JoinMember) map[string][]byte {
 	shares, owner := map[string][]record.TopicPartition{}, map[record.TopicPartition]string{}
 	for _, m := range members {
@@ -347,7 +348,7 @@ func (w *world) beat(c *client, slow bool) {
 	})
 }
 
-// leave has a client go, or only a static one for a moment.
+// leave makes a client leave. If forGood is not set, a static member only leaves temporarily.
 func (w *world) leave(c *client, forGood bool) {
 	switch {
 	case c.id == "" || c.epoch == 0:
@@ -381,13 +382,14 @@ func (w *world) commit(c *client, offset int64) {
 	}
 }
 
-// checkCompacted compares a group that is loaded from the whole log with those that are loaded from
-// it as compaction leaves it.
+// checkCompacted compares a group that is loaded from the whole log with groups that are loaded
+// from the compacted log.
 func (w *world) checkCompacted() {
 	log := compacted.Entries(w.log)
 	whole := New("g", w.cfg)
 	compacted.Load(whole, log)
-	for _, end := range []int{len(log), len(log) * (len(log) % 7) / 7} { // all of it, and a part
+	// the whole log, and a part
+	for _, end := range []int{len(log), len(log) * (len(log) % 7) / 7} {
 		for _, purged := range []bool{false, true} {
 			re := New("g", w.cfg)
 			compacted.Load(re, compacted.Log(log, end, purged))
@@ -400,7 +402,8 @@ func (w *world) checkCompacted() {
 	}
 }
 
-// reload is a new coordinator, which has the log only: nobody gets an answer any more.
+// reload replaces the group by one of a new coordinator, which has only the log. Open requests get
+// no answer.
 func (w *world) reload() {
 	before, state := w.g.View(), w.g.State()
 	w.g = New("g", w.cfg)
@@ -421,7 +424,7 @@ func (w *world) reload() {
 			delete(live, r.Key)
 		}
 	}
-	for k := range live { // what compaction leaves is the group's own
+	for k := range live { // the records that compaction leaves are of the group's kind
 		kind := typeOf(k.Type)
 		require.True(w.t, kind == "" || kind == w.g.Type(), "%v is left of a %s group", k, kind)
 	}
@@ -443,7 +446,7 @@ func (w *world) tick(d time.Duration) {
 	w.step(classic.EventTick{})
 }
 
-// settle has all clients do what they must until everything is with one of them.
+// settle lets all clients act until every partition has an owner.
 func (w *world) settle() {
 	for round := 0; ; round++ {
 		require.Less(w.t, round, 100, "the group does not come to rest: %v %v", w.g.Type(), w.g.State())
@@ -464,12 +467,13 @@ func (w *world) settle() {
 	require.True(w.t, !some || w.g.Type() == protocol.Consumer, "a member of the newer protocol is in a classic group")
 }
 
-// TestMembersOfBothProtocolsNeverShareAPartition has members of both come, go, hang, restart with
-// the other protocol, with and without an instance id, while the coordinator moves.
+// Members of both protocols join, leave, hang, and restart with the other protocol, with and
+// without an instance id, while the coordinator moves.
 func TestMembersOfBothProtocolsNeverShareAPartition(t *testing.T) {
 	sample.Rapid(t)
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue && !sample.Hurried() {
-		require.NoError(t, f.Value.Set("6000")) // what some twins break takes more than two thousand to show
+		// defects of some twins take more than two thousand checks to show
+		require.NoError(t, f.Value.Set("6000"))
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, rapid.IntRange(1, 5).Draw(t, "clients"), rapid.Bool().Draw(t, "cooperative"))
@@ -484,7 +488,8 @@ func TestMembersOfBothProtocolsNeverShareAPartition(t *testing.T) {
 				w.tick(time.Duration(rapid.SampledFrom([]int{100, 1000, 5000, 21000, 31000, 46000}).Draw(t, "ms")) * time.Millisecond)
 			case 8:
 				w.leave(pick(), true)
-			case 9: // a static member for a moment; others hang, and a new process takes their place
+			// a static member leaves temporarily; others hang, and a new process takes their place
+			case 9:
 				c := pick()
 				w.leave(c, false)
 				c.modern = rapid.Bool().Draw(t, "modern")

@@ -24,8 +24,8 @@ func (m *model) commitOf(t *testing.T, member string, epoch int32) error {
 	return reply.Value.(map[record.TopicPartition]error)[tp]
 }
 
-// Checklist row N24. The member was fenced, or gave its partitions up for want of an answer: it
-// reads from the group's offset again, which a late commit would set back later.
+// Checklist row N24. The member was fenced, or gave its partitions up for lack of an answer. It
+// reads from the group's offset again, and a late commit would set that back.
 func TestLateCommitOfAMemberThatJoinedAgainIsRefused(t *testing.T) {
 	m := newModel(0)
 	first := m.join(t, "m1", "a")
@@ -43,10 +43,10 @@ func TestLateCommitOfAMemberThatJoinedAgainIsRefused(t *testing.T) {
 }
 
 // Checklist row N24. A classic member whose Join skipped a generation drops its partitions, which
-// the group cannot see.
+// the group cannot notice.
 func TestClassicMemberCommitsInItsGenerationOnly(t *testing.T) {
 	m := newModel(0)
-	m.join(t, "m1", "b") // of the newer protocol, so that the group is
+	m.join(t, "m1", "b") // a member of the newer protocol, so that the group uses it
 	join := func() protocol.JoinResponse {
 		m.now = m.now.Add(time.Second)
 		r := &protocol.JoinRequest{Group: "g", MemberID: "m2", ProtocolType: protocol.ProtocolTypeConsumer, SessionTimeout: time.Minute, RebalanceTimeout: time.Minute,

@@ -12,7 +12,7 @@ import (
 	"github.com/stratalog/strata/internal/offsets"
 )
 
-// ask is a heartbeat and its answer.
+// ask sends a heartbeat and returns the answer.
 func (m *model) ask(t *testing.T, r protocol.ConsumerHeartbeatRequest) (protocol.ConsumerHeartbeatResponse, error) {
 	r.Group, r.ClientHost = "g", "/h"
 	ans := m.heartbeat(t, &r)
@@ -84,8 +84,8 @@ func TestRegularExpressionsSubscribeToWhatTheyMatch(t *testing.T) {
 	require.True(t, m.g.Forgotten(), "nothing of it is left in the log")
 }
 
-// TestExpressionsAreMatchedOutsideAndOnce wants a group to ask for what an expression matches when
-// it is new or topics have changed, and at no other time.
+// A group requests the matches of an expression when it is new or topics have changed, and at no
+// other time.
 func TestExpressionsAreMatchedOutsideAndOnce(t *testing.T) {
 	m := newModel(0)
 	expr := "a|c"
@@ -127,8 +127,8 @@ func TestExpressionsAreMatchedOutsideAndOnce(t *testing.T) {
 	require.Equal(t, []string{"a", "c"}, m.g.patterns[expr].topics, "what cannot be read matches what it did")
 }
 
-// TestMemberWhoseExpressionIsMatchedLaterGetsItsTopics has a member that joins by an expression
-// without matches. They have only a topic that another member has by name, and come later.
+// A member joins by an expression without matches. The matches arrive later and have only a topic
+// to which another member subscribes by name.
 func TestMemberWhoseExpressionIsMatchedLaterGetsItsTopics(t *testing.T) {
 	m := newModel(0)
 	m.setTopic("b", 2)
@@ -174,7 +174,8 @@ func TestMemberWhoseExpressionIsMatchedLaterGetsItsTopics(t *testing.T) {
 }
 
 func TestMemberThatIsLeftAloneWaitsForNobody(t *testing.T) {
-	for _, back := range []string{"", "m1", "m3"} { // of a static member: as who it comes back
+	// the member id with which a static member returns; "": not static
+	for _, back := range []string{"", "m1", "m3"} {
 		m := newModel(0)
 		instance := ""
 		if back != "" {
@@ -185,7 +186,7 @@ func TestMemberThatIsLeftAloneWaitsForNobody(t *testing.T) {
 		m.now = m.now.Add(time.Second)
 		_, err := m.ask(t, r)
 		require.NoError(t, err)
-		for range 3 { // m1 gets the partitions that come last, when m2 has given them up
+		for range 3 { // m1 gets the last partitions, when m2 has given them up
 			m.now = m.now.Add(time.Second)
 			two := m.g.members["m2"]
 			_, err = m.ask(t, protocol.ConsumerHeartbeatRequest{MemberID: "m2", MemberEpoch: two.epoch, RebalanceTimeout: -1, Owned: byTopic(plain(two.assigned))})
@@ -259,8 +260,8 @@ func TestMemberIsToldAtOnceToGiveUpWhatItDoesNotSubscribeTo(t *testing.T) {
 	require.Equal(t, []offsets.TopicIDPartitions{a}, two.Assignment, "nobody waits for it")
 }
 
-// Checklist row N25. The coordinator has stored what the request changed, and the answer was lost:
-// another coordinator gets the same request.
+// Checklist row N25. The coordinator has stored the change of the request, and the answer was
+// lost. Another coordinator gets the same request.
 func TestRepeatedHeartbeatIsAnsweredAsTheFirst(t *testing.T) {
 	m := newModel(0)
 	one := m.join(t, "m1", "a")

@@ -22,14 +22,14 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A client is a member as its consumer knows it.
+// A client is a member from the view of its consumer.
 type client struct {
 	id, instance string
-	epoch        int32 // 0: it is to join
+	epoch        int32 // 0: it has to join
 	owned, told  []offsets.TopicIDPartitions
 	topics       []string
 	regex        string
-	fresh        bool // it has not told its subscription yet
+	fresh        bool // it has not sent its subscription yet
 }
 
 type model struct {
@@ -41,7 +41,7 @@ type model struct {
 	clients []*client
 	log     []offsets.Record
 	ids     int
-	epoch   int32 // of the group, as far as it was seen
+	epoch   int32 // last observed epoch of the group
 }
 
 func newModel(clients int) *model {
@@ -81,8 +81,8 @@ func (m *model) setTopic(name string, partitions int32) {
 	m.version++
 }
 
-// step steps the group twice: a step that is taken back leaves no trace, and the same event has the
-// same effects.
+// step steps the group twice. A discarded step leaves no trace, and the same event has the same
+// effects.
 func (m *model) step(t require.TestingT, ev any) machine.Reply {
 	before := m.durable()
 	first := m.g.Step(m.now, ev)
@@ -102,7 +102,7 @@ func (m *model) step(t require.TestingT, ev any) machine.Reply {
 	return eff.Replies[0]
 }
 
-// durable is what a Group has of the log.
+// durable returns the part of a Group's state that the log has.
 func (m *model) durable() map[string]any { return durable(m.g) }
 
 func durable(g *Group) map[string]any {
@@ -111,7 +111,7 @@ func durable(g *Group) map[string]any {
 		"names": maps.Clone(g.names), "users": maps.Clone(g.users), "offsets": maps.Clone(g.Offsets())}
 }
 
-// check is what always holds.
+// check checks the invariants of the group.
 func (m *model) check(t require.TestingT) {
 	require.True(t, m.g.epoch >= m.epoch || m.g.epoch == 0, "epochs only grow")
 	m.epoch = m.g.epoch
@@ -129,7 +129,7 @@ func (m *model) check(t require.TestingT) {
 	for _, c := range m.clients {
 		mem := m.g.members[c.id]
 		if mem == nil || c.epoch <= 0 || mem.epoch == leaveStaticEpoch {
-			continue // it has been put out: it will hear of it
+			continue // it was removed and has not noticed yet
 		}
 		for _, p := range partitionsOf(c.owned) {
 			require.Equal(t, c.id, owners[p], "a client has what the group thinks that it has")
@@ -151,7 +151,7 @@ func (m *model) request(c *client) *protocol.ConsumerHeartbeatRequest {
 	return r
 }
 
-// heartbeat matches expressions if it is asked to.
+// heartbeat sends r, and again with the matches of its expressions if the group requests them.
 func (m *model) heartbeat(t require.TestingT, r *protocol.ConsumerHeartbeatRequest) machine.Reply {
 	e := EventHeartbeat{ConsumerHeartbeatRequest: r, Topics: NewTopics(m.version, m.topics), To: 1}
 	ans := m.step(t, e)
@@ -172,18 +172,18 @@ func match(t require.TestingT, u *UnmatchedError) *Matches {
 	return m
 }
 
-// beat sends a heartbeat; the answer may get lost. It returns the error.
+// beat sends a heartbeat, whose answer may get lost, and returns the error.
 func (m *model) beat(t require.TestingT, c *client, lost, slow bool) error {
 	r := m.request(c)
 	ans := m.heartbeat(t, r)
 	require.EqualValues(t, 1, ans.To)
 	if lost {
-		c.fresh = true // clients say and ask for all after an error
+		c.fresh = true // after an error clients send and request the full state
 		return nil
 	}
-	switch cmp.Or(errors.Unwrap(ans.Err), ans.Err) { // without Kafka's words
+	switch cmp.Or(errors.Unwrap(ans.Err), ans.Err) { // without Kafka's text
 	case nil:
-	case protocol.ErrFencedMemberEpoch: // it abandons what it has and joins again
+	case protocol.ErrFencedMemberEpoch: // it drops its partitions and joins again
 		c.epoch, c.fresh, c.owned = 0, true, []offsets.TopicIDPartitions{}
 		return ans.Err
 	case protocol.ErrUnknownMember, protocol.ErrFencedInstance, protocol.ErrGroupNotFound:
@@ -214,7 +214,7 @@ func (m *model) beat(t require.TestingT, c *client, lost, slow bool) error {
 		require.True(t, m.g.awaitsOthers(mem), "a member waits for nobody")
 	}
 	switch {
-	case slow: // it takes what is new, and has not given up the rest yet
+	case slow: // it takes the new partitions, and keeps the revoked ones for now
 		c.owned = byTopic(slices.Compact(sortedPartitions(append(partitionsOf(c.owned), partitionsOf(c.told)...))))
 	default:
 		c.owned = c.told
@@ -238,10 +238,11 @@ func (m *model) tick(t require.TestingT, d time.Duration) {
 	m.step(t, classic.EventTick{})
 }
 
-// checkCompacted compares the group with one that knows the log only as compaction leaves it.
+// checkCompacted compares the group with groups that are loaded from the compacted log.
 func (m *model) checkCompacted(t require.TestingT) {
 	log, want := compacted.Entries(m.log), m.durable()
-	for _, end := range []int{len(log), len(log) * (len(log) % 7) / 7} { // all of it, and a part
+	// the whole log, and a part
+	for _, end := range []int{len(log), len(log) * (len(log) % 7) / 7} {
 		for _, purged := range []bool{false, true} {
 			re := New(classic.NewCommitted("g"), m.cfg)
 			compacted.Load(re, compacted.Log(log, end, purged))
@@ -250,7 +251,7 @@ func (m *model) checkCompacted(t require.TestingT) {
 	}
 }
 
-// reload is a new coordinator, which has the log only.
+// reload replaces the group by one of a new coordinator, which has only the log.
 func (m *model) reload(t require.TestingT) {
 	re := New(classic.NewCommitted("g"), m.cfg)
 	for _, r := range m.log {
@@ -272,8 +273,7 @@ func throughBytes(t require.TestingT, r offsets.Record) offsets.Record {
 	return out
 }
 
-// settle has all clients send heartbeats until nothing changes any more, and checks that all is
-// well then.
+// settle makes all clients send heartbeats until no record is added, and checks the result.
 func (m *model) settle(t require.TestingT) {
 	for round := 0; ; round++ {
 		require.Less(t, round, 30, "the group does not come to rest")
@@ -362,8 +362,8 @@ func TestNoPartitionIsWithTwoMembersWhateverHappens(t *testing.T) {
 	})
 }
 
-// commit stores an offset in an epoch so far behind the client's: it is refused unless the client
-// has had the partition since.
+// commit stores an offset in an epoch that is behind the client's. It is rejected unless the
+// client has had the partition since.
 func (m *model) commit(t require.TestingT, c *client, behind int32) {
 	ids := map[string][16]byte{"a": m.topics["a"].ID}
 	r := &protocol.CommitRequest{Group: "g", MemberID: c.id, Generation: c.epoch - behind, Offsets: map[record.TopicPartition]record.Committed{{Topic: "a"}: {Offset: 5}}}

@@ -10,8 +10,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A cooperative member that is to give a partition up may not have heard so: what it owned when it
-// last joined is its own, unless it was given to another.
+// A cooperative member that has to give a partition up may not have learned of it. It keeps the
+// partitions that it owned at its last join, unless another member was assigned them.
 func TestWhatAMemberHasNotGivenUpStaysItsOwnInAnUpgrade(t *testing.T) {
 	parts := func(ps ...int32) (tps []record.TopicPartition) {
 		for _, p := range ps {

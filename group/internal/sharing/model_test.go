@@ -21,13 +21,13 @@ import (
 	"github.com/stratalog/strata/internal/sample"
 )
 
-// A client is a member as it knows itself.
+// A client is a member from its own view.
 type client struct {
 	id     string
-	epoch  int32 // 0: it is to join
+	epoch  int32 // 0: it has to join
 	has    []offsets.TopicIDPartitions
 	topics []string
-	fresh  bool // it has not told its topics yet
+	fresh  bool // it has not sent its topics yet
 }
 
 type model struct {
@@ -39,9 +39,9 @@ type model struct {
 	clients []*client
 	log     []offsets.Record
 	ids     int
-	epoch   int32                      // of the group, as far as it was seen
+	epoch   int32                      // last observed epoch of the group
 	pending []offsets.ShareStatesTopic // to be initialised
-	ready   states                     // what is in __share_group_state
+	ready   states                     // the states in __share_group_state
 }
 
 func newModel(clients int) *model {
@@ -85,8 +85,8 @@ func (m *model) deleteTopic(t require.TestingT, name string) {
 	m.step(t, classic.EventTopicDeleted{Topic: name, ID: id})
 }
 
-// step steps the group twice: a step that is taken back leaves no trace, and the same event has the
-// same effects.
+// step steps the group twice. A discarded step leaves no trace, and the same event has the same
+// effects.
 func (m *model) step(t require.TestingT, ev any) machine.Reply {
 	before := durable(m.g)
 	first := m.g.Step(m.now, ev)
@@ -113,13 +113,13 @@ func (m *model) step(t require.TestingT, ev any) machine.Reply {
 	return eff.Replies[0]
 }
 
-// durable is what a Group has of the log.
+// durable returns the part of a Group's state that the log has.
 func durable(g *Group) map[string]any {
 	return map[string]any{"epoch": g.epoch, "hash": g.hash, "target epoch": g.assignmentEpoch, "ms": g.assignedMs, "members": maps.Clone(g.members),
 		"target": maps.Clone(g.target), "states": maps.Clone(g.states)}
 }
 
-// beat sends a heartbeat; the answer may get lost.
+// beat sends a heartbeat, whose answer may get lost.
 func (m *model) beat(t require.TestingT, c *client, lost bool) error {
 	r := &protocol.ShareHeartbeatRequest{Group: "g", MemberID: c.id, MemberEpoch: c.epoch, ClientID: "c", ClientHost: "/h"}
 	if c.fresh || c.epoch == 0 {
@@ -128,7 +128,7 @@ func (m *model) beat(t require.TestingT, c *client, lost bool) error {
 	known := m.g.members[c.id] != nil
 	ans := m.step(t, EventHeartbeat{ShareHeartbeatRequest: r, Topics: modern.NewTopics(m.version, m.topics), To: 1})
 	require.EqualValues(t, 1, ans.To)
-	switch cmp.Or(errors.Unwrap(ans.Err), ans.Err) { // without Kafka's words
+	switch cmp.Or(errors.Unwrap(ans.Err), ans.Err) { // without Kafka's text
 	case nil:
 	case protocol.ErrGroupMaxSize:
 		require.False(t, known)
@@ -164,17 +164,18 @@ func (m *model) beat(t require.TestingT, c *client, lost bool) error {
 	return nil
 }
 
-// initialize is what the coordinator does with what is missing.
+// initialize reports the missing states as initialized, as the coordinator does.
 func (m *model) initialize(t require.TestingT) {
 	m.ready, _ = m.ready.with(m.pending)
 	m.step(t, EventInitialized{States: m.pending, To: 2})
 	m.pending = nil
 }
 
-// checkCompacted compares the group with one that knows the log only as compaction leaves it.
+// checkCompacted compares the group with groups that are loaded from the compacted log.
 func (m *model) checkCompacted(t require.TestingT) {
 	log, want := compacted.Entries(m.log), durable(m.g)
-	for _, end := range []int{len(log), len(log) * (len(log) % 7) / 7} { // all of it, and a part
+	// the whole log, and a part
+	for _, end := range []int{len(log), len(log) * (len(log) % 7) / 7} {
 		for _, purged := range []bool{false, true} {
 			re := New(classic.NewCommitted("g"), m.cfg)
 			compacted.Load(re, compacted.Log(log, end, purged))
@@ -183,7 +184,7 @@ func (m *model) checkCompacted(t require.TestingT) {
 	}
 }
 
-// reload is a new coordinator, which has the log only.
+// reload replaces the group by one of a new coordinator, which has only the log.
 func (m *model) reload(t require.TestingT) {
 	re := New(classic.NewCommitted("g"), m.cfg)
 	for _, r := range m.log {
@@ -201,8 +202,8 @@ func (m *model) reload(t require.TestingT) {
 	m.step(t, classic.EventLoaded{})
 }
 
-// settle has all clients send heartbeats until nothing changes any more: then every partition has a
-// member and every member a partition, of topics that it subscribes to, and that have a state.
+// settle makes all clients send heartbeats until no record is added. Then every partition has a
+// member, and every member has a partition, of topics that it subscribes to and that have a state.
 func (m *model) settle(t require.TestingT) {
 	for round := 0; ; round++ {
 		require.Less(t, round, 20, "the group does not come to rest")

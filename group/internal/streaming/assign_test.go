@@ -10,7 +10,7 @@ import (
 	"github.com/stratalog/strata/internal/offsets"
 )
 
-// shareOut runs the assignor for members of so many in each process.
+// shareOut runs the assignor for perProcess[i] members in process i.
 func shareOut(perProcess []int, before map[string]*target, tasks map[string]int32, stateful map[string]bool, replicas int) map[string]*target {
 	v := &offsets.StreamsTopologyValue{}
 	for id := range tasks {
@@ -31,7 +31,7 @@ func shareOut(perProcess []int, before map[string]*target, tasks map[string]int3
 	return assign(members, before, newTopology(v), tasks, replicas)
 }
 
-// A sharedOut is what the assignor is asked in a test.
+// A sharedOut is the input of the assignor in a test.
 type sharedOut struct {
 	perProcess []int
 	tasks      map[string]int32
@@ -48,7 +48,7 @@ func drawSharedOut(t *rapid.T, label string) sharedOut {
 	}
 }
 
-// assign runs the assignor, and checks what it makes of it.
+// assign runs the assignor and checks its result.
 func (s sharedOut) assign(t require.TestingT, before map[string]*target) map[string]*target {
 	out := shareOut(s.perProcess, before, s.tasks, stateful, s.replicas)
 	actives, copies, at := map[task]int{}, map[task]int{}, map[string]bool{}
@@ -91,7 +91,6 @@ func (s sharedOut) assign(t require.TestingT, before map[string]*target) map[str
 }
 
 // Checklist row S25.
-// Checklist row S25.
 func TestEveryTaskIsAssignedOnceAndCopiedElsewhere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		first, then := drawSharedOut(t, "first"), drawSharedOut(t, "then")
@@ -101,7 +100,8 @@ func TestEveryTaskIsAssignedOnceAndCopiedElsewhere(t *testing.T) {
 	})
 }
 
-// A member that goes leaves its task to who has a copy of it; the others keep theirs.
+// A member leaves, and its task goes to the member that has a copy of it. The other members keep
+// theirs.
 func TestTasksOfAMemberThatGoesAreThoseOfItsCopies(t *testing.T) {
 	one := func(p int32) []task { return []task{{"1", p}} }
 	before := map[string]*target{"m0": {one(0), one(1)}, "m1": {one(1), one(2)}, "m2": {one(2), one(0)}}
@@ -110,8 +110,8 @@ func TestTasksOfAMemberThatGoesAreThoseOfItsCopies(t *testing.T) {
 	require.Equal(t, target{{{"1", 1}, {"1", 2}}, {{"1", 0}}}, *after["m1"])
 }
 
-// TestTasksGoToTheProcessThatWaitsLongest is about processes that have as much to do: Kafka's queue
-// of them has the one first that was not given anything since.
+// The processes have equal loads. Kafka's queue returns first the process that has waited longest
+// since its last task.
 func TestTasksGoToTheProcessThatWaitsLongest(t *testing.T) {
 	before := map[string]*target{"m1": {active: []task{{"0", 1}}}}
 	out := shareOut([]int{1, 1}, before, map[string]int32{"0": 2, "1": 1}, stateful, 0)
@@ -124,17 +124,16 @@ func TestTasksGoToTheProcessThatWaitsLongest(t *testing.T) {
 	require.Equal(t, []task{{"0", 0}, {"0", 3}, {"1", 0}}, out["m1"][active])
 }
 
-// TestProcessesAreInKafkasOrder is about which of processes that have as much to do is given
-// something first: what is told here Kafka 4.3 has told.
+// Of processes with equal loads the test expects the order that Kafka 4.3 returned.
 func TestProcessesAreInKafkasOrder(t *testing.T) {
 	v := &offsets.StreamsTopologyValue{Subtopologies: []offsets.StreamsSubtopology{{ID: "0"}, {ID: "1", Changelogs: []offsets.StreamsTopic{{Name: "c"}}}}}
 	one, two := newMember("m1"), newMember("m2")
-	one.ProcessID = "m1" // and the other one's is "", in the same bucket of Kafka's table behind it
+	one.ProcessID = "m1" // the other process is "", behind it in the same bucket of Kafka's table
 	out := assign(map[string]*member{"m1": one, "m2": two}, nil, newTopology(v), map[string]int32{"0": 2, "1": 1}, 0)
 	require.Equal(t, []task{{"0", 0}, {"1", 0}}, out["m1"][active])
 	require.Equal(t, []task{{"0", 1}}, out["m2"][active])
 
-	one.ProcessID = "" // and now of one process
+	one.ProcessID = "" // now both are in one process
 	out = assign(map[string]*member{"m1": one, "m2": two}, map[string]*target{"m2": {active: []task{{"0", 1}}}}, newTopology(v), map[string]int32{"0": 2, "1": 1}, 0)
 	require.Equal(t, []task{{"0", 0}}, out["m1"][active])
 	require.Equal(t, []task{{"0", 1}, {"1", 0}}, out["m2"][active])

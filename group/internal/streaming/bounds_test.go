@@ -28,7 +28,7 @@ func TestAnApplicationHasABoundedNumberOfTasks(t *testing.T) {
 	require.True(t, c.ready())
 }
 
-// goesOver decides on repartition topics as Kafka does it: over all subtopologies, again and again.
+// goesOver decides on repartition topics as Kafka does: over all subtopologies, again and again.
 func (w *work) goesOver() (all bool) {
 	for progress := true; progress; {
 		all, progress = true, false
@@ -51,7 +51,8 @@ func (w *work) goesOver() (all bool) {
 // Checklist row S31.
 func TestRepartitionTopicsAreDecidedInKafkasOrder(t *testing.T) {
 	type topic = offsets.StreamsTopic
-	first := &offsets.StreamsTopologyValue{Subtopologies: []offsets.StreamsSubtopology{ // the next time it is met, both of its sources are known
+	// when it is next visited, both of its sources are decided
+	first := &offsets.StreamsTopologyValue{Subtopologies: []offsets.StreamsSubtopology{
 		{ID: "0", RepartitionSources: []topic{{Name: "small"}, {Name: "large"}}, RepartitionSinks: []string{"out"}},
 		{ID: "1", SourceTopics: []string{"a"}, RepartitionSinks: []string{"small"}},
 		{ID: "2", SourceTopics: []string{"c"}, RepartitionSinks: []string{"large"}},
@@ -89,11 +90,11 @@ func TestRepartitionTopicsAreDecidedInKafkasOrder(t *testing.T) {
 	})
 }
 
-// Checklist row S31. Going over them again and again would take minutes.
+// Checklist row S31. Visiting all subtopologies again and again would take minutes.
 func TestALongChainOfRepartitionTopicsIsDecided(t *testing.T) {
 	const n = 49_000
 	v := &offsets.StreamsTopologyValue{}
-	for i := range n { // the last one by name reads a
+	for i := range n { // the last subtopology by name reads a
 		s := offsets.StreamsSubtopology{ID: fmt.Sprintf("%05d", i), RepartitionSinks: []string{fmt.Sprint("r", i)}}
 		if i < n-1 {
 			s.RepartitionSources = []offsets.StreamsTopic{{Name: fmt.Sprint("r", i+1)}}
@@ -109,7 +110,7 @@ func TestALongChainOfRepartitionTopicsIsDecided(t *testing.T) {
 	require.Len(t, c.missing, n)
 }
 
-// Checklist row S31. Going over all repartition topics for each that is joined would take minutes.
+// Checklist row S31. Visiting all repartition topics for each joined one would take minutes.
 func TestManyJoinsOfRepartitionTopicsAreAligned(t *testing.T) {
 	v := &offsets.StreamsTopologyValue{}
 	for i := range 49_000 {
@@ -146,7 +147,7 @@ func TestTheNextCoordinatorTellsEndpointsAnew(t *testing.T) {
 	m.reload(t)
 	_, err = m.ask(t, "m2", leaveEpoch, nil)
 	require.NoError(t, err)
-	_, err = m.ask(t, "m3", joinEpoch, at(3)) // as many changes as before
+	_, err = m.ask(t, "m3", joinEpoch, at(3)) // as many changes as before the reload
 	require.NoError(t, err)
 	again, err := m.ask(t, "m", told.MemberEpoch, knows(other.EndpointEpoch))
 	require.NoError(t, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// ask sends a heartbeat of a member as it is, edited.
+// ask sends a heartbeat of a member, after edit has changed it.
 func (m *model) ask(t require.TestingT, id string, epoch int32, edit func(*protocol.StreamsHeartbeatRequest)) (protocol.StreamsHeartbeatResponse, error) {
 	r := &protocol.StreamsHeartbeatRequest{Group: "g", MemberID: id, MemberEpoch: epoch, ClientID: "c", ClientHost: "/h", RebalanceTimeout: -1}
 	if epoch == joinEpoch {
@@ -29,7 +29,7 @@ func (m *model) ask(t require.TestingT, id string, epoch int32, edit func(*proto
 	return resp, reply.Err
 }
 
-// joined returns a group whose only member, m, has all tasks, and its epoch.
+// joined returns a group whose only member, m, has all tasks, and the member's epoch.
 func joined(t *testing.T) (*model, int32) {
 	m := newModel(0, 0)
 	m.settings.Delay = 0
@@ -75,7 +75,7 @@ func TestTasksWaitForMoreMembersAndForTopics(t *testing.T) {
 	require.Equal(t, []protocol.StreamsStatusCode{protocol.AssignmentDelayed}, codes(resp.Statuses))
 	require.Equal(t, protocol.Assigning, m.g.State())
 	m.now = m.now.Add(time.Second)
-	m.step(t, classic.EventTick{}) // the delay is over: both have a target at once
+	m.step(t, classic.EventTick{}) // the delay has passed: both have a target at once
 	require.Len(t, m.g.target["m1"][active], 4)
 	require.Len(t, m.g.target["m2"][active], 4)
 	require.Equal(t, protocol.Reconciling, m.g.State())
@@ -108,7 +108,7 @@ func TestTasksAreFreeWhenWhoHadThemSaysSo(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, m.g.members["n"].assigned[active], n)
 	}
-	again(0) // m works on them still
+	again(0) // m still owns them
 	_, err = m.ask(t, "m", less.MemberEpoch, func(r *protocol.StreamsHeartbeatRequest) { r.Owned = less.Assignment })
 	require.NoError(t, err)
 	again(4)
@@ -254,7 +254,7 @@ func TestCommitsOfStreamsCountSinceTheirTaskIsTheMembers(t *testing.T) {
 	m.now = m.now.Add(time.Second)
 	_, err = m.ask(t, "m2", joinEpoch, nil)
 	require.NoError(t, err)
-	_, err = m.ask(t, "m", first, nil) // it has to give up r-2
+	_, err = m.ask(t, "m", first, nil) // its r-2 is revoked
 	require.NoError(t, err)
 	_, err = m.ask(t, "m", first, func(r *protocol.StreamsHeartbeatRequest) { r.Owned = &offsets.StreamsTaskRoles{} })
 	require.NoError(t, err)
@@ -311,7 +311,7 @@ func TestAMemberOfAnUnknownStateBeginsAnew(t *testing.T) {
 	require.ErrorContains(t, err, "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin.")
 }
 
-// Checklist row N24. The member was fenced, or gave its tasks up for want of an answer.
+// Checklist row N24. The member was fenced, or gave its tasks up for lack of an answer.
 func TestLateCommitOfAStreamsMemberThatJoinedAgainIsRefused(t *testing.T) {
 	m, first := joined(t)
 	m.now = m.now.Add(time.Second)

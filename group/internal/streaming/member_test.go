@@ -9,8 +9,8 @@ import (
 	"github.com/stratalog/strata/internal/offsets"
 )
 
-// TestStatesOfMembersAreStoredAsKafkasNumbers is about the field of a record that another
-// implementation reads: Kafka counts from 1, and takes what it does not know for none of them.
+// Other implementations read this field of the record. Kafka counts from 1, and treats an unknown
+// value as no state.
 func TestStatesOfMembersAreStoredAsKafkasNumbers(t *testing.T) {
 	m := newMember("m")
 	require.Equal(t, int8(1), m.record().State)
@@ -46,7 +46,7 @@ func TestEveryChangeOfATopologyIsNoticed(t *testing.T) {
 	same, other := build(), build()
 	require.True(t, sameSubtopology(&same, &other))
 	fieldtest.EachChange(build, func(place string, changed offsets.StreamsSubtopology) {
-		if place != ".ID" { // subtopologies are compared that have the same
+		if place != ".ID" { // only subtopologies with equal ids are compared
 			require.False(t, sameSubtopology(&same, &changed) || sameSubtopology(&changed, &same), place)
 		}
 	})

@@ -19,13 +19,13 @@ import (
 	"github.com/stratalog/strata/internal/sample"
 )
 
-// A client is a member as it knows itself.
+// A client is a member from its own view.
 type client struct {
 	id, process string
 	rack        string
-	epoch       int32   // 0: it is to join
-	has         target  // what it works on
-	told        *target // what it was told to have; nil: it has that
+	epoch       int32   // 0: it has to join
+	has         target  // the tasks that it runs
+	told        *target // its last assignment; nil: it has that
 }
 
 type model struct {
@@ -39,13 +39,13 @@ type model struct {
 	clients  []*client
 	log      []offsets.Record
 	ids      int
-	epoch    int32                  // of the group, as far as it was seen
+	epoch    int32                  // last observed epoch of the group
 	missing  []offsets.StreamsTopic // to be created
 	answer   *protocol.StreamsHeartbeatResponse
 }
 
-// counting is an application that reads a, and through a repartition topic counts; and that keeps
-// what b says.
+// counting returns the topology of an application that counts the records of a through a
+// repartition topic, and keeps the records of b in a table.
 func counting() *offsets.StreamsTopologyValue {
 	return &offsets.StreamsTopologyValue{Epoch: 1, Subtopologies: []offsets.StreamsSubtopology{
 		{ID: "0", SourceTopics: []string{"a"}, RepartitionSinks: []string{"r"}},
@@ -54,7 +54,7 @@ func counting() *offsets.StreamsTopologyValue {
 	}}
 }
 
-// newModel returns a group for clients of which each process has two.
+// newModel returns a group for clients, two in each process.
 func newModel(clients, standbys int) *model {
 	m := &model{now: time.UnixMilli(1_000_000), topics: map[string]modern.Topic{}, topology: counting()}
 	m.settings = Settings{Session: 45 * time.Second, Heartbeat: 5 * time.Second, Assignment: time.Second, Delay: 3 * time.Second, Standbys: standbys}
@@ -76,7 +76,7 @@ func (m *model) rename(c *client) {
 	c.abandon()
 }
 
-// abandon is what a client does that is no member any more.
+// abandon drops the state of a client that is no longer a member.
 func (c *client) abandon() { c.epoch, c.has, c.told = 0, target{}, nil }
 
 func (m *model) setTopic(name string, partitions int32) {
@@ -104,8 +104,8 @@ func (m *model) create() {
 	m.missing = nil
 }
 
-// step steps the group twice: a step that is taken back leaves no trace, and the same event has the
-// same effects.
+// step steps the group twice. A discarded step leaves no trace, and the same event has the same
+// effects.
 func (m *model) step(t require.TestingT, ev any) machine.Reply {
 	before := durable(m.g)
 	first := m.g.Step(m.now, ev)
@@ -134,13 +134,13 @@ func (m *model) step(t require.TestingT, ev any) machine.Reply {
 	return eff.Replies[0]
 }
 
-// checkWork is that of clients that are members no two work on a task, and that no process has a
-// task twice, or in two roles.
+// checkWork checks that no two clients that are members run the same active task, and that no
+// process has a task twice or in two roles.
 func (m *model) checkWork(t require.TestingT) {
 	actives, inProcess := map[task]string{}, map[string]string{}
 	for _, c := range m.clients {
 		if m.g.members[c.id] == nil {
-			continue // it was put out, and did not hear of it yet
+			continue // it was removed, and has not noticed yet
 		}
 		for r := range c.has {
 			for _, x := range c.has[r] {
@@ -156,7 +156,7 @@ func (m *model) checkWork(t require.TestingT) {
 	}
 }
 
-// durable is what a Group has of the log.
+// durable returns the part of a Group's state that the log has.
 func durable(g *Group) map[string]any {
 	d := map[string]any{"epoch": g.epoch, "hash": g.hash, "validated": g.validated, "configs": g.configs, "target epoch": g.assignmentEpoch, "ms": g.assignedMs,
 		"members": maps.Clone(g.members), "target": maps.Clone(g.target)}
@@ -166,11 +166,11 @@ func durable(g *Group) map[string]any {
 	return d
 }
 
-// beat sends a heartbeat; the answer may get lost.
+// beat sends a heartbeat, whose answer may get lost.
 func (m *model) beat(t require.TestingT, c *client, lost bool) error {
 	r := &protocol.StreamsHeartbeatRequest{Group: "g", MemberID: c.id, MemberEpoch: c.epoch, ClientID: "c", ClientHost: "/h", RackID: c.rack,
 		ProcessID: &c.process, RebalanceTimeout: -1, ClientTags: []offsets.StreamsPair{}}
-	if c.told == nil { // otherwise it is just taking over what it was told
+	if c.told == nil { // otherwise it is still taking over its last assignment
 		owned := c.has.record()
 		r.Owned = &owned
 	}
@@ -199,7 +199,7 @@ func (m *model) beat(t require.TestingT, c *client, lost bool) error {
 	return nil
 }
 
-// refused is what a client does that gets an error.
+// refused is the reaction of a client to an error.
 func (m *model) refused(t require.TestingT, c *client, err error, known bool) {
 	mem := m.g.members[c.id]
 	switch code := unwrapped(err); code {
@@ -211,7 +211,7 @@ func (m *model) refused(t require.TestingT, c *client, err error, known bool) {
 	case protocol.ErrFencedMemberEpoch: // it joins again
 		require.NotEqual(t, mem.epoch, c.epoch)
 		c.abandon()
-	case protocol.ErrInvalidRequest: // it has tasks that the application has no more
+	case protocol.ErrInvalidRequest: // it has tasks that the application no longer has
 		c.abandon()
 	default:
 		require.NoError(t, err)
@@ -226,7 +226,7 @@ func unwrapped(err error) error {
 	return err
 }
 
-// stop has a client stop what it is not to work on any more; start has it begin the rest, too.
+// stop makes a client stop its revoked tasks; start makes it start the new ones, too.
 func (c *client) stop() {
 	if c.told == nil {
 		return
@@ -242,10 +242,11 @@ func (c *client) start() {
 	}
 }
 
-// checkCompacted compares the group with one that knows the log only as compaction leaves it.
+// checkCompacted compares the group with groups that are loaded from the compacted log.
 func (m *model) checkCompacted(t require.TestingT) {
 	log, want := compacted.Entries(m.log), durable(m.g)
-	for _, end := range []int{len(log), len(log) * (len(log) % 7) / 7} { // all of it, and a part
+	// the whole log, and a part
+	for _, end := range []int{len(log), len(log) * (len(log) % 7) / 7} {
 		for _, purged := range []bool{false, true} {
 			re := New(classic.NewCommitted("g"), m.cfg)
 			compacted.Load(re, compacted.Log(log, end, purged))
@@ -254,7 +255,7 @@ func (m *model) checkCompacted(t require.TestingT) {
 	}
 }
 
-// reload is a new coordinator, which has the log only.
+// reload replaces the group by one of a new coordinator, which has only the log.
 func (m *model) reload(t require.TestingT) {
 	re := New(classic.NewCommitted("g"), m.cfg)
 	for _, r := range m.log {
@@ -272,7 +273,7 @@ func (m *model) reload(t require.TestingT) {
 	m.step(t, classic.EventLoaded{})
 }
 
-// settle has all clients send heartbeats until nothing changes any more.
+// settle makes all clients send heartbeats until no record is added.
 func (m *model) settle(t require.TestingT) {
 	for round := 0; ; round++ {
 		require.Less(t, round, 40, "the group does not come to rest")
@@ -298,7 +299,8 @@ func (m *model) settle(t require.TestingT) {
 	m.checkSettled(t)
 }
 
-// checkSettled is that every task has one client, and its copies if there are processes for them.
+// checkSettled checks that every task has one client, and its copies if there are processes for
+// them.
 func (m *model) checkSettled(t require.TestingT) {
 	var of [numRoles]map[task]int
 	processes := map[string]bool{}
@@ -337,7 +339,7 @@ func (m *model) checkSettled(t require.TestingT) {
 	require.Equal(t, protocol.Stable, m.g.State())
 }
 
-// checkSticky is that a new epoch of a group in which nothing else has changed moves nothing.
+// checkSticky checks that a new epoch without any other change moves no task.
 func (m *model) checkSticky(t require.TestingT) {
 	before := map[string]target{}
 	for _, c := range m.clients {
