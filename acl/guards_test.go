@@ -31,7 +31,7 @@ func TestLongTextIsRefusedInEveryField(t *testing.T) {
 	}
 }
 
-// Numbers come from the wire: those that have no meaning are refused, or allow nothing.
+// Numbers come from the network: a number without meaning is rejected, or allows nothing.
 func TestNumbersWithoutMeaningAllowNothing(t *testing.T) {
 	every := Entry{ResourceType: Topic, ResourceName: "*", PatternType: Literal, Principal: "User:*", Host: "*", Operation: All, Permission: Allow}
 	a := Policy{}.With(NewSet(every))

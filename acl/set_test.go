@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// listed decides as the definition says, by walking a list. Kafka: StandardAuthorizerData.
+// listed decides by the definition, with a walk over a list. Kafka: StandardAuthorizerData.
 func listed(p Policy, entries []Entry, client Client, o Operation, r Resource) bool {
 	for _, u := range p.SuperUsers {
 		if u == client.Principal {
@@ -156,12 +156,12 @@ func TestRulesOfTheStandardAuthorizer(t *testing.T) {
 		{alice, Write, "app-1", true},
 		{Client{"User:carol", "10.0.0.1"}, Write, "app-1", true},
 		{Client{"User:carol", "10.0.0.2"}, Write, "app-1", false},
-		{alice, Write, "app-secret", false},   // denied beats allowed by a prefix
-		{alice, Describe, "app-secret", true}, // of which nothing is denied
+		{alice, Write, "app-secret", false},   // a denial beats a permission by prefix
+		{alice, Describe, "app-secret", true}, // Describe is not denied
 		{Client{"User:bob", "x"}, Delete, "anything", true},
 		{Client{"User:bob", "x"}, Read, "closed", false},
 		{alice, Write, "closed", true},
-		{alice, Describe, "closed", true}, // denied Read denies nothing else
+		{alice, Describe, "closed", true}, // a denied Read denies no other operation
 		{Client{"User:admin", "x"}, Read, "closed", true},
 		{Client{"Group:alice", "10.0.0.9"}, Read, "orders", false},
 	} {
