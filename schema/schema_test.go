@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// The bytes are those of Confluent's documentation: magic byte, id, and for Protobuf the message
-// indexes as zigzag varints.
+// The bytes are the examples of Confluent's documentation: magic byte, id, and for Protobuf the
+// message indexes as zigzag varints.
 func TestWireFormatIsConfluents(t *testing.T) {
 	require.Equal(t, "0000000001", hex.EncodeToString(schema.AppendFrame(nil, 1)))
 	require.Equal(t, "007fffffff", hex.EncodeToString(schema.AppendFrame(nil, 1<<31-1)))
@@ -73,7 +73,7 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// counting is a registry that counts what it is asked, and fails as long as down.
+// counting is a registry that counts its requests, and fails while down is set.
 type counting struct {
 	schema.Memory
 	mu    sync.Mutex
