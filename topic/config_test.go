@@ -139,7 +139,7 @@ func TestFlushKeysChooseTheSyncPolicy(t *testing.T) {
 	}{
 		{"", "", log.SyncOnAck},
 		{"1", "", log.SyncOnAck},
-		{"1000", "", log.SyncOnAck}, // stricter than asked for
+		{"1000", "", log.SyncOnAck}, // stricter than configured
 		{maxLong, "", log.SyncNever},
 		{"", maxLong, log.SyncNever},
 		{maxLong, maxLong, log.SyncNever},

@@ -15,7 +15,7 @@ func Example() {
 		Log:        log.Config{RetentionAge: 24 * time.Hour},
 		Properties: map[string]string{"compression.type": "zstd"},
 	}
-	keys, err := cfg.Explicit() // what the controller stores and Kafka's tools show
+	keys, err := cfg.Explicit() // as the controller stores and Kafka's tools print them
 	fmt.Println(keys, err)
 
 	s, _ := topic.Parse(keys, nil)

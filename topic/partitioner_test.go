@@ -51,7 +51,7 @@ func TestManualTakesTheRecordsPartition(t *testing.T) {
 }
 
 func TestRangeFollowsTheOrderOfKeys(t *testing.T) {
-	p := Range([]byte("t"), []byte("g"), []byte("g")) // any order, doubles do no harm
+	p := Range([]byte("t"), []byte("g"), []byte("g")) // any order; duplicates do no harm
 	for key, want := range map[string]int{"": 0, "a": 0, "fzzz": 0, "g": 1, "h": 1, "szz": 1, "t": 2, "z": 2} {
 		require.Equal(t, want, p.Partition(keyed(key), 3), key)
 	}
@@ -96,8 +96,8 @@ func TestCompositePicksABlockAndThenAPlaceInIt(t *testing.T) {
 }
 
 func TestCompositeBlocksHaveTheirOwnTurn(t *testing.T) {
-	// Two tenants in strict alternation: with one common turn each would meet only every second
-	// place of its block.
+	// Two tenants alternate strictly. With one common turn each would get only every second
+	// partition of its block.
 	p := Composite(List(map[string]int{"a": 0, "b": 1}, nil), 2, RoundRobin())
 	counts := map[int]int{}
 	for range 50 {
@@ -109,7 +109,7 @@ func TestCompositeBlocksHaveTheirOwnTurn(t *testing.T) {
 
 func TestStickySwitchesAfterABatchOfBytesWhenTheBatchIsFull(t *testing.T) {
 	p := Sticky().(BatchAware)
-	const n, batch = 1 << 30, 100 // so many that none is chosen twice by chance
+	const n, batch = 1 << 30, 100 // so many that no partition is chosen twice by chance
 	first := p.Partition(keyless(), n)
 	report := func(bytes int, full bool) {
 		p.Appended(Appended{Topic: "t", Partition: int32(p.Partition(keyless(), n)), Partitions: n, Bytes: bytes, BatchBytes: batch, BatchFull: full})
@@ -128,7 +128,7 @@ func TestStickySwitchesAfterABatchOfBytesWhenTheBatchIsFull(t *testing.T) {
 	seen := map[int]bool{}
 	for range 20 {
 		seen[p.Partition(keyless(), n)] = true
-		report(200, false) // two batches' worth: unconditionally
+		report(200, false) // two batches' worth: the switch is unconditional
 	}
 	require.Greater(t, len(seen), 10)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/stratalog/strata/partition"
 )
 
-// Every partition that is opened has its settings read, every topic that is created over the wire
-// has them listed in the answer.
+// The settings are read for every partition that is opened, and listed in the answer for every
+// topic that is created over the network.
 func TestReadingSettingsAllocatesNothingForEachKey(t *testing.T) {
 	set := map[string]string{"retention.ms": "1000", "cleanup.policy": "compact,delete"}
 	for name, config := range map[string]map[string]string{"defaults": nil, "two keys set": set} {

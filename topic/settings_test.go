@@ -110,7 +110,7 @@ func TestBadValuesAreRefusedByKeyValueAndReason(t *testing.T) {
 		{"follower.replication.throttled.replicas", "0:", "partition:broker"},
 		{"follower.replication.throttled.replicas", "0:1:2", "partition:broker"},
 		{"follower.replication.throttled.replicas", "none", "partition:broker"},
-		// What cannot be honoured.
+		// Settings that Strata cannot honour.
 		{"remote.storage.enable", "true", "tiered"},
 		{"remote.log.copy.disable", "true", "tiered"},
 		{"remote.log.delete.on.disable", "true", "tiered"},
@@ -137,7 +137,7 @@ func TestBadValuesAreRefusedByKeyValueAndReason(t *testing.T) {
 	}
 }
 
-// Seen in Kafka 4.3.
+// Observed in Kafka 4.3.
 func TestThrottledReplicasAreAListOrAll(t *testing.T) {
 	for list, want := range map[string][]bool{ // of 0:1, 0:2, 12:1
 		"":                             {false, false, false},
