@@ -10,8 +10,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// What makes no sense is told before it is looked whether there is anything to acknowledge, as in
-// Kafka: of a share-partition that was never begun, too.
+// Invalid acknowledgements are rejected before the check whether there is a record to acknowledge,
+// as in Kafka. This also holds for a share-partition that has not begun.
 func TestAcknowledgementsThatMakeNoSenseAreRefusedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := open(t, 1, vfs.Mem(), Config{Topic: testTopic})

@@ -20,12 +20,13 @@ import (
 // A world is a cluster with the coordinator of its share groups, in virtual time.
 type world struct {
 	*testing.T
-	topic   topic.ID // that states are about; of none unless makeTopic was called
+	topic   topic.ID // topic of the states; an unknown one unless makeTopic was called
 	cluster *replication.Cluster
 	c       *Coordinator
 }
 
-// open starts brokers, each on a disk of its own unless there is one for all, and the coordinator.
+// open starts brokers and the coordinator. Each broker has its own disk, except if there is only
+// one broker: that uses disk.
 func open(t *testing.T, brokers int, disk *vfs.MemFS, cfg Config) *world {
 	specs := map[int32]replication.BrokerSpec{}
 	for i := range brokers {
@@ -42,7 +43,7 @@ func open(t *testing.T, brokers int, disk *vfs.MemFS, cfg Config) *world {
 	return &world{t, topic.ID{9}, cluster, c}
 }
 
-// makeTopic has the states be about a topic that is there.
+// makeTopic makes the states belong to an existing topic.
 func (w *world) makeTopic() {
 	require.NoError(w, w.cluster.EnsureTopic(w.Context(), "jobs", topic.Config{Partitions: 2}))
 	w.topic, _ = w.cluster.TopicID("jobs")
@@ -61,7 +62,7 @@ func (w *world) write(p int32, start int64) error {
 		Batches: []sharelog.Batch{{First: start + 1, Last: start + 1, State: 2, Count: 1}}})
 }
 
-// records returns how many records the topic's partition has.
+// records returns the number of records of the topic's partition.
 func (w *world) records(p int32) int64 {
 	s := w.cluster.Status(sharelog.Topic, p)
 	require.NoError(w, s.Err)
@@ -144,7 +145,7 @@ func TestStatesOfADeletedTopicAreForgotten(t *testing.T) {
 		gone := w.key(0)
 		require.NoError(t, w.c.InitializeState(t.Context(), gone, 1, 0))
 		require.NoError(t, w.cluster.DeleteTopic(t.Context(), "jobs"))
-		w.makeTopic() // another one of the name
+		w.makeTopic() // another topic of that name
 		require.NotEqual(t, gone, w.key(0))
 		require.NoError(t, w.c.InitializeState(t.Context(), w.key(0), 1, 5))
 		leader, _, err := w.cluster.LeaderOf(record.TopicPartition{Topic: sharelog.Topic})
@@ -159,7 +160,7 @@ func TestStatesOfADeletedTopicAreForgotten(t *testing.T) {
 	})
 }
 
-// A cut is what a crash leaves of a disk, and how far what was confirmed had come by then.
+// A cut is the disk that a crash leaves, and the last confirmed start offset by then.
 type cut struct {
 	where string
 	disk  *vfs.MemFS
@@ -167,7 +168,7 @@ type cut struct {
 }
 
 // cutsOf writes a share-partition's state fourteen times, with a snapshot after every third update
-// and pruning after every fifth write, and returns the disk as crashes at its calls leave it.
+// and pruning after every fifth write. It returns the disks that crashes at its calls leave.
 func cutsOf(t *testing.T) (cuts []cut) {
 	disk := vfs.Mem()
 	w := open(t, 1, disk, Config{Topic: testTopic, UpdatesPerSnapshot: 3})

@@ -20,18 +20,18 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A storm is members that take records of a topic and deal with them in all ways, beside what is
-// known of each record.
+// A storm has members that take records of a topic and acknowledge, release or drop them. It keeps
+// the state of each record.
 type storm struct {
 	*world
 	parts []TopicPartition
 
 	mu       sync.Mutex
 	rng      *rand.Rand
-	holder   map[string]string    // by record: the member that has it
-	until    map[string]time.Time // when its lock has passed
-	final    map[string]bool      // an acknowledgement that it is done with was confirmed
-	tried    map[string]bool      // one was sent
+	holder   map[string]string    // member that has the record, by record
+	until    map[string]time.Time // time at which its lock ends
+	final    map[string]bool      // a final acknowledgement was confirmed
+	tried    map[string]bool      // a final acknowledgement was sent
 	times    map[string]int
 	takeover bool // leaders change: locks end early
 	wrong    []string
@@ -58,8 +58,8 @@ func newStorm(w *world, seed uint64, replicas int) *storm {
 	return s
 }
 
-// produce writes records first to first+n-1, by their numbers. They are written once, however often
-// it is repeated.
+// produce writes records first to first+n-1, with their numbers as values. A repeated call does
+// not write them again.
 func (w *world) produce(p int32, first, n int) error {
 	var b record.Builder
 	b.Reset(0)
@@ -77,7 +77,7 @@ func (w *world) produce(p int32, first, n int) error {
 	return <-done
 }
 
-// values returns the records of what was fetched, by offset.
+// values returns the fetched records, by offset.
 func values(f Fetched) (all map[int64]string, err error) {
 	all = map[int64]string{}
 	for p := f.Bytes; len(p) > 0; {
@@ -100,7 +100,7 @@ func values(f Fetched) (all map[int64]string, err error) {
 	return all, nil
 }
 
-// took notes what a member got.
+// took notes the records that a member received.
 func (s *storm) took(member string, f Fetched, all map[int64]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +116,7 @@ func (s *storm) took(member string, f Fetched, all map[int64]string) {
 	}
 }
 
-// member takes records and deals with them until ctx is done.
+// member takes records and acknowledges or drops them until ctx ends.
 func (s *storm) member(ctx context.Context, name string) {
 	for ctx.Err() == nil {
 		f, err := s.c.Fetch(ctx, FetchRequest{Group: "g", Member: name, Partitions: s.parts, MaxRecords: 1 + s.n(6), Reset: partition.Earliest})
@@ -148,7 +148,7 @@ func (s *storm) member(ctx context.Context, name string) {
 	}
 }
 
-// acknowledge accepts everything, or releases it.
+// acknowledge accepts or releases all records.
 func (s *storm) acknowledge(ctx context.Context, name string, f Fetched, all map[int64]string, release bool) {
 	for _, d := range f.Deliveries {
 		a := Ack{First: d.First, Last: d.Last, Types: []AckType{Accept}}
@@ -179,8 +179,8 @@ func (s *storm) acknowledge(ctx context.Context, name string, f Fetched, all map
 	}
 }
 
-// run has members deal with all records while disturb does what it wants to, and then checks that
-// every record was accepted by somebody.
+// run makes members process all records while disturb runs. Then it checks that every record was
+// accepted by a member.
 func (s *storm) run(records int, disturb func()) {
 	ctx, cancel := context.WithCancel(s.Context())
 	var members, others sync.WaitGroup
@@ -229,8 +229,8 @@ func TestEveryRecordIsAcceptedOnceByTheMemberThatHasIt(t *testing.T) {
 	}
 }
 
-// Checklist row S8: brokers are killed and come back: who leads the partitions, and who coordinates
-// their states, changes all the time.
+// Checklist row S8: brokers are killed and restarted, so that the leaders of the partitions and
+// the coordinators of their states change all the time.
 func TestEveryRecordIsAcceptedWhoeverLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := open(t, 3, vfs.Mem(), Config{Topic: testTopic, LockDuration: 2 * time.Second, MaxDeliveryCount: 1000})
@@ -249,7 +249,8 @@ func TestEveryRecordIsAcceptedWhoeverLeads(t *testing.T) {
 	})
 }
 
-// Checklist row S8: what was accepted stays so when the process dies, and the rest is handed out.
+// Checklist row S8: accepted records stay accepted when the process dies, and the others are
+// handed out.
 func TestAcceptedRecordsAreNotHandedOutByTheNextProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()

@@ -17,7 +17,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// damage inverts a bit of the last record of a partition of "jobs", on a disk that nobody uses.
+// damage inverts a bit of the last record of a partition of "jobs", on a disk that no broker uses.
 func damage(t *testing.T, disk *vfs.MemFS, p int32) {
 	t.Helper()
 	dir := path.Join("data", "broker-1", fmt.Sprint("jobs-", p))
@@ -37,7 +37,7 @@ func damage(t *testing.T, disk *vfs.MemFS, p int32) {
 	require.Fail(t, "no log", dir)
 }
 
-// reads returns how often f has logs read.
+// reads returns the number of fetches that f causes.
 func (w *world) reads(f func()) int64 {
 	before := w.cluster.Stats().FetchRequests
 	f()
@@ -155,7 +155,7 @@ func TestAGroupThatBeginsBehindTheEndOfTheLogWaitsForIt(t *testing.T) {
 	})
 }
 
-// others returns the brokers but the leader of a partition.
+// others returns the brokers except the leader of a partition.
 func (w *world) others(tp record.TopicPartition) (ids []int32) {
 	leader, _, err := w.cluster.LeaderOf(tp)
 	require.NoError(w, err)
@@ -265,8 +265,9 @@ func TestAResetThatIsRefusedTakesNothingFromMembers(t *testing.T) {
 }
 
 // apart opens three brokers with a topic of two partitions and the topic of the states, whose
-// partitions have one replica each, and returns a group and the broker that keeps its state of
-// partition 0, which leads no partition of the topic and does not keep its state of partition 1.
+// partitions have one replica each. It returns a group, and the broker that keeps the group's
+// state of partition 0. That broker leads no partition of the topic and does not keep the group's
+// state of partition 1.
 func apart(t *testing.T) (w *world, s *storm, group string, keeper int32) {
 	w = open(t, 3, vfs.Mem(), Config{Topic: TopicConfig{Partitions: 3, Replicas: 1}})
 	s = newStorm(w, 1, 1)

@@ -41,7 +41,7 @@ func TestSharePartitionsWithoutMembersTakeNoMemoryOfTheLeader(t *testing.T) {
 		require.Equal(t, 1, held(), "b has records")
 		require.NoError(t, w.c.Acknowledge(ctx, "g", "b", tp, []Ack{{First: 1, Last: 2, Types: []AckType{Accept}}}))
 		require.Equal(t, 3, int(fetch("c", 1)[0].First))
-		time.Sleep(2 * time.Minute) // the lock passes
+		time.Sleep(2 * time.Minute) // the lock ends
 		require.Zero(t, held())
 		require.Equal(t, []Delivery{{First: 3, Last: 3, Count: 3}}, fetch("d", 1))
 		require.NoError(t, w.c.Leave(ctx, "g", "d"))

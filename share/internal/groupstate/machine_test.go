@@ -13,7 +13,7 @@ import (
 	"github.com/stratalog/strata/internal/sharelog"
 )
 
-// A stupid is what a Machine should know: every offset by itself.
+// A stupid holds the state that a Machine should have, offset by offset.
 type stupid struct {
 	there                   bool
 	leaderEpoch, stateEpoch int32
@@ -133,8 +133,8 @@ func event(rng *rand.Rand, s *stupid) Event {
 	return w
 }
 
-// Checklist row S5: a machine, and one that is recovered from its records at every step, from any
-// snapshot on, know what a stupid one does.
+// Checklist row S5: a machine agrees with a stupid. So does a machine that is recovered from the
+// records at every step and from every snapshot.
 func TestStateIsWhatWasWrittenInTheNewestEpochs(t *testing.T) {
 	key := sharelog.Key{Group: "g", TopicID: [16]byte{1}, Partition: 3}
 	for seed := range uint64(60) {
@@ -147,7 +147,7 @@ func TestStateIsWhatWasWrittenInTheNewestEpochs(t *testing.T) {
 			now := time.UnixMilli(int64(1000 + i))
 			ev := event(rng, s)
 			eff := m.Step(now, ev)
-			if rng.IntN(5) == 0 { // the log does not take it
+			if rng.IntN(5) == 0 { // the log rejects the record
 				m.Discard()
 				s.compare(t, m.Value())
 				continue
@@ -178,7 +178,7 @@ func TestStateIsWhatWasWrittenInTheNewestEpochs(t *testing.T) {
 					}
 					updates, snapshots = 0, snapshots+1
 					require.Equal(t, []any{snapshots, created, now.UnixMilli()}, []any{r.Value.SnapshotEpoch, r.Value.CreateMs, r.Value.WriteMs})
-					log = nil // what is before a snapshot is not needed
+					log = nil // records before a snapshot are not needed
 					if rng.IntN(2) == 0 {
 						log = append(log, sharelog.Record{Key: key, Update: true, Value: &sharelog.Value{Start: 5}})
 					}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A known is what the model knows of one offset.
+// A known is the model's state of one offset.
 type known struct {
 	state    State
 	count    int16
@@ -28,8 +28,8 @@ func (k *known) ended() int16 {
 	return k.count
 }
 
-// A world is a share-partition beside a model that keeps every offset by itself, over a log with
-// batches of all kinds, and what is stored.
+// A world is a share-partition beside a model that keeps every offset separately. It also has a
+// log with batches of all kinds, and the stored state.
 type world struct {
 	t    testing.TB
 	seed uint64
@@ -46,17 +46,19 @@ type world struct {
 
 	start, end  int64
 	offsets     map[int64]*known // in flight
-	stored      map[int64]known  // by offset, as it is durable
+	stored      map[int64]known  // durable state, by offset
 	storedStart int64
-	lost        map[int64]known     // what was acquired when the log lost it
-	doubts      map[string][]remark // what members were not told of, by member
-	past        map[string][]remark // that, and what the log has lost, ever
-	highest     int                 // limit of deliveries that there was; what is lowered counts from the next release on
-	accepted    map[int64]bool      // and durably so
-	given       map[int64]int       // how often a record was handed out
+	lost        map[int64]known     // records that were acquired when the log deleted them
+	doubts      map[string][]remark // acknowledgements with an unknown outcome, by member
+	// all earlier doubts, and acknowledgements of records that the log deleted
+	past map[string][]remark
+	// highest former limit of deliveries; a lower one counts from the next release on
+	highest  int
+	accepted map[int64]bool // durably accepted
+	given    map[int64]int  // number of times that a record was handed out
 }
 
-// A remark is what a member has said of an offset, and may say again until the deadline.
+// A remark is a member's acknowledgement of an offset, which it may repeat until the deadline.
 type remark struct {
 	offset   int64
 	said     AckType
@@ -86,10 +88,10 @@ func (w *world) require(ok bool, format string, args ...any) {
 	}
 }
 
-// append writes a batch, behind a gap sometimes, with records missing inside it sometimes.
+// append writes a batch, at times behind a gap, and at times with missing records.
 func (w *world) append() {
 	if w.rng.IntN(4) == 0 {
-		w.logEnd += int64(w.rng.IntN(4)) // compacted away
+		w.logEnd += int64(w.rng.IntN(4)) // a compacted range
 	}
 	b := Offsets{First: w.logEnd, Last: w.logEnd + int64(w.rng.IntN(9)), Skip: w.rng.IntN(7) == 0}
 	w.logEnd = b.Last + 1
@@ -100,7 +102,7 @@ func (w *world) append() {
 	w.note("append %+v", b)
 }
 
-// fetch has a member ask for records.
+// fetch acquires records for a member.
 func (w *world) fetch(member string, limit Limit) (got []Delivery) {
 	w.tick()
 	from, ok := w.p.Next()
@@ -131,8 +133,9 @@ func (w *world) requireNext(from int64, ok bool) {
 	w.require(from == want && ok == any, "next is %d, %v, not %d, %v", from, ok, want, any)
 }
 
-// handed checks what was acquired, and has the model follow. What may be acquired is, in order,
-// what the model takes for available; how much of it is the machine's choice, within its limits.
+// handed checks the acquired records, and updates the model. Records are acquired in order, and
+// only if the model has them as available. Their number is the machine's choice, within its
+// limits.
 func (w *world) handed(member string, f Fetched, limit Limit, got []Delivery) {
 	total, last := 0, int64(-1)
 	fresh := map[int64]bool{}
@@ -173,15 +176,15 @@ func (w *world) handed(member string, f Fetched, limit Limit, got []Delivery) {
 	w.follow(member, fresh, limit.BeginLater)
 }
 
-// changedBelow reports whether a record was archived, as there is none to hand out.
+// changedBelow reports whether a record was archived because there is none to hand out.
 func (w *world) changedBelow(f Fetched) bool {
 	_, ok := w.p.Next()
 	from, _ := w.p.Next()
 	return !ok || from > f.From
 }
 
-// follow brings the model to where the machine is: what is fresh is acquired, and what is newly
-// done with is no record.
+// follow updates the model from the machine: fresh offsets are acquired, and newly archived ones
+// have no record.
 func (w *world) follow(member string, fresh map[int64]bool, pending bool) {
 	now := map[int64]Batch{}
 	for _, b := range w.p.All() {
@@ -244,7 +247,7 @@ func (w *world) tick() {
 	w.advance()
 }
 
-// acknowledge says something of records, the member's or not.
+// acknowledge acknowledges records, of the member or of others.
 func (w *world) acknowledge(member string, acks []Ack) {
 	w.tick()
 	want := w.verdict(member, acks)
@@ -262,7 +265,7 @@ func (w *world) acknowledge(member string, acks []Ack) {
 			}
 			k := w.offsets[o]
 			if k.state != Acquired || k.member != member {
-				continue // said again
+				continue // a repetition
 			}
 			switch t {
 			case Accept:
@@ -284,7 +287,7 @@ func (w *world) acknowledge(member string, acks []Ack) {
 	}
 }
 
-// doubt notes that a member was not told whether acks are stored.
+// doubt notes that a member did not learn whether acks are stored.
 func (w *world) doubt(member string, acks []Ack) {
 	for _, a := range acks {
 		for o := a.First; o <= a.Last; o++ {
@@ -296,7 +299,7 @@ func (w *world) doubt(member string, acks []Ack) {
 	}
 }
 
-// hasSaid reports whether a member may say something again.
+// hasSaid reports whether a member may repeat an acknowledgement.
 func (w *world) hasSaid(member string, o int64, t AckType) bool {
 	return slices.ContainsFunc(w.doubts[member], func(r remark) bool { return r.offset == o && r.said == t && r.deadline.After(w.now) })
 }
@@ -332,7 +335,7 @@ func (w *world) verdict(member string, acks []Ack) error {
 	return nil
 }
 
-// begin starts deliveries that were acquired without, those of the member or not.
+// begin starts deliveries that were acquired with BeginLater, of the member or of others.
 func (w *world) begin(member string) {
 	w.tick()
 	first := w.start - 2 + int64(w.rng.IntN(int(w.end-w.start)+4))
@@ -410,7 +413,7 @@ func (w *world) deleteRecords() {
 	}
 }
 
-// compact takes a batch out of the log, wherever its records are.
+// compact removes a batch from the log, whatever the state of its records.
 func (w *world) compact() {
 	if len(w.log) > 1 {
 		i := w.rng.IntN(len(w.log) - 1)
@@ -419,7 +422,7 @@ func (w *world) compact() {
 	}
 }
 
-// store has a delta be what is stored.
+// store applies a delta to the stored state.
 func (w *world) store(d Delta) {
 	w.storedStart = d.Start
 	for _, b := range d.Batches {
@@ -430,8 +433,8 @@ func (w *world) store(d Delta) {
 	}
 }
 
-// fail does not store what has changed, or does so all the same, after a while: other things happen
-// meanwhile.
+// fail does not store the delta, or stores it but reports a failure. Meanwhile other calls are
+// made.
 func (w *world) fail() {
 	d, ok := w.p.Delta()
 	w.note("delta %+v, %v", d, ok)
@@ -452,7 +455,7 @@ func (w *world) fail() {
 	w.p.NotStored(d)
 }
 
-// flush stores what has changed, and compares what is stored with what should be.
+// flush stores the delta, and compares the stored state with the model.
 func (w *world) flush() {
 	d, ok := w.p.Delta()
 	w.note("delta %+v, %v", d, ok)
@@ -484,7 +487,7 @@ func (w *world) flush() {
 	w.require(!again, "a second delta")
 }
 
-// crash forgets all that is not stored.
+// crash drops the state that is not stored.
 func (w *world) crash() {
 	w.note("crash")
 	s := Snapshot{Start: w.storedStart}
@@ -515,7 +518,7 @@ func (w *world) crash() {
 	w.advance()
 }
 
-// compare looks at everything.
+// compare compares the machine with the model in all fields.
 func (w *world) compare() {
 	w.require(w.p.Start() == w.start && w.p.End() == w.end, "in flight %d to %d, not %d to %d", w.p.Start(), w.p.End(), w.start, w.end)
 	at, n := w.start, int64(0)
@@ -542,11 +545,11 @@ func (w *world) compare() {
 func (w *world) randomAcks(member string) (acks []Ack) {
 	at := w.start - int64(w.rng.IntN(3))
 	if w.rng.IntN(4) == 0 {
-		at = w.start - int64(w.rng.IntN(12)) // what the log has lost
+		at = w.start - int64(w.rng.IntN(12)) // offsets that the log has deleted
 	}
 	for range 1 + w.rng.IntN(3) {
 		a := Ack{First: at + int64(w.rng.IntN(6))}
-		if w.rng.IntN(12) > 0 { // what the member has
+		if w.rng.IntN(12) > 0 { // an offset that the member has
 			for o := a.First; o < w.end; o++ {
 				if k := w.offsets[o]; k != nil && k.member == member {
 					a.First = o
@@ -559,7 +562,7 @@ func (w *world) randomAcks(member string) (acks []Ack) {
 			a.Last--
 		}
 		a.Types = []AckType{AckType(w.rng.IntN(5))}
-		if said := w.past[member]; len(said) > 0 && w.rng.IntN(3) == 0 { // again
+		if said := w.past[member]; len(said) > 0 && w.rng.IntN(3) == 0 { // a repetition
 			r := said[max(0, len(said)-1-w.rng.IntN(9))]
 			a = Ack{First: r.offset, Last: r.offset, Types: []AckType{r.said}}
 			for w.rng.IntN(5) > 0 && w.hasSaid(member, a.Last+1, r.said) {
@@ -580,7 +583,7 @@ func (w *world) randomAcks(member string) (acks []Ack) {
 			a.Last = a.First - 1
 		}
 		acks = append(acks, a)
-		at = a.Last + int64(w.rng.IntN(3)) // overlaps now and then
+		at = a.Last + int64(w.rng.IntN(3)) // overlaps at times
 	}
 	return acks
 }
@@ -626,7 +629,7 @@ func (w *world) step() {
 	w.compare()
 }
 
-// drain has one member accept all that is left: nothing is stuck, and nothing was left out.
+// drain makes one member accept all other records. No record is stuck or left out.
 func (w *world) drain() {
 	for _, m := range []string{"a", "b", "c", "d"} {
 		w.leave(m)
@@ -641,15 +644,15 @@ func (w *world) drain() {
 			w.acknowledge("z", []Ack{{First: d.First, Last: d.Last, Types: []AckType{Accept}}})
 		}
 		if before == w.start && (len(w.log) == 0 || w.log[len(w.log)-1].Last < w.start) {
-			break // what is left was compacted away
+			break // the remaining offsets were compacted away
 		}
 	}
 	w.flush()
 	w.require(len(w.p.All()) == 0, "left: %+v", w.p.All())
 }
 
-// Checklist rows S1, S2, S3: random histories beside a model of single offsets, with crashes, and
-// at the end everything is accepted: nothing is stuck.
+// Checklist rows S1, S2, S3: random histories run beside a model of single offsets, with crashes.
+// In the end every record is accepted: none is stuck.
 func TestShareOfAPartitionIsThatOfOneOffsetAfterTheOther(t *testing.T) {
 	for seed := range uint64(400) {
 		w := newWorld(t, seed)

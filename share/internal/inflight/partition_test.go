@@ -10,7 +10,8 @@ import (
 
 var testConfig = Config{LockDuration: 30 * time.Second, MaxDeliveryCount: 5, MaxInFlight: 2000}
 
-// Checklist row S2: members that do not survive a record cost that record, not those beside it.
+// Checklist row S2: members that die of a record use up only that record's deliveries, not those
+// of its neighbours.
 func TestARecordThatNoMemberSurvivesTakesNoNeighbourToTheLimit(t *testing.T) {
 	const poison = 3
 	cfg := testConfig
@@ -20,7 +21,7 @@ func TestARecordThatNoMemberSurvivesTakesNoNeighbourToTheLimit(t *testing.T) {
 	for round := 0; p.Start() < 16; round++ {
 		require.Less(t, round, 100)
 		from, ok := p.Next()
-		if !ok || from >= 16 { // all is acquired
+		if !ok || from >= 16 { // every record is acquired
 			now = p.Deadline()
 			p.Tick(now)
 			continue
@@ -45,7 +46,7 @@ func TestARecordThatNoMemberSurvivesTakesNoNeighbourToTheLimit(t *testing.T) {
 	require.False(t, accepted[poison])
 }
 
-// Checklist row S3: what is done with in order is no more than a number, in memory and stored.
+// Checklist row S3: a range that is done in order is one number, in memory and in storage.
 func TestStateOfWhatIsDoneInOrderIsOneOffset(t *testing.T) {
 	cfg := testConfig
 	p, now := New(&cfg, Snapshot{}), time.Unix(0, 0)
@@ -62,7 +63,8 @@ func TestStateOfWhatIsDoneInOrderIsOneOffset(t *testing.T) {
 	}
 }
 
-// One record at a time, acknowledged by 64 members in turn, each from 30 records of its own.
+// BenchmarkAcknowledge acknowledges one record at a time, by 64 members in turn, each of which has
+// 30 records.
 func BenchmarkAcknowledge(b *testing.B) {
 	cfg := testConfig
 	p, now := New(&cfg, Snapshot{}), time.Unix(0, 0)
