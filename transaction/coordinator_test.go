@@ -21,7 +21,7 @@ var (
 	errLost = errors.New("lost")
 )
 
-// What a producer wrote in a transaction, to any partitions, appears together or not at all.
+// The writes of a producer in a transaction, to any partitions, appear together or not at all.
 func TestTransactionsAppearTogetherOrNotAtAll(t *testing.T) {
 	for _, version := range []int16{0, 2} {
 		for _, brokers := range []int{1, 3} {
@@ -51,8 +51,8 @@ func TestTransactionsAppearTogetherOrNotAtAll(t *testing.T) {
 	}
 }
 
-// Who leads the partition of __transaction_state that an id is in coordinates it, and no other
-// broker does. Id "x" is in partition 20, "tx" in 12.
+// Only the leader of an id's partition of __transaction_state coordinates the id. Id "x" is in
+// partition 20, "tx" in 12.
 func TestBrokerAnswersForTheIDsThatItCoordinates(t *testing.T) {
 	in(t, 3, Config{}, func(w *world) {
 		all, ctx := w.c, w.Context()
@@ -171,8 +171,8 @@ func TestOffsetsOfAGroupArePartOfATransaction(t *testing.T) {
 	})
 }
 
-// A producer that says nothing for longer than its timeout holds nobody up any longer, and changes
-// nothing any more.
+// A producer that is silent for longer than its timeout no longer delays readers, and its later
+// requests are rejected.
 func TestTransactionThatTakesTooLongIsAborted(t *testing.T) {
 	for _, version := range []int16{0, 2} {
 		in(t, 1, Config{Version: level(version)}, func(w *world) {
@@ -208,7 +208,7 @@ func TestIDThatNobodyUsesIsForgotten(t *testing.T) {
 	})
 }
 
-// The 32,767th identity of an id has another producer id, whoever asks for it.
+// After epoch 32,766 an id gets another producer id, whatever causes the change.
 func TestUsedUpEpochsTakeAnotherProducerID(t *testing.T) {
 	for name, next := range map[string]func(w *world, p *writer){
 		"a producer begins": func(w *world, p *writer) { p.p = w.init("x") },
@@ -246,7 +246,7 @@ func TestUsedUpEpochsTakeAnotherProducerID(t *testing.T) {
 	}
 }
 
-// A decided transaction is finished by whoever coordinates its id next.
+// A decided transaction is finished by the next coordinator of its id.
 func TestDecidedTransactionIsFinishedAfterARestart(t *testing.T) {
 	in(t, 1, Config{}, func(w *world) {
 		w.brokers.onMarkers(func(_ replication.NetworkPath, m replication.TxnMarker) error {
@@ -279,7 +279,7 @@ func TestDecidedTransactionIsFinishedAfterARestart(t *testing.T) {
 	})
 }
 
-// Markers for a topic that is deleted are given up, also if there is another one of its name.
+// Markers for a deleted topic are dropped, also if a new topic has its name.
 func TestMarkersOfDeletedTopicsAreGivenUp(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		in(t, 3, Config{}, func(w *world) {
@@ -311,7 +311,7 @@ func TestMarkersOfDeletedTopicsAreGivenUp(t *testing.T) {
 	}
 }
 
-// A transaction whose end was confirmed is waited for until its markers are everywhere.
+// WaitEnded of a transaction whose end was confirmed waits until all its markers are written.
 func TestWhoWaitsForTheEndIsToldWhenAllMarkersAreWritten(t *testing.T) {
 	in(t, 1, Config{}, func(w *world) {
 		require.ErrorIs(w, w.c.WaitEnded(w.Context(), "nobody"), ErrNotFound)

@@ -13,14 +13,14 @@ import (
 	"github.com/stratalog/strata/partition"
 )
 
-// budget is a memory of 1 MiB, of which a principal has half.
+// budget is a memory of 1 MiB, of which a principal may use half.
 const budget = 1 << 20
 
 func within(ctx context.Context, principal string) context.Context {
 	return memory.With(ctx, memory.Bound{Principal: principal, Bytes: budget})
 }
 
-// fill makes ids for a principal until there is no room, and returns how many it made.
+// fill creates ids for a principal until the budget is used up, and returns their number.
 func (w *world) fill(principal, prefix string) (n int) {
 	w.Helper()
 	for ; n < 2000; n++ {
@@ -43,7 +43,7 @@ func TestTransactionalIDsHaveABudget(t *testing.T) {
 		require.NoError(w, err, "an id that exists")
 		w.init("in this process") // without a bound
 
-		time.Sleep(2 * time.Minute) // all expire
+		time.Sleep(2 * time.Minute) // all ids expire
 		require.Equal(w, 16, w.fill("a", "again-"+long))
 	})
 }
@@ -81,7 +81,7 @@ func TestPartitionsOfATransactionHaveABudget(t *testing.T) {
 		}
 		r := AddRequest{ID: "x", Producer: p.p, Version: 2, Partitions: many}
 		require.ErrorIs(w, w.c.AddPartitions(within(w.Context(), "c"), r), ErrFull)
-		var v Verifier // of a client that adds partitions by writing to them
+		var v Verifier // for a client that adds partitions by writing to them
 		v.Use(w.c)
 		err := v.Add(w.Context(), partition.TxnWrite{TransactionalID: "x", ProducerID: p.p.ID, ProducerEpoch: p.p.Epoch, Version: 2}, many)
 		require.ErrorIs(w, err, ErrFull)

@@ -2,5 +2,5 @@
 
 package transaction
 
-// raceEnabled: see race_on_test.go.
+// raceEnabled is described in race_on_test.go.
 const raceEnabled = false

@@ -2,5 +2,5 @@
 
 package transaction
 
-// raceEnabled: the slowest tests look at fewer cases, since each takes ten times as long.
+// raceEnabled makes the slowest tests run fewer cases, since each takes ten times as long.
 const raceEnabled = true

@@ -18,7 +18,8 @@ import (
 	"github.com/stratalog/strata/transaction/internal/lifecycle"
 )
 
-// A sending is a sender whose calls the test answers, of a machine that notes what it is told.
+// A sending is a sender whose calls the test answers. It notes the events that the machine
+// receives.
 type sending struct {
 	*testing.T
 	*sender
@@ -36,7 +37,7 @@ type sentCall struct {
 	path    replication.NetworkPath
 	markers []replication.TxnMarker
 	done    func(int, error)
-	block   chan struct{} // the call returns when it is closed
+	block   chan struct{} // the call returns when it is closed; nil: at once
 }
 
 func (s *sending) InitProducerID(context.Context) (int64, int16, error) { panic("not asked for") }
@@ -75,7 +76,7 @@ func (s *sending) WriteTxnMarkers(path replication.NetworkPath, markers []replic
 	}
 }
 
-// slow is a broker to which the path is long.
+// slow is a broker whose calls block until the test ends them.
 const slow = 9
 
 func (s *sending) tell(to coordinator.ShardID, id string, ev lifecycle.Event) {
@@ -86,7 +87,7 @@ func (s *sending) tell(to coordinator.ShardID, id string, ev lifecycle.Event) {
 	s.told = append(s.told, fmt.Sprintf("%s of %s in %d/%d: %v", m.Markers.ID, id, to.Partition, to.Epoch, m.Partitions))
 }
 
-// calling reports whether a call is under way since the last take.
+// calling reports whether there was a call since the last take.
 func (s *sending) calling() bool {
 	synctest.Wait()
 	s.mu.Lock()
@@ -94,7 +95,7 @@ func (s *sending) calling() bool {
 	return len(s.calls) > 0
 }
 
-// take returns the only call under way since the last take.
+// take returns the only call since the last take.
 func (s *sending) take() *sentCall {
 	s.Helper()
 	synctest.Wait()
@@ -106,7 +107,8 @@ func (s *sending) take() *sentCall {
 	return c
 }
 
-// expect checks what the machine was told since the last time, and that nothing is being sent.
+// expect checks the events that the machine received since the last expect, and that no call is
+// under way.
 func (s *sending) expect(want ...string) {
 	s.Helper()
 	synctest.Wait()
@@ -146,7 +148,7 @@ func TestMarkersThatAreDueToOneBrokerGoInOneCall(t *testing.T) {
 	inSending(t, func(s *sending) {
 		s.lead(b0, 1)
 		s.owe(shard7, markersOf("x", a0))
-		first := s.take() // while it is under way others come
+		first := s.take() // while it is under way, further markers are owed
 		require.Equal(s, replication.NetworkPath{From: 3, To: 1}, first.path)
 		require.Equal(s, []replication.TxnMarker{{Partition: a0, TopicID: topic.ID{1}, TxnMarker: partition.TxnMarker{
 			ProducerID: 1, ProducerEpoch: 2, CoordinatorEpoch: 5, Commit: true, Version: 2}}}, first.markers)
@@ -158,7 +160,7 @@ func TestMarkersThatAreDueToOneBrokerGoInOneCall(t *testing.T) {
 		s.expect() // they wait for the path
 		s.owe(shard7, markersOf("w", a1))
 		s.take().done(0, nil)
-		s.expect("w of w in 7/5: [{a 1}]") // and hold up nobody who goes elsewhere
+		s.expect("w of w in 7/5: [{a 1}]") // and do not delay other markers
 		close(blocked.block)
 		blocked.done(0, nil)
 		rest := s.take()
@@ -173,7 +175,7 @@ func TestMarkersThatAreDueToOneBrokerGoInOneCall(t *testing.T) {
 	})
 }
 
-// Checklist row 72: an orderly end waits for what can be written, and not for long.
+// Checklist row 72: an orderly end waits for markers that can be written, but not for long.
 func TestSenderThatClosesWaitsForMarkersThatAreUnderWay(t *testing.T) {
 	closing := func(s *sending) (stop context.Context) {
 		stop, cancel := context.WithCancel(s.Context())
@@ -183,13 +185,13 @@ func TestSenderThatClosesWaitsForMarkersThatAreUnderWay(t *testing.T) {
 	}
 	inSending(t, func(s *sending) {
 		s.lead(b0, -1)
-		s.owe(shard7, markersOf("w", b0)) // late, and not waited for
+		s.owe(shard7, markersOf("w", b0)) // late, and close does not wait for it
 		s.owe(shard7, markersOf("x", a0))
 		first := s.take()
 		s.owe(shard7, markersOf("y", a1))
 		second := s.take()
 		stop := closing(s)
-		s.owe(shard7, markersOf("z", a0)) // of nobody who was told yet
+		s.owe(shard7, markersOf("z", a0)) // its producer has no answer yet
 		s.lead(b0, 1)
 		first.done(0, nil)
 		synctest.Wait()
@@ -249,7 +251,7 @@ func TestMarkersAreGivenUpWhereTheyAreOfNoUse(t *testing.T) {
 	}
 }
 
-// A coordinator that is none any more sends nothing, and its successor is not held up by it.
+// A former coordinator sends no markers, and does not delay its successor.
 func TestMarkersOfACoordinatorThatIsNoneAnyMoreAreNotSent(t *testing.T) {
 	inSending(t, func(s *sending) {
 		next := coordinator.ShardID{Partition: 7, Leadership: coordinator.Leadership{Broker: 1, Epoch: 6}}
@@ -269,25 +271,25 @@ func TestMarkersOfACoordinatorThatIsNoneAnyMoreAreNotSent(t *testing.T) {
 	})
 }
 
-// Before version 2 the marker of a machine that was loaded again could end the next transaction,
-// if it came after the one that is counted.
+// Before version 2 a machine that was loaded again could have a late marker. It could end the next
+// transaction, if it arrived after the counted marker.
 func TestNoMarkerIsUnderWayWhenAnotherOneIsCounted(t *testing.T) {
 	inSending(t, func(s *sending) {
 		s.owe(shard7, markersOf("x", a0))
 		first := s.take()
 		again := markersOf("x", a0)
 		s.owe(shard7, again)
-		s.expect() // the first one is still under way, to whatever broker
+		s.expect() // the first marker is still under way, whatever its broker
 		s.lead(a0, 2)
 		s.expect()
-		first.done(0, nil) // which the machine does not wait for any more
+		first.done(0, nil) // the machine no longer waits for it
 		second := s.take()
 		require.Equal(s, int32(2), second.path.To)
 		second.done(0, nil)
 		s.expect("x of x in 7/5: [{a 0}]")
 		require.Same(s, again, s.counted[0], "it is the one that the machine waits for")
 
-		// that it waits after a failure is no reason to send two
+		// the pause after a failure does not lead to a second call
 		s.owe(shard7, markersOf("x", a0))
 		s.take().done(0, errLost)
 		s.owe(shard7, again)

@@ -22,10 +22,10 @@ var storms = flag.Int("storms", 0, "number of storms for each version; 0: 20, or
 
 var firstStorm = flag.Int("first-storm", 0, "seed of the first storm")
 
-// A storm is producers that commit and abort, with successors that fence them, while brokers that
-// lead and coordinate die, are cut off and come back, and the coordinator is started anew. At the
-// end each transaction has one outcome: that which its producer was told, if it was told one, for
-// all of its partitions; and nothing is open.
+// A storm has producers that commit and abort, with successors that fence them. Meanwhile leaders
+// and coordinators die, are cut off and restart, and the coordinator is created again. At the end
+// each transaction has one outcome in all of its partitions, which is the outcome that its
+// producer received, if any. No transaction is open.
 type storm struct {
 	*world
 	rnd     *rand.Rand
@@ -39,11 +39,11 @@ type storm struct {
 	outcomes map[string]int
 }
 
-// A txn is what a producer knows of a transaction.
+// A txn is a producer's view of a transaction.
 type txn struct {
 	name    string
-	written map[tp][]string // acknowledged
-	outcome string          // "commit", "abort", "": not told
+	written map[tp][]string // acknowledged values
+	outcome string          // "commit", "abort", "": not received
 }
 
 func (s *storm) n(n int) int {
@@ -58,7 +58,7 @@ func (s *storm) over() bool {
 	return s.done
 }
 
-// at returns the coordinator, of all or as a client finds it.
+// at returns the coordinator of the cluster, or the coordinator that a client finds.
 func (s *storm) at(id string) *Coordinator {
 	s.mu.Lock()
 	c, remote := s.c, s.rnd.IntN(2) == 0
@@ -73,7 +73,7 @@ func (s *storm) at(id string) *Coordinator {
 	return c.On(broker)
 }
 
-// retried reports whether a request is to be sent again, after a pause.
+// retried reports whether a request must be sent again, after a pause.
 func (s *storm) retried(err error) bool {
 	if time.Since(s.began) > time.Hour { // of virtual time, and a storm takes minutes
 		s.count(fmt.Sprintf("stuck: %v", err))
@@ -91,7 +91,7 @@ func (s *storm) retried(err error) bool {
 
 const stormTimeout = 10 * time.Second // of transactions
 
-// produce runs one producer after the other under an id. It ends when it is fenced, or dies.
+// produce runs one producer under an id. It ends when the producer is fenced, or dies.
 func (s *storm) produce(id string, run int) {
 	p := &writer{w: s.world, id: id, version: s.version, p: NoProducer, seqs: map[tp]int32{}}
 	for {
@@ -111,7 +111,7 @@ func (s *storm) produce(id string, run int) {
 	}
 }
 
-// transact runs one transaction. It reports whether the producer can go on.
+// transact runs one transaction. It reports whether the producer can continue.
 func (s *storm) transact(p *writer, x *txn) bool {
 	s.mu.Lock()
 	s.txns = append(s.txns, x)
@@ -124,7 +124,7 @@ func (s *storm) transact(p *writer, x *txn) bool {
 		switch s.n(40) {
 		case 0:
 			time.Sleep(stormTimeout + time.Duration(s.n(2000)-1000)*time.Millisecond)
-		case 1: // it dies
+		case 1: // the producer dies
 			return false
 		}
 	}
@@ -176,7 +176,7 @@ func (s *storm) count(what string) {
 	s.outcomes[what]++
 }
 
-// event is something that goes wrong.
+// event causes a random fault.
 func (s *storm) event() {
 	broker, ctx := int32(1+s.n(3)), s.Context()
 	pause := func() { time.Sleep(time.Duration(s.n(3000)*s.n(2)+s.n(50)) * time.Millisecond) }
@@ -212,7 +212,8 @@ func (s *storm) event() {
 	time.Sleep(time.Duration(s.n(1000)) * time.Millisecond)
 }
 
-// check compares what a ReadCommitted reader sees with what producers were told.
+// check compares the records of a ReadCommitted reader with the outcomes that the producers
+// received.
 func (s *storm) check() (wrong []string) {
 	seen := map[string]int{}
 	for _, part := range s.parts {
@@ -263,7 +264,7 @@ func runStorm(t *testing.T, version int16, seed uint64, events int) (wrong []str
 		}
 		var wg sync.WaitGroup
 		for id := range 4 {
-			for twice := range 1 + id%2 { // who fence each other
+			for twice := range 1 + id%2 { // producers that fence each other
 				wg.Go(func() {
 					for run := 0; !s.over(); run++ {
 						s.produce(fmt.Sprint("id", id), 2*run+twice)
@@ -279,7 +280,8 @@ func runStorm(t *testing.T, version int16, seed uint64, events int) (wrong []str
 		s.done = true
 		s.mu.Unlock()
 		wg.Wait()
-		time.Sleep(stormTimeout + time.Minute) // what its producer has left open is aborted
+		// transactions that a producer left open are aborted
+		time.Sleep(stormTimeout + time.Minute)
 		synctest.Wait()
 		wrong, outcomes = s.check(), s.outcomes
 		for what := range outcomes {

@@ -16,8 +16,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// The first write of a client of version 2 adds its partition; that of an older one is taken where
-// the client has added it. What comes late is refused, and nothing stays open.
+// The first write of a client of version 2 adds its partition. The write of an older client is
+// accepted if the client has added the partition. A late write is rejected, and no transaction
+// stays open.
 func TestFirstWriteOfATransactionIsItsCoordinatorsAffair(t *testing.T) {
 	for _, version := range []int16{0, 2} {
 		t.Run(fmt.Sprint("version ", version), func(t *testing.T) {
@@ -96,9 +97,9 @@ func firstWrites(t *testing.T, version int16) {
 	stable()
 }
 
-// The first write of the next transaction comes right behind the end of the one before, whose
-// markers are still being written: it waits for them, and is let in by the record that they lead
-// to. If they take too long it is told so.
+// The first write of the next transaction comes directly behind the end of the one before, whose
+// markers are still being written. The write waits for them, and is accepted after the record that
+// they lead to. If they take too long, the write fails with ErrConcurrentTransactions.
 func TestWriteWaitsALittleForTheTransactionBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var v Verifier
@@ -148,7 +149,7 @@ func TestWriteWaitsALittleForTheTransactionBefore(t *testing.T) {
 	})
 }
 
-// txnBatch is a batch of one record of a transaction.
+// txnBatch returns a batch of one record of a transaction.
 func txnBatch(t *testing.T, p Producer, seq int32) []byte {
 	t.Helper()
 	var b record.Builder

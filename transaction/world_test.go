@@ -34,8 +34,9 @@ type world struct {
 type tappedBrokers struct {
 	*replication.Cluster
 
-	mu     sync.Mutex
-	before func(path replication.NetworkPath, m replication.TxnMarker) error // nil, or why it is not written
+	mu sync.Mutex
+	// returns nil, or the error with which the marker is not written
+	before func(path replication.NetworkPath, m replication.TxnMarker) error
 	sent   []replication.TxnMarker
 }
 
@@ -55,14 +56,15 @@ func (b *tappedBrokers) WriteTxnMarkers(path replication.NetworkPath, markers []
 	}
 }
 
-// onMarkers replaces what is asked before a marker is written.
+// onMarkers replaces the function that is called before a marker is written.
 func (b *tappedBrokers) onMarkers(before func(path replication.NetworkPath, m replication.TxnMarker) error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.before = before
 }
 
-// in runs a test in a cluster of so many brokers, with topics "a" and "b" of three partitions each.
+// in runs a test in a cluster with the given number of brokers, and topics "a" and "b" of three
+// partitions each.
 func in(t *testing.T, brokers int, cfg Config, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{T: t, cfg: cfg}
@@ -92,7 +94,7 @@ func (w *world) create(name string) {
 		Properties: map[string]string{"min.insync.replicas": string(rune('0' + min(2, n)))}}))
 }
 
-// start starts a coordinator: another one, as that of another process.
+// start creates a coordinator, like the one of another process.
 func (w *world) start() {
 	cfg, err := w.cfg.withDefaults()
 	require.NoError(w, err)
@@ -168,7 +170,7 @@ func (p *writer) end(commit bool) error {
 	return err
 }
 
-// committed returns the values that a ReadCommitted reader sees of a partition, up to its last
+// committed returns the values that a ReadCommitted reader gets of a partition, up to its last
 // stable offset.
 func (w *world) committed(of tp) []string {
 	w.Helper()
@@ -223,7 +225,7 @@ func (w *world) state(id string) State {
 	return d.State
 }
 
-// stable reports whether nothing is open in a partition.
+// stable reports whether no transaction is open in a partition.
 func (w *world) stable(of tp) bool {
 	s := w.brokers.Status(of.Topic, of.Partition)
 	require.NoError(w, s.Err)
@@ -239,7 +241,7 @@ func (w *world) settled() {
 	require.Eventually(w, func() bool { st := w.c.Stats(); return st.MarkersOwed == 0 && st.Prepared == 0 }, 10*time.Minute, 10*time.Millisecond)
 }
 
-// level is what Config.Version is called by which a client has that version.
+// level returns the Config.Version for clients of a version.
 func level(version int16) int16 {
 	if version == 0 {
 		return LevelZero

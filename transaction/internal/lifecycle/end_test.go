@@ -9,8 +9,9 @@ import (
 	"github.com/stratalog/strata/internal/txnlog"
 )
 
-// A producer that does not show the epoch of the transaction that it ends is fenced, whatever the
-// transaction's state: epochs of a former life, none, and the one that is left for markers.
+// A producer is fenced if its epoch is not the epoch of the transaction that it ends, in every
+// state of the transaction. Such an epoch is a former one, none, or the epoch reserved for
+// markers.
 func TestProducersWithEpochsOfOtherTransactionsAreFenced(t *testing.T) {
 	for name, tt := range map[string]struct {
 		epoch, now int16
@@ -32,8 +33,8 @@ func TestProducersWithEpochsOfOtherTransactionsAreFenced(t *testing.T) {
 	}
 }
 
-// The producer id that a transaction goes on with when its epochs are used up is known while its
-// markers are written. It has epoch 0 then, and no other.
+// When its epochs are used up, a transactional id gets its next producer id while its markers are
+// written. That id counts with epoch 0 and no other.
 func TestNextProducerIDCountsInItsFirstEpochOnly(t *testing.T) {
 	for epoch, want := range map[int16]error{0: ErrConcurrent, 1: ErrInvalidProducerMapping, -1: ErrInvalidProducerMapping, lastEpoch: ErrInvalidProducerMapping} {
 		m := &Machine{value: &txnlog.Value{ProducerID: 7, PreviousID: 7, NextID: 8, Epoch: math.MaxInt16, LastEpoch: lastEpoch, State: txnlog.PrepareCommit}}

@@ -21,12 +21,13 @@ type realLeader struct {
 	t         *testing.T
 	s         *sim
 	number    int
-	unguarded bool // the coordinator is asked before, and the partition appends whatever comes
+	unguarded bool // true: the coordinator is queried first, and the partition appends every write
 	fs        *vfs.MemFS
 	epoch     int32
 	p         *partition.Partition
-	open      map[int64]map[*simTxn]bool // by producer id: what was written since its last marker
-	refused   int                        // writes that came behind their marker
+	// by producer id: transactions written to since its last marker
+	open    map[int64]map[*simTxn]bool
+	refused int // number of writes that came behind their marker
 }
 
 func (l *realLeader) lead() {
@@ -40,7 +41,7 @@ func (l *realLeader) lead() {
 	require.NoError(l.t, l.p.BecomeLeader(l.epoch))
 }
 
-// ask takes a question to the coordinator, and the answer back, which both take their time.
+// ask sends a query to the coordinator, and its answer back. Both take time.
 func (l *realLeader) ask(w partition.TxnWrite, answer func(error)) {
 	s := l.s
 	tps := []record.TopicPartition{l.p.TopicPartition()}
@@ -59,7 +60,7 @@ func (l *realLeader) ask(w partition.TxnWrite, answer func(error)) {
 	})
 }
 
-// toPartition returns what a partition is told instead of the coordinator's error.
+// toPartition converts the coordinator's error to the partition's.
 func toPartition(err error) error {
 	switch {
 	case err == nil:
@@ -76,7 +77,7 @@ func toPartition(err error) error {
 	return partition.ErrNotEnoughReplicas // the coordinator has died
 }
 
-// fromPartition returns what a producer of the simulation makes of a partition's error.
+// fromPartition converts a partition's error to an error for the simulated producer.
 func fromPartition(err error) error {
 	switch {
 	case err == nil:
@@ -141,7 +142,7 @@ func (l *realLeader) mark(s *sim, k *Markers, coordinator int32) {
 	})
 }
 
-// shake has the partition led elsewhere for a while, or closed and opened.
+// shake changes the partition's leadership for a while, or closes and opens it.
 func (l *realLeader) shake(s *sim) {
 	l.epoch++
 	if s.r.IntN(2) == 0 {
@@ -160,8 +161,8 @@ func (l *realLeader) rest(s *sim) {
 	s.require(l.p.LastStableOffset() == l.p.HighWatermark() && l.p.HighWatermark() == l.p.LogEndOffset(), "readers are held up")
 }
 
-// runReal is run on three real partitions. It returns also how many writes came behind the marker
-// of their transaction.
+// runReal is run on three real partitions. It also returns the number of writes that came behind
+// the marker of their transaction.
 func runReal(t *testing.T, seed uint64, level, version int16, unguarded bool) (c counts, refused int, err error) {
 	var leaders []*realLeader
 	leader := func(s *sim, number int) simLeader {
@@ -180,8 +181,8 @@ func runReal(t *testing.T, seed uint64, level, version int16, unguarded bool) (c
 
 // TestNothingIsOpenBehindItsMarker runs the histories of
 // TestTransactionsHaveOneOutcomeWhateverIsLostRepeatedOrLate on partitions of package partition,
-// which are led elsewhere and restarted at times: whatever is lost, repeated or late, what is
-// written in a transaction is ended by the marker behind it.
+// which change their leadership and are restarted at times. Whatever is lost, repeated or late,
+// every write in a transaction is ended by the marker behind it.
 func TestNothingIsOpenBehindItsMarker(t *testing.T) {
 	seeds := uint64(500)
 	if sample.Hurried() {
@@ -201,15 +202,15 @@ func TestNothingIsOpenBehindItsMarker(t *testing.T) {
 			require.Positive(t, all.commits)
 			require.Positive(t, all.aborts)
 			require.Positive(t, all.timeouts)
-			if v.client < epochBump { // else their epoch is over
+			if v.client < epochBump { // otherwise their epoch has ended
 				require.Positive(t, late)
 			}
 		})
 	}
 }
 
-// TestWithoutGuardsTransactionsHang shows that the histories find what guards are for: partitions
-// that append what the coordinator has said yes to before.
+// TestWithoutGuardsTransactionsHang shows that the histories detect missing guards: partitions
+// that append a write which the coordinator accepted earlier.
 func TestWithoutGuardsTransactionsHang(t *testing.T) {
 	for _, level := range []int16{0, 1, 2} {
 		hung := 0

@@ -8,20 +8,20 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A simProducer is one process with the transactional id. It asks for an identity, and then runs
-// transactions, with one request on its way at a time: without an answer it asks again.
+// A simProducer is one process with the transactional id. It requests an identity, and then runs
+// transactions. It has one request under way at a time, and repeats it if there is no answer.
 type simProducer struct {
 	s       *sim
 	number  int
 	me      Producer // ID -1: none yet
 	seq     [3]int   // next write, by partition
-	txn     *simTxn  // under way; nil: none
-	writes  int      // still to be made
-	doing   func()   // sends the request under way; nil: it has none
-	attempt int      // of it: answers to earlier ones are not heard
-	added   bool     // the coordinator may know of the transaction under way
+	txn     *simTxn  // the open transaction; nil: none
+	writes  int      // number of writes still to make
+	doing   func()   // sends the request under way; nil: there is none
+	attempt int      // number of its attempt: answers to earlier attempts are ignored
+	added   bool     // the coordinator may have the open transaction
 	writing bool     // the request under way is a write
-	gaveUp  bool     // on a write: before version 2 the sequences that follow are unknown
+	gaveUp  bool     // a write: before version 2 the sequences that follow are unknown
 	dead    bool
 }
 
@@ -31,8 +31,8 @@ func (s *sim) newProducer() {
 	p.init(Producer{-1, -1})
 }
 
-// request sends a request until it has been answered. It may be answered more than once, and it may
-// come when nobody waits for it any more.
+// request sends a request until it has been answered. The request may be answered more than once,
+// and may arrive when the producer no longer waits for it.
 func (p *simProducer) request(call func(answer func(value any, err error)), done func(value any, err error)) {
 	p.doing = func() {
 		if p.dead {
@@ -58,7 +58,7 @@ func (p *simProducer) request(call func(answer func(value any, err error)), done
 	p.doing()
 }
 
-// withID repeats a request with a new producer id, as the owner of a machine does.
+// withID repeats a request with a new producer id, as a machine's owner does.
 func (s *sim) withID(event func(id *int64) Event, answer func(value any, err error)) {
 	s.step(event(nil), func(value any, err error) {
 		if errors.Is(err, ErrNoProducerID) {
@@ -88,7 +88,7 @@ func (p *simProducer) init(had Producer) {
 	})
 }
 
-// become notes the identity: no two producers ever have the same.
+// become notes the identity: no two producers may ever have the same.
 func (p *simProducer) become(me Producer) {
 	owner, known := p.s.owners[me]
 	p.s.require(!known || owner == p.number, "producers %d and %d are both %v", owner, p.number, me)
@@ -104,7 +104,7 @@ func retriable(err error) bool {
 	return errors.Is(err, ErrConcurrent) || errors.Is(err, machine.ErrNotLeader) || errors.Is(err, machine.ErrTooLarge)
 }
 
-// goOn begins what comes next, if nothing is on its way.
+// goOn starts the next step, if no request is under way.
 func (p *simProducer) goOn() {
 	s := p.s
 	switch {
@@ -161,11 +161,12 @@ func (p *simProducer) produce(n int) {
 	})
 }
 
-// fail is after an error that is not to be repeated: the producer gives up, aborts, or begins with
-// another epoch.
+// fail handles an error that is not retriable: the producer gives up, aborts, or requests another
+// epoch.
 func (p *simProducer) fail(err error) {
 	switch {
-	case errors.Is(err, ErrAbortable) && p.s.version >= epochBump: // else it is to get another epoch
+	// otherwise it needs another epoch
+	case errors.Is(err, ErrAbortable) && p.s.version >= epochBump:
 		p.end(false)
 	case p.s.r.IntN(2) == 0:
 		p.init(p.me)
@@ -174,8 +175,8 @@ func (p *simProducer) fail(err error) {
 	}
 }
 
-// giveUp is what a producer does whose write is not answered in time: it aborts. The write may come
-// later.
+// giveUp is the step of a producer whose write is not answered in time: it aborts. The write may
+// arrive later.
 func (p *simProducer) giveUp() {
 	p.doing, p.writing, p.gaveUp = nil, false, true
 	p.end(false)
@@ -183,7 +184,7 @@ func (p *simProducer) giveUp() {
 
 func (p *simProducer) end(commit bool) {
 	s, me, txn := p.s, p.me, p.txn
-	if s.version < epochBump && !p.added { // nothing to end, as Kafka's client knows
+	if s.version < epochBump && !p.added { // no transaction to end, as in Kafka's client
 		p.txn = nil
 		return
 	}
@@ -214,7 +215,7 @@ func (p *simProducer) end(commit bool) {
 		p.txn = nil
 		if s.version >= epochBump {
 			p.become(value.(Producer))
-		} else if p.gaveUp { // goes on in another epoch, if it does
+		} else if p.gaveUp { // continues in another epoch, unless it dies
 			p.dead = s.r.IntN(2) == 0
 			p.init(me)
 		}

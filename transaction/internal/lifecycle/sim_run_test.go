@@ -13,9 +13,9 @@ import (
 	"github.com/stratalog/strata/internal/txnlog"
 )
 
-// run is one history: 600 things that happen, and then what is left comes to rest. The coordinator
-// has the level of transaction.version, its clients are of version 0 or 2; lateEnd lets an EndTxn
-// come late, as any other request does.
+// run runs one history: 600 random events, and then the simulation comes to rest. The coordinator
+// has the level of transaction.version, its clients are of version 0 or 2. lateEnd lets an EndTxn
+// arrive late, as any other request does.
 func run(seed uint64, level, version int16, lateEnd bool) (c counts, err error) {
 	return runWith(seed, level, version, lateEnd, modelLeader)
 }
@@ -74,7 +74,7 @@ func (s *sim) happen() {
 	}
 }
 
-// deliver lets one of the messages that are under way arrive, whichever.
+// deliver delivers a random message that is under way.
 func (s *sim) deliver() {
 	i := s.r.IntN(len(s.net))
 	f := s.net[i]
@@ -83,7 +83,7 @@ func (s *sim) deliver() {
 	f()
 }
 
-// pass lets time pass. Ticks come a little late.
+// pass advances the time. Ticks come a little late.
 func (s *sim) pass(d time.Duration) {
 	s.now = s.now.Add(d)
 	s.feedDeferred(func(d simDeferred) bool { return !d.until.After(s.now) })
@@ -92,7 +92,8 @@ func (s *sim) pass(d time.Duration) {
 	}
 }
 
-// rest lets all producers die and what is under way arrive. What must be true then?
+// rest makes all producers die and delivers all messages under way. Then it checks the final
+// state.
 func (s *sim) rest() {
 	s.refusals = 0
 	s.net, s.slow = append(s.net, s.slow...), nil
@@ -128,9 +129,9 @@ func (s *sim) rest() {
 	}
 }
 
-// TestTransactionsHaveOneOutcomeWhateverIsLostRepeatedOrLate runs seeded histories: requests and
-// replies are lost, sent again and come late, coordinators die with a part of what they wrote,
-// producers are fenced, take too long, use up their epochs and expire. STRATA_SEED runs one seed,
+// TestTransactionsHaveOneOutcomeWhateverIsLostRepeatedOrLate runs seeded histories. Requests and
+// replies are lost, repeated and late, and coordinators die with a part of their writes. Producers
+// are fenced, take too long, use up their epochs and expire. STRATA_SEED runs one seed,
 // STRATA_LONG 10,000 at each level.
 func TestTransactionsHaveOneOutcomeWhateverIsLostRepeatedOrLate(t *testing.T) {
 	first, seeds := uint64(0), uint64(300)
@@ -165,7 +166,8 @@ func TestTransactionsHaveOneOutcomeWhateverIsLostRepeatedOrLate(t *testing.T) {
 	}
 }
 
-// TestLateEndTearsTransactionsBeforeVersion2 shows that the histories find what version 2 is for.
+// TestLateEndTearsTransactionsBeforeVersion2 shows that the histories detect the defect that
+// version 2 mends.
 func TestLateEndTearsTransactionsBeforeVersion2(t *testing.T) {
 	for seed := uint64(0); ; seed++ {
 		require.Less(t, seed, uint64(5000), "no late request did any harm")

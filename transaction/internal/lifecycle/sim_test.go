@@ -12,40 +12,40 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A sim is one transactional id and all who have to do with it: producers that come one after the
-// other and do not know of each other, a network that loses, repeats and delays what they send, a
-// coordinator that dies and is loaded from what its log has, and the partitions that are written
-// to. Everything happens in one goroutine, in an order that the seed decides.
+// A sim is one transactional id with its environment. Producers follow each other without
+// knowledge of each other, and a network loses, repeats and delays their messages. A coordinator
+// dies and is loaded from its log. There are the partitions that are written to. All of it runs in
+// one goroutine, in an order that the seed decides.
 type sim struct {
 	r       *rand.Rand
 	version int16 // of clients: 0 or 2
-	lateEnd bool  // EndTxn requests may come late, too, when their producer has gone on
+	lateEnd bool  // EndTxn requests may also be late, when their producer has continued
 	now     time.Time
 	cfg     Config
 
 	// The coordinator.
 	m         *Machine
-	epoch     int32 // of the leader of the log
+	epoch     int32 // epoch of the log's leader
 	wakeAt    time.Time
-	log       []txnlog.Record // all that was accepted by the coordinator that lives
-	shadow    *Machine        // knows only the bytes in the log
-	committed int             // so many of them
-	parked    []parkedUntil   // what waits for a commit
-	deferred  []simDeferred   // what waits for the machine's next records, or for its time
+	log       []txnlog.Record // all records that the present coordinator accepted
+	shadow    *Machine        // has only the bytes in the log
+	committed int             // number of committed records
+	parked    []parkedUntil   // actions that wait for a commit
+	deferred  []simDeferred   // requests that wait for the machine's next records, or for a time
 	ids       int64
-	refusals  int // in percent: the log does not take a record
+	refusals  int // in percent: the log rejects a record
 
 	net       []func()
-	slow      []func() // what takes longer
+	slow      []func() // messages that take longer
 	parts     []simLeader
 	producers []*simProducer
 	txns      []*simTxn
-	owners    map[Producer]int // who was told that identity
+	owners    map[Producer]int // producer by the identity that it received
 
 	counts
 }
 
-// counts tell whether the runs have met what they are about.
+// counts are the numbers of events, to check that the runs have met the cases of the test.
 type counts struct {
 	steps, crashes, commits, aborts, fences, timeouts, lateRequests, rotations, expired, waited int
 }
@@ -64,7 +64,7 @@ func (c *counts) add(d counts) {
 }
 
 type parkedUntil struct {
-	end int // of the log
+	end int // end offset of the log
 	do  func(died bool)
 }
 
@@ -78,8 +78,8 @@ type simDeferred struct {
 // A simTxn is a transaction as its producer sees it.
 type simTxn struct {
 	askedCommit bool
-	told        string         // "commit" or "abort": what the producer was told has happened
-	wrote       map[int]bool   // partitions with a write that was confirmed
+	told        string         // "commit" or "abort": the outcome that its producer received
+	wrote       map[int]bool   // partitions with a confirmed write
 	outcome     map[int]string // by partition
 }
 
@@ -87,15 +87,15 @@ type simTxn struct {
 type simLeader interface {
 	// produce writes once if the coordinator has the partition in the transaction.
 	produce(s *sim, by Producer, txn *simTxn, seq int, done func(error))
-	// mark writes a marker, or refuses it.
+	// mark writes a marker, or rejects it.
 	mark(s *sim, k *Markers, coordinator int32)
-	// shake lets something happen to the leader.
+	// shake causes a change of the leader.
 	shake(s *sim)
-	// rest is called when nothing is left to happen.
+	// rest is called after the last event.
 	rest(s *sim)
 }
 
-// A simPartition is what KIP-890 makes of a partition's leader, as a model.
+// A simPartition is a model of a partition's leader according to KIP-890.
 type simPartition struct {
 	number    int
 	producers map[int64]*simState
@@ -104,9 +104,9 @@ type simPartition struct {
 type simState struct {
 	epoch       int16
 	coordinator int32
-	seq         int // of the next write in the epoch
+	seq         int // sequence of the next write in the epoch
 	open        *simTxn
-	markers     int // written so far: a write that was verified before one of them is refused
+	markers     int // number written: a write that was verified before one of them is rejected
 }
 
 func newSim(seed uint64, level, version int16, lateEnd bool, leader func(s *sim, number int) simLeader) *sim {
@@ -120,11 +120,10 @@ func newSim(seed uint64, level, version int16, lateEnd bool, leader func(s *sim,
 	return s
 }
 
-// send lets f happen at some later time.
+// send makes f run at a later time.
 func (s *sim) send(f func()) { s.net = append(s.net, f) }
 
-// sendUnreliably is for what a client sends, and what it is sent: it may be lost, late or happen
-// twice.
+// sendUnreliably is for messages from and to clients: f may be lost, late or run twice.
 func (s *sim) sendUnreliably(f func()) {
 	switch n := s.r.IntN(20); {
 	case n == 0:
@@ -138,13 +137,14 @@ func (s *sim) sendUnreliably(f func()) {
 	}
 }
 
-// step feeds the machine and does what a runtime does with the effects. answer gets the reply when
-// all that it may have seen is committed, or machine.ErrNotLeader when the coordinator has died.
+// step feeds the machine and applies the effects as a runtime does. answer receives the reply when
+// all records that the reply may depend on are committed. It receives machine.ErrNotLeader when
+// the coordinator has died.
 func (s *sim) step(ev Event, answer func(value any, err error)) {
 	s.steps++
 	eff := s.twice(ev)
 	if len(eff.Records) > 0 && s.r.IntN(100) < s.refusals {
-		if _, marked := ev.(EventMarked); !marked { // is never too large
+		if _, marked := ev.(EventMarked); !marked { // a marked event is never too large
 			s.m.Discard()
 			if answer != nil {
 				answer(nil, machine.ErrTooLarge)
@@ -190,7 +190,7 @@ func (s *sim) step(ev Event, answer func(value any, err error)) {
 	}
 }
 
-// feedDeferred feeds again what was deferred and is chosen.
+// feedDeferred feeds the deferred requests again that chosen selects.
 func (s *sim) feedDeferred(chosen func(simDeferred) bool) {
 	waiting := s.deferred
 	s.deferred = nil
@@ -204,12 +204,12 @@ func (s *sim) feedDeferred(chosen func(simDeferred) bool) {
 	}
 }
 
-// until is how long a request waits for the transaction before to be ended.
+// until returns the time to which a request waits for the end of the previous transaction.
 func (s *sim) until() time.Time {
 	return s.now.Add(time.Duration(s.r.IntN(2)) * 100 * time.Millisecond)
 }
 
-// twice steps the machine, takes it back, and steps it again: a draft leaves no trace.
+// twice steps the machine, discards that, and steps it again: a draft leaves no trace.
 func (s *sim) twice(ev Event) Effects {
 	before := s.m.Value()
 	refused := s.m.Step(s.now, ev)
@@ -234,7 +234,7 @@ func (s *sim) park(do func(died bool)) {
 	s.parked = append(s.parked, parkedUntil{len(s.log), do})
 }
 
-// commit makes some more of the log known to be on every replica.
+// commit makes a further part of the log replicated everywhere.
 func (s *sim) commit() {
 	s.committed += s.r.IntN(len(s.log)-s.committed) + 1
 	for len(s.parked) > 0 && s.parked[0].end <= s.committed {
@@ -244,8 +244,8 @@ func (s *sim) commit() {
 	}
 }
 
-// crash ends the coordinator. The next one finds what is committed, and any part of what was on its
-// way.
+// crash ends the coordinator. The next one finds the committed records, and a random part of those
+// under way.
 func (s *sim) crash() {
 	s.crashes++
 	s.log = s.log[:s.committed+s.r.IntN(len(s.log)-s.committed+1)]
@@ -262,7 +262,7 @@ func (s *sim) crash() {
 	}
 }
 
-// replayed returns a machine that knows only the bytes in the log.
+// replayed returns a machine that has only the bytes in the log.
 func (s *sim) replayed() *Machine {
 	m := New("x", &s.cfg)
 	for _, r := range s.log {
@@ -289,21 +289,21 @@ func (s *sim) checkReplay() {
 		return
 	}
 	a, b := *was, *is
-	if s.cfg.Version == 0 && a.ClientVersion == 0 { // has no place for them
+	if s.cfg.Version == 0 && a.ClientVersion == 0 { // version 0 has no fields for them
 		a.PreviousID, a.NextID, a.LastEpoch = b.PreviousID, b.NextID, b.LastEpoch
 	}
 	s.require(reflect.DeepEqual(a, b), "replayed %+v, is %+v", a, b)
 }
 
-// transition checks a record against the one before: Kafka's table of states, and that identities
-// never come back.
+// transition checks a record against the one before, by Kafka's table of states. Identities never
+// return.
 func (s *sim) transition(ev Event, was, is *txnlog.Value) {
 	if is == nil {
 		s.expired++
 		s.require(was.State == txnlog.Empty || was.State.Complete(), "%v expires", was.State)
 		return
 	}
-	for p := range s.owners { // ids of those who are gone stay gone
+	for p := range s.owners { // ids of dead producers are not used again
 		s.require(p.ID != is.ProducerID || p.Epoch <= is.Epoch, "the log goes back from %v to %d/%d", p, is.ProducerID, is.Epoch)
 	}
 	if was == nil {
@@ -347,7 +347,7 @@ func (s *sim) transition(ev Event, was, is *txnlog.Value) {
 	}
 }
 
-// write writes markers, which only what is committed allows.
+// write writes markers, whose outcome must be committed.
 func (s *sim) write(k *Markers) {
 	decided := false
 	for _, r := range s.log[:s.committed] {
@@ -398,15 +398,15 @@ func (p *simPartition) mark(s *sim, k *Markers, coordinator int32) {
 	}
 }
 
-// ends notes that what is open of a transaction in a partition has an outcome.
+// ends notes the outcome of a transaction's open writes in a partition.
 func (s *sim) ends(p int, txn *simTxn, commit bool) {
 	outcome := "abort"
 	if commit {
 		outcome = "commit"
 		s.require(txn.askedCommit, "committed although its producer never asked for it")
 	}
-	// Before version 2 an AddPartitionsToTxn and a write that both come late begin another
-	// transaction, which takes too long: what was aborted is aborted once more.
+	// Before version 2 a late AddPartitionsToTxn and a late write begin another transaction, which
+	// takes too long. The aborted transaction is then aborted once more.
 	before := txn.outcome[p]
 	s.require(before == "" || s.version < epochBump && before == "abort" && !commit, "two outcomes in one partition")
 	txn.outcome[p] = outcome
@@ -462,7 +462,7 @@ func (p *simPartition) verified(st *simState, markers int, by Producer, txn *sim
 	return nil
 }
 
-// require panics: a run that breaks a rule ends there, and run tells the seed.
+// require panics: a run that breaks a rule ends there, and run reports the seed.
 func (s *sim) require(ok bool, format string, args ...any) {
 	if !ok {
 		panic(violation(fmt.Sprintf(format, args...)))

@@ -41,7 +41,7 @@ func kafkas(t *testing.T) map[string][]txnlog.Record {
 	return logs
 }
 
-// Whatever Kafka's coordinator had written when it died, this one goes on with.
+// This coordinator continues from any state that Kafka's coordinator had written when it died.
 func TestTransactionsOfKafkasCoordinatorGoOn(t *testing.T) {
 	cfg := Config{Version: 2, MaxTimeout: time.Hour, Expiration: time.Hour}
 	met := map[txnlog.State]int{}

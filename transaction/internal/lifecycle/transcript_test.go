@@ -16,21 +16,21 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// TestTranscripts runs the scripts in testdata/*.txt: lines that begin with "> " are events, what
-// follows each is what the machine did. P/E is a producer id and epoch. Ids that nobody ever had
-// are given from 100 on, when one is asked for.
+// TestTranscripts runs the scripts in testdata/*.txt. Lines that begin with "> " are events, and
+// the lines behind an event are the effects of the machine. P/E is a producer id and epoch. Unused
+// producer ids are given from 100 on, when the machine requests one.
 //
 //	> config [version=2] [max=15m] [expiration=168h]   may come again
 //	> init [P/E] [timeout=60s] [no-id]
 //	> add P/E [PARTITION...] [v1] [wait=100ms]   by a client before version 2 with v1
 //	> verify P/E PARTITION...
 //	> commit P/E [v1] [no-id]; abort P/E [v1] [no-id]
-//	> ended [wait=100ms]                   asks whether it is, and waits
+//	> ended [wait=100ms]                   requests whether it has ended, and waits
 //	> marked [old] [PARTITION...]          by default all of them; old: of the markers before
-//	> +5s [no-id]                          time passes, ticks come when asked for
+//	> +5s [no-id]                          time passes, ticks come when requested
 //	> expire, restart
-//	> epoch N                              the log says that the producer is in that epoch
-//	> refuse COMMAND...                    as COMMAND, but the log does not take its record
+//	> epoch N                              a log reports that epoch of the producer
+//	> refuse COMMAND...                    as COMMAND, but the log rejects its record
 func TestTranscripts(t *testing.T) {
 	transcript.Run(t, func(t testing.TB, out *transcript.Output) func([]string) {
 		s := &player{t: t, out: out, now: time.Unix(0, 0).UTC(), ids: 100, cfg: Config{Version: 2, MaxTimeout: 15 * time.Minute, Expiration: 7 * 24 * time.Hour}}
@@ -39,7 +39,7 @@ func TestTranscripts(t *testing.T) {
 	})
 }
 
-// A player plays the runtime of one transactional id, and its owner.
+// A player takes the place of the runtime of one transactional id, and of its owner.
 type player struct {
 	t       testing.TB
 	out     *transcript.Output
@@ -51,11 +51,11 @@ type player struct {
 	ids     int64
 	markers []*Markers
 	log     []txnlog.Record
-	refused bool // the log takes nothing
+	refused bool // the log rejects every record
 
 	deferred []deferredEvent
 
-	noID bool // none is to be had
+	noID bool // no producer id is available
 }
 
 func (s *player) command(words []string) {
@@ -144,7 +144,7 @@ func (s *player) event(name string, pos []string, opts map[string]string) {
 	}
 }
 
-// stepWithID steps as an owner does: with a new producer id when the machine asks for one.
+// stepWithID steps as an owner does: with a new producer id when the machine requests one.
 func (s *player) stepWithID(event func(id *int64) Event) {
 	if s.step(event(nil)) || s.noID {
 		return
@@ -196,13 +196,13 @@ func (s *player) pass(d time.Duration) {
 	s.now = end
 }
 
-// A deferredEvent is one that the machine has not answered yet.
+// A deferredEvent is an event that the machine has not answered yet.
 type deferredEvent struct {
 	Event
 	until time.Time
 }
 
-// feedDeferred feeds again what was deferred until then at the latest.
+// feedDeferred feeds the events again whose wait ends at then or earlier.
 func (s *player) feedDeferred(then time.Time) {
 	waiting := s.deferred
 	s.deferred = nil
@@ -218,8 +218,7 @@ func (s *player) feedDeferred(then time.Time) {
 	}
 }
 
-// step steps the machine and prints what that leads to. It returns false if a producer id is
-// needed.
+// step steps the machine and prints the effects. It returns false if a producer id is needed.
 func (s *player) step(ev Event) bool {
 	before := s.m.Value()
 	eff := s.m.Step(s.now, ev)
