@@ -21,7 +21,7 @@ func calls() (*Alarm, *atomic.Int32) {
 	return &Alarm{Do: func() { n.Add(1) }}, n
 }
 
-// at runs the bubble until d has passed since start and reports what has been called by then.
+// at runs the bubble until d has passed since start and returns the number of calls by then.
 func at(start time.Time, d time.Duration, n *atomic.Int32) int32 {
 	time.Sleep(time.Until(start.Add(d)))
 	synctest.Wait()
@@ -76,11 +76,11 @@ func TestAlarmArmedByItsOwnFunctionGoesOn(t *testing.T) {
 	})
 }
 
-// Wait returns as soon as the function has, although the alarm
-// was armed for much later while it fired.
+// Wait returns as soon as the function has returned, although the alarm was armed for a much later
+// time while it fired.
 func TestAlarmArmedWhileItFiresIsStillStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex // of the alarm's user: its function begins with it
+		var mu sync.Mutex // lock of the alarm's user: its function locks it first
 		a, n := calls()
 		a.Do = func() { mu.Lock(); defer mu.Unlock(); n.Add(1) }
 		start := time.Now()
@@ -102,14 +102,14 @@ func TestAlarmArmedWhileItFiresIsStillStopped(t *testing.T) {
 	})
 }
 
-// A firing that comes late finds the alarm armed for later: the call comes then, and only then.
+// A late firing finds the alarm armed for a later time: the call is made then, and only then.
 func TestLateFiringDoesNotCallEarlyAndLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, n := calls()
 		start := time.Now()
 		a.After(time.Hour)
 		a.firings.Add(1)
-		a.fire() // as if the timer had gone off before it was set anew
+		a.fire() // as if the timer had fired before it was set again
 		require.EqualValues(t, 0, at(start, time.Hour-1, n))
 		require.EqualValues(t, 1, at(start, time.Hour, n))
 		a.Stop()

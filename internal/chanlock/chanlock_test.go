@@ -31,7 +31,7 @@ func TestOneAtATimeHasTheLock(t *testing.T) {
 	l.Unlock()
 }
 
-// Virtual time goes on while the lock is waited for.
+// Virtual time advances while a goroutine waits for the lock.
 func TestWaitersAreDurablyBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Lock

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lastRow is the least number of rows of each kind: behaviours have a bare number, faults and
-// practice letters before it.
+// lastRow is the least number of rows of each kind: rows of behaviours have a bare number, rows of
+// faults and practice letters before it.
 var lastRow = map[string]int{"": 155, "D": 24, "R": 13, "G": 9, "W": 15, "L": 8}
 
 func TestEveryRowNamesTestsThatExist(t *testing.T) {

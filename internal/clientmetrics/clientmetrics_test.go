@@ -28,8 +28,8 @@ func set(t *testing.T, version int64, resources ...map[string]string) *Set {
 	return NewSet(version, named, Request{}, func(name string, err error) { require.NoError(t, err, name) })
 }
 
-// What a client is asked for, and the number of that, are those that Kafka 4.3's
-// ClientMetricsManager computes for the same client.
+// The metrics of a subscription and its id agree with Kafka 4.3's ClientMetricsManager for the
+// same client.
 func TestSubscriptionsAreKafkas(t *testing.T) {
 	for _, tt := range []struct {
 		resources []map[string]string
@@ -51,7 +51,8 @@ func TestSubscriptionsAreKafkas(t *testing.T) {
 			{"name": "a", "metrics": "m1,m2,m3,m4,m5,m6,m7,m8,m9,m10,m11,m12,m13,m14,m15"}, {"name": "zeta", "metrics": "Aa,BB,AaAa,BBBB"},
 			{"name": "eta", "metrics": "BB,Aa,org.apache.kafka.consumer.fetch.latency"},
 		}, 1224386542, DefaultInterval, "Aa BB m1 m2 m3 org.apache.kafka.consumer.fetch.latency m4 m5 m6 m7 m8 m9 m11 m10 m13 m12 m15 m14 AaAa BBBB"},
-		{[]map[string]string{{"name": "rare", "metrics": "a", "interval.ms": "3600000"}}, 0, DefaultInterval, "a"}, // the default is the most
+		// the default is the longest interval
+		{[]map[string]string{{"name": "rare", "metrics": "a", "interval.ms": "3600000"}}, 0, DefaultInterval, "a"},
 		{[]map[string]string{{"name": "s", "metrics": "a", "match": "client_id=web"}}, -1803052258, DefaultInterval, ""},
 	} {
 		sub, err := new(Manager).Subscribe(began, someone, set(t, 1, tt.resources...))
@@ -64,7 +65,7 @@ func TestSubscriptionsAreKafkas(t *testing.T) {
 	}
 }
 
-// A resource is about those clients that all its conditions match, each the whole of its attribute.
+// A resource applies to a client if all its conditions match, each the whole of its attribute.
 func TestClientsAreMatchedByTheirAttributes(t *testing.T) {
 	for match, wanted := range map[string]bool{
 		"":                               true,
@@ -73,19 +74,20 @@ func TestClientsAreMatchedByTheirAttributes(t *testing.T) {
 		"client_id=eb-1":                 false,
 		"client_id=we|web-1":             true,
 		" client_id = web-[0-9]+ ":       true,
-		"client_id=x,client_id=web.":     false, // the last counts, and is too short
+		"client_id=x,client_id=web.":     false, // the last condition counts, and is too short
 		"client_id=x, client_id=web-\\d": true,
-		"client_instance_id=AQIDBAUGBwihssPU5fYHGA":                  true,
-		"client_instance_id=AQIDBAUGBwihssPU5fYHGB":                  false,
-		"client_software_name=apache-kafka-java":                     true,
-		"client_software_version=4\\..*":                             true,
-		"client_software_version=3\\..*":                             false,
-		"client_source_address=127\\.0\\.0\\.1":                      true,
-		"client_source_address=10\\..*":                              false,
-		"client_source_port=99,client_id=.*":                         true,
-		"client_source_port=9,client_id=.*":                          false,
-		"client_software_name=apache.*,client_software_version=4=":   false,
-		"client_software_name=apache.*,client_software_version=4.*=": true, // nothing follows the second sign
+		"client_instance_id=AQIDBAUGBwihssPU5fYHGA":                true,
+		"client_instance_id=AQIDBAUGBwihssPU5fYHGB":                false,
+		"client_software_name=apache-kafka-java":                   true,
+		"client_software_version=4\\..*":                           true,
+		"client_software_version=3\\..*":                           false,
+		"client_source_address=127\\.0\\.0\\.1":                    true,
+		"client_source_address=10\\..*":                            false,
+		"client_source_port=99,client_id=.*":                       true,
+		"client_source_port=9,client_id=.*":                        false,
+		"client_software_name=apache.*,client_software_version=4=": false,
+		// nothing follows the second equals sign
+		"client_software_name=apache.*,client_software_version=4.*=": true,
 	} {
 		sub, err := new(Manager).Subscribe(began, someone, set(t, 1, map[string]string{"name": "a", "metrics": "m", "match": match}))
 		require.NoError(t, err)
@@ -93,8 +95,8 @@ func TestClientsAreMatchedByTheirAttributes(t *testing.T) {
 	}
 }
 
-// As long as no resource is configured everybody is asked for the fallback, and its number is not
-// that of nothing.
+// While no resource is configured, every client gets the fallback. The id of the fallback differs
+// from the id of an empty subscription.
 func TestFallbackCountsWhileNothingIsConfigured(t *testing.T) {
 	m := new(Manager)
 	sub, err := m.Subscribe(began, someone, NewSet(1, nil, Request{[]string{""}, time.Hour}, nil))
@@ -112,7 +114,7 @@ func TestFallbackCountsWhileNothingIsConfigured(t *testing.T) {
 	require.NotEqual(t, everything, sub.ID)
 }
 
-// The words and codes are those of Kafka 4.3.
+// The texts and codes are Kafka 4.3's.
 func TestConfigurationsAreRefusedAsInKafka(t *testing.T) {
 	const bad, wrong = true, false // INVALID_CONFIG, INVALID_REQUEST
 	for _, tt := range []struct {
@@ -159,7 +161,7 @@ func TestExpressionsAreBounded(t *testing.T) {
 	}
 }
 
-// The answers are those that Kafka 4.3's ClientMetricsManager gives to the same requests.
+// The answers agree with Kafka 4.3's ClientMetricsManager for the same requests.
 func TestClientsAreHeldToTheirInterval(t *testing.T) {
 	m, now := new(Manager), began
 	asked := set(t, 1, map[string]string{"name": "s", "metrics": "*", "interval.ms": "1000"})
@@ -208,7 +210,7 @@ func TestClientsAreHeldToTheirInterval(t *testing.T) {
 	require.NoError(t, m.Push(now, someone, asked, Push{Subscription: sub.ID, Bytes: MaxPushBytes}))
 }
 
-// What a client is by its attributes is what it was when it was first seen, until it is forgotten.
+// The attributes of a client are those of its first request, until the manager drops the client.
 func TestClientsAreForgotten(t *testing.T) {
 	asked := set(t, 1, map[string]string{"name": "a", "metrics": "m", "interval.ms": "10000", "match": "client_id=web-1"})
 	m := new(Manager)
@@ -239,7 +241,7 @@ func TestClientsAreForgotten(t *testing.T) {
 	require.Zero(t, m.recent.Len())
 }
 
-// No client fills the memory by instance ids of its own making.
+// A client cannot fill the memory with invented instance ids.
 func TestClientsAreBounded(t *testing.T) {
 	asked := NewSet(1, nil, Request{[]string{""}, time.Minute}, nil)
 	m := new(Manager)

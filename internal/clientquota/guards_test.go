@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A client that owes tokens owes them still when meters of idle clients are dropped.
+// A client that owes tokens still owes them after meters of idle clients are dropped.
 func TestDroppedMetersAreNotThoseThatOwe(t *testing.T) {
 	m, s := &Meters{}, setOf(Quota{Entity{ClientID: Default}, ControllerMutationRate, 1})
 	now := time.UnixMilli(1)
 	wait, ok := m.Mutate(now, s, Client{ID: "owes"}, 1000, Permissive)
 	require.True(t, ok)
 	require.Greater(t, wait, 900*time.Second)
-	for second := range 30 { // more meters than are kept without a look
+	for second := range 30 { // more meters than are kept without a check
 		now = now.Add(time.Second)
 		for i := range 30 {
 			m.Mutate(now, s, Client{ID: fmt.Sprint("idle", second, "-", i)}, 1, Permissive)
@@ -29,7 +29,7 @@ func TestDroppedMetersAreNotThoseThatOwe(t *testing.T) {
 	require.Greater(t, wait, 900*time.Second)
 }
 
-// An address has a quota under two spellings; taking one away leaves the other.
+// An address has a quota under two spellings. Removing one leaves the other.
 func TestQuotaOfAnAddressOutlivesAnotherSpelling(t *testing.T) {
 	spellings := []Entity{{IP: Named("0:0:0:0:0:0:0:1")}, {IP: Named("::0001")}, {IP: Named("::1")}}
 	for _, removed := range spellings[:2] {

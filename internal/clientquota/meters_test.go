@@ -21,9 +21,9 @@ func setOf(quotas ...Quota) *Set {
 	return s
 }
 
-// testdata/rates.txt is what Kafka 4.3's Sensor, Rate, TokenBucket and their managers say to the
-// same amounts at the same times: "rate LIMIT" and "tokens LIMIT" begin a new meter, then "MS
-// AMOUNT WAIT".
+// testdata/rates.txt has the results of Kafka 4.3's Sensor, Rate, TokenBucket and their managers
+// for the same amounts at the same times. "rate LIMIT" and "tokens LIMIT" begin a new meter, then
+// "MS AMOUNT WAIT" follow.
 func TestThrottleTimesAreKafkas(t *testing.T) {
 	f, err := os.Open("testdata/rates.txt")
 	require.NoError(t, err)
@@ -91,7 +91,8 @@ func TestTheQuotaThatIsMostAboutAClientCounts(t *testing.T) {
 	require.Equal(t, math.Inf(1), (*Set)(nil).MostAtOnce(ConsumerByteRate, Client{"bob", "app"}))
 }
 
-// Who shares a quota waits for what the others use; who has a default quota has it alone.
+// Clients that share a quota wait for the use of all of them. A client with a default quota has it
+// alone.
 func TestQuotasAreSharedByTheirEntity(t *testing.T) {
 	now, m := time.UnixMilli(1), &Meters{}
 	s := setOf(Quota{Entity{User: Named("alice")}, ProducerByteRate, 10}, Quota{Entity{User: Default}, ProducerByteRate, 10})
@@ -109,7 +110,7 @@ func TestRequestsWaitASecondAtMost(t *testing.T) {
 	require.Equal(t, math.MaxInt32*time.Millisecond, m.Record(time.UnixMilli(1), s, ProducerByteRate, Client{User: "alice"}, 1e18), "what an answer can say")
 }
 
-// Clients make their names, and so the memory of their meters, as long as they like.
+// Clients choose the length of their names, and so the memory of their meters.
 func TestNamesOfMetersAreBounded(t *testing.T) {
 	m, s := &Meters{}, setOf(Quota{Entity{ClientID: Default}, ProducerByteRate, 10}, Quota{Entity{ClientID: Default}, ControllerMutationRate, 10})
 	now := time.UnixMilli(1)
@@ -136,7 +137,7 @@ func TestNamesOfMetersAreBounded(t *testing.T) {
 	require.Less(t, m.names, 40_000, "idle ones make room, however few they are")
 }
 
-// Meters of entities that use nothing are dropped, which nobody notices; and there is a most.
+// Meters of idle entities are dropped without an effect on clients, and their number is bounded.
 func TestMetersAreBounded(t *testing.T) {
 	m, s := &Meters{}, setOf(Quota{Entity{ClientID: Default}, ProducerByteRate, 10}, Quota{Entity{ClientID: Default}, ControllerMutationRate, 10})
 	now := time.UnixMilli(1)
@@ -152,8 +153,8 @@ func TestMetersAreBounded(t *testing.T) {
 	require.LessOrEqual(t, len(m.buckets), 1, "who shares owes tokens")
 }
 
-// An address is the same however it is written, has its own quota or that of all others, and what
-// is too much does not count. Times are Kafka's.
+// An address is the same in every notation. It has its own quota or the default one of all others.
+// An excess connection does not count. The times are Kafka's.
 func TestConnectionsOfAnAddressAreCounted(t *testing.T) {
 	ip := func(name string) Entity { return Entity{IP: Named(name)} }
 	s := setOf(Quota{ip("0:0:0:0:0:0:0:1"), ConnectionCreationRate, 1}, Quota{ip("10.0.0.1"), ConnectionCreationRate, 3}, Quota{Entity{User: Default}, ProducerByteRate, 1})
@@ -174,7 +175,7 @@ func TestConnectionsOfAnAddressAreCounted(t *testing.T) {
 		require.Equal(t, want, n)
 		require.Equal(t, wait, got)
 	}
-	check("::1", 10, time.Second) // a tenth too many is a second
+	check("::1", 10, time.Second) // one tenth too many waits a second
 	check("::ffff:10.0.0.1", 30, 333*time.Millisecond)
 	check("10.0.0.1", 0, 333*time.Millisecond)
 	check("10.0.0.2", 1000, 0)

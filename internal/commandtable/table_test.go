@@ -20,7 +20,7 @@ func TestEachJobHasACheck(t *testing.T) {
 	}
 }
 
-// A cell of the page is the command that tests run for the job and the tool.
+// A cell of the page is the command that the tests run for the job and the tool.
 func TestPageShowsCommandsThatTestsRun(t *testing.T) {
 	page, err := os.ReadFile("../../docs/howto/commands.md")
 	require.NoError(t, err)

@@ -16,9 +16,9 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A noter is a machine that writes down what it is given, and wants to tell it once it is
-// committed. An empty event is not written. One that has an until is answered, and written, behind
-// the note "open" only, or told "too late".
+// A noter is a machine that keeps its events as notes, and notifies each when it is accepted and
+// committed. An empty event is not written. An event with an until is answered and written only
+// behind the note "open", and is answered "too late" after until.
 type noter struct {
 	notes []string
 	step  string
@@ -61,7 +61,7 @@ func (n *noter) Discard()        {}
 func (n *noter) Apply(r string)  { n.notes = append(n.notes, r) }
 func (n *noter) Forgotten() bool { return false }
 
-// heldLog is a topic of one partition whose appends are answered when the test says so.
+// heldLog is a topic of one partition whose appends the test completes.
 type heldLog struct {
 	mu      sync.Mutex
 	batches []byte
@@ -109,7 +109,7 @@ func (l *heldLog) Bounds() (start, end int64, err error) {
 	return 0, l.end, nil
 }
 
-// answer lets the oldest append that waits have its outcome.
+// answer completes the oldest waiting append.
 func (l *heldLog) answer(err error) {
 	l.mu.Lock()
 	done := l.held[0]
@@ -155,7 +155,7 @@ func TestWhatFollowsARecordIsToldWhenItIsCommitted(t *testing.T) {
 		ask("a")
 		expect("accepted a")
 		ask("b")
-		ask("") // has no record, but follows what the machine has written
+		ask("") // has no record, but follows the machine's earlier records
 		expect("accepted b", "accepted ")
 		l.answer(nil)
 		expect("committed a")
@@ -164,8 +164,8 @@ func TestWhatFollowsARecordIsToldWhenItIsCommitted(t *testing.T) {
 		ask("")
 		expect("accepted ", "committed ")
 
-		// what the log did not take is not followed by anything, and what came after it neither, if
-		// the log has it or not: the machine is loaded again
+		// Notices of a failed append are not sent, nor notices of later events, whether or not the
+		// log has these: the machine is loaded again.
 		ask("c")
 		ask("d")
 		expect("accepted c", "accepted d")
@@ -180,7 +180,8 @@ func TestWhatFollowsARecordIsToldWhenItIsCommitted(t *testing.T) {
 	})
 }
 
-// Checklist row 72: who has the answer to a commit may rely on its markers being known of.
+// Checklist row 72: a caller that has the answer to a commit may rely on the notice of its
+// markers.
 func TestWhatFollowsARecordIsToldBeforeItsReplyIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l heldLog
@@ -210,8 +211,7 @@ func TestWhatFollowsARecordIsToldBeforeItsReplyIsSent(t *testing.T) {
 	})
 }
 
-// Who is told on behalf of a machine can step it, and tell the shard that it was in from the next
-// one.
+// A receiver of notices can step their machine by Tell. Each notice has the id of its shard.
 func TestTellStepsAMachineThatIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l heldLog
@@ -248,7 +248,7 @@ func TestTellStepsAMachineThatIsThere(t *testing.T) {
 	})
 }
 
-// A refusingLog takes nothing, or cannot be read, as long as the test says so.
+// A refusingLog rejects appends, or fails reads, while the test sets that.
 type refusingLog struct {
 	heldLog
 	refuses, unreadable bool
@@ -288,7 +288,7 @@ func (l *refusingLog) Read(dst []byte, from int64, max int) ([]byte, error) {
 	return l.heldLog.Read(dst, from, max)
 }
 
-// set changes what the log does from now on, and returns how often it was appended to before.
+// set changes the log's behaviour, and returns the number of appends before.
 func (l *refusingLog) set(refuses, unreadable bool) (tried int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -297,9 +297,9 @@ func (l *refusingLog) set(refuses, unreadable bool) (tried int) {
 	return tried
 }
 
-// What a machine wants when it is loaded, a transaction that has taken too long for one, comes
-// again with each load. A log that refuses it, as one with too few replicas in sync does, is not
-// asked again at once; nor does anybody have to ask for it when the log takes it.
+// A machine may write records when it is loaded, such as the end of a transaction that has taken
+// too long. They are repeated with each load. After a log has rejected them, as with too few
+// replicas in sync, the next attempt follows a pause. No request is needed for it.
 func TestWhatNobodyAsksForIsTriedAgainAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l refusingLog

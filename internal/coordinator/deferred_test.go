@@ -12,7 +12,7 @@ import (
 	"github.com/stratalog/strata/internal/synctest"
 )
 
-// A notebook is a Shard of noters whose log is answered when the test says so.
+// A notebook is a Shard of noters whose log the test completes.
 type notebook struct {
 	*testing.T
 	log heldLog
@@ -30,14 +30,14 @@ func openNotebook(t *testing.T) *notebook {
 	return b
 }
 
-// answered is what became of a request.
+// answered is the outcome of a request.
 type answered struct {
 	value any
 	err   error
 	after time.Duration
 }
 
-// ask makes a request, whose answer comes to the channel.
+// ask makes a request, whose answer is sent to the channel.
 func (b *notebook) ask(ctx context.Context, ev noted) <-chan answered {
 	answer, began := make(chan answered, 1), time.Now()
 	go func() {
@@ -51,7 +51,7 @@ func (b *notebook) ask(ctx context.Context, ev noted) <-chan answered {
 	return answer
 }
 
-// underWay returns how many appends the log has not answered.
+// underWay returns the number of appends that the log has not completed.
 func (b *notebook) underWay() int {
 	b.log.mu.Lock()
 	defer b.log.mu.Unlock()
@@ -64,8 +64,8 @@ func (b *notebook) notes() (notes []string) {
 	return notes
 }
 
-// What a machine cannot answer yet is fed again behind its next records, and shares their batch:
-// the log is waited for once.
+// A request that a machine cannot answer yet is fed again behind its next records, and shares
+// their batch: both wait for the log once.
 func TestDeferredRequestGoesWithTheRecordThatItWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := openNotebook(t)
@@ -116,8 +116,8 @@ func TestDeferredRequestsEndWithTheirShard(t *testing.T) {
 	})
 }
 
-// Records that nobody waits for go with the first that somebody does, and by themselves a moment
-// later.
+// Records without a waiting caller are written with the first record that has one, or alone a
+// moment later.
 func TestRecordsThatNobodyWaitsForGoWithTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := openNotebook(t)
@@ -146,7 +146,7 @@ func TestRecordsThatNobodyWaitsForGoWithTheNext(t *testing.T) {
 		require.Equal(t, 1, b.underWay())
 		b.log.answer(nil)
 
-		// a reply about a machine whose records linger is one that waits for them
+		// a reply about a machine whose records linger waits for them
 		b.Tell("x", noted{text: "f", lingers: true})
 		look := b.ask(t.Context(), noted{})
 		require.Equal(t, 1, b.underWay())
@@ -161,7 +161,8 @@ func TestRecordsThatNobodyWaitsForGoWithTheNext(t *testing.T) {
 	})
 }
 
-// What lingers when a Shard ends, or is loaded again, is forgotten: nobody was told of it.
+// Lingering records are dropped when a Shard ends or is loaded again: no caller has an answer that
+// depends on them.
 func TestWhatLingersEndsWithItsShard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := openNotebook(t)

@@ -12,11 +12,11 @@ import (
 	"github.com/stratalog/strata/partition"
 )
 
-// guardedLog is a heldLog whose questions about transactions are answered when the test says so.
+// guardedLog is a heldLog whose queries about transactions the test answers.
 type guardedLog struct {
 	heldLog
 	asked    []func(error)
-	versions []int16 // of markers
+	versions []int16 // by marker
 }
 
 func (l *guardedLog) AppendMarker(marker []byte, version int16, done func(error)) {
@@ -34,7 +34,7 @@ func (l *guardedLog) GuardTransaction(_ partition.TxnWrite, done func(error)) {
 	l.asked = append(l.asked, done)
 }
 
-// guards is a shard over a guardedLog, with what a producer does there.
+// guards is a shard over a guardedLog, with the requests of a producer.
 type guards struct {
 	*testing.T
 	*guardedLog
@@ -63,7 +63,7 @@ func (g *guards) end(epoch, version int16) (ended chan error) {
 	return ended
 }
 
-// let answers the oldest question.
+// let answers the oldest query.
 func (g *guards) let(err error) {
 	require.NotEmpty(g, g.asked)
 	done := g.asked[0]
@@ -100,7 +100,7 @@ func TestMarkerThatComesMeanwhileHasThePartitionAskedAgain(t *testing.T) {
 		g.let(partition.ErrTxnAbortable)
 		require.ErrorIs(t, <-commit, partition.ErrTxnAbortable)
 
-		commit = g.begin() // and of a producer that is known
+		commit = g.begin() // and for a known producer
 		marker = g.end(3, 0)
 		g.answer(nil)
 		require.NoError(t, <-marker)
@@ -111,10 +111,10 @@ func TestMarkerThatComesMeanwhileHasThePartitionAskedAgain(t *testing.T) {
 	})
 }
 
-// Its epoch is that of the next transaction, which the marker leaves alone.
+// The request has the epoch of the next transaction, which the marker does not end.
 func TestMarkerOfVersion2LeavesTheNextTransactionsRequest(t *testing.T) {
 	withGuards(t, func(g *guards) {
-		marker := g.end(2, 2) // so that the producer is known
+		marker := g.end(2, 2) // makes the producer known
 		g.answer(nil)
 		require.NoError(t, <-marker)
 		commit := g.begin()
@@ -127,7 +127,7 @@ func TestMarkerOfVersion2LeavesTheNextTransactionsRequest(t *testing.T) {
 	})
 }
 
-// What the partition let in was asked for in the shard as it was before it was loaded again.
+// The partition accepted the first query for the shard before it was loaded again.
 func TestShardThatIsLoadedAgainAsksAgain(t *testing.T) {
 	withGuards(t, func(g *guards) {
 		marker := g.end(2, 2)

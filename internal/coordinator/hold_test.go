@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// While f runs every shard is kept from taking a step, and none is put in place of another.
+// While f runs, no shard takes a step and none is replaced.
 func TestNothingTakesAStepDuringAHold(t *testing.T) {
 	r := noters(&heldLog{}, nil)
 	defer r.Close()

@@ -43,7 +43,7 @@ func (m *session) Forgotten() bool { return false }
 
 // A process that was stopped for longer than sessions last, as by SIGSTOP, gives its members time
 // for a heartbeat when it continues: they were stopped, too. A member that sends none is removed
-// then, and one that fell silent in a running process without delay.
+// then. A member that falls silent in a running process is removed without delay.
 func TestSessionsDoNotEndInATickThatIsLate(t *testing.T) {
 	for name, c := range map[string]struct {
 		stopped, beats bool

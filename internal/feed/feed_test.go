@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// next returns what a reader gets that need not wait.
+// next returns the next reading, which must not wait.
 func next(t *testing.T, r *Reader[int]) Reading[int] {
 	t.Helper()
 	got, ok := r.Next(t.Context())

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is expected is what Java 17 prints of a HashMap that was made for so many entries.
+// The expected orders are those that Java 17 prints for a HashMap of that initial capacity.
 func TestOrderIsThatOfJavasTables(t *testing.T) {
 	for _, c := range []struct {
 		n         int

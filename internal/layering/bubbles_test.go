@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shownToUsers are tests that users copy, which have no internal packages.
+// shownToUsers are tests that users copy. Users have no internal packages.
 var shownToUsers = []string{"kafkatest/recipes_test.go", "kafkatest/example_test.go", "internal/synctest/synctest_test.go"}
 
 func TestBubblesOfTestsEnd(t *testing.T) {

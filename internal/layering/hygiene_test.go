@@ -12,30 +12,33 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mayPanic lists the files with a panic, each for a broken
-// invariant of our own code or because its name says so, with how many.
+// mayPanic lists the number of panics by file. Each is for a broken invariant of this code, or its
+// name announces it.
 var mayPanic = map[string]int{
-	"record/zstd.go":                     2, // options of our own out of range
+	"record/zstd.go":                     2, // internal options out of range
 	"replication/change.go":              1, // decide and apply disagree
-	"replication/metasnapshot.go":        1, // likewise
+	"replication/metasnapshot.go":        1, // as above
 	"internal/watermark/queue.go":        1, // one entry in two places
 	"kafka/internal/transport/budget.go": 1, // more bytes are given back than were taken
-	"kafkatest/clock_visit.go":           3, // what a visit recovers, twice; what a function of the test's has panicked with
-	"kafkatest/kfake/cluster.go":         3, // MustCluster; what attempt recovers, and what it does not
-	"internal/synctest/synctest.go":      1, // a test that does not end
+	// a recovered panic of a visit, twice; a panic of the test's function
+	"kafkatest/clock_visit.go": 3,
+	// MustCluster; a panic that attempt recovers, and a panic that it does not
+	"kafkatest/kfake/cluster.go":    3,
+	"internal/synctest/synctest.go": 1, // a test that does not end
 }
 
-// endsProcess are calls that a library has no right to, or that
-// reach for what all of the process share.
+// endsProcess are calls that a library must not make, or that use state which the whole process
+// shares.
 var endsProcess = map[string]bool{
 	"os.Exit": true, "log.Fatal": true, "log.Fatalf": true, "log.Fatalln": true, "log.Panic": true, "log.Panicf": true,
 	"slog.Default": true, "slog.SetDefault": true, "slog.Info": true, "slog.Warn": true, "slog.Error": true, "slog.Debug": true,
 	"http.Handle": true, "http.HandleFunc": true, "runtime.Goexit": true,
 }
 
-// mayCall is the call that a file has a reason for.
+// mayCall is the call that a file may make.
 var mayCall = map[string]string{
-	"kafkatest/clock_visit.go": "runtime.Goexit", // passes on what FailNow has done to another goroutine of the test
+	// repeats FailNow's exit of another goroutine of the test
+	"kafkatest/clock_visit.go": "runtime.Goexit",
 }
 
 // Checklist row L2: nothing ends the host's process, starts before main or is registered

@@ -37,8 +37,8 @@ func TestNoPackageHasATellNothingName(t *testing.T) {
 	}
 }
 
-// rowOf returns the row of a package: 0 for internal ones, the top for programs, its
-// parent's for a test kit such as vfs/vfstest.
+// rowOf returns the row of a package: 0 for internal packages, the top for programs, and the row
+// behind its parent's for a test kit such as vfs/vfstest.
 func rowOf(row map[string]int, pkg string) (int, bool) {
 	if r, ok := row[pkg]; ok {
 		return r, true
@@ -51,13 +51,12 @@ func rowOf(row map[string]int, pkg string) (int, bool) {
 	}
 	if at := strings.LastIndex(pkg, "/"); at > 0 && strings.HasSuffix(pkg, "test") {
 		r, ok := row[pkg[:at]]
-		return r + 1, ok // may import what it tests
+		return r + 1, ok // may import the package that it tests
 	}
 	return 0, false
 }
 
-// ourImports returns for each package of the module those of its
-// non-test imports that are the module's own.
+// ourImports returns the non-test imports of each package of the module that are in the module.
 func ourImports(t *testing.T) map[string][]string {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, module+"/...")

@@ -14,17 +14,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pureImports are what a package that only computes may import of the standard library.
+// pureImports are the packages of the standard library that a package without side effects may
+// import.
 var pureImports = []string{"bytes", "cmp", "container/heap", "crypto/hmac", "crypto/pbkdf2", "crypto/sha256", "crypto/sha512", "crypto/subtle", "encoding/base64", "encoding/asn1", "encoding/binary", "encoding/hex", "errors", "fmt", "hash", "iter", "maps", "math", "net/netip", "regexp", "slices", "strconv", "strings", "time", "unicode/utf16", "unicode/utf8", "github.com/cespare/xxhash/v2"}
 
-// impureTime are the parts of package time that look at the clock or wait.
+// impureTime are the parts of package time that read the clock or wait.
 var impureTime = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
 
-// The record package is lower and allowed for its values; a pure package calls nothing of it that
-// reads or waits.
+// pureValues is the record package, which is lower and allowed for its values. A pure package
+// calls none of its functions that read or wait.
 var pureValues = "record"
 
-// pureNames are what a pure package may use of others of ours that do more than compute.
+// pureNames are the names that a pure package may use of other packages of the module that are not
+// pure.
 var pureNames = map[string][]string{"topic": {"CollisionKey", "ErrInvalidName", "ID", "IsInternal", "ValidateName"}}
 
 func TestPurePackagesOnlyCompute(t *testing.T) {
@@ -49,9 +51,9 @@ func TestPurePackagesOnlyCompute(t *testing.T) {
 	}
 }
 
-// impurities says what in a file does more than compute.
+// impurities returns descriptions of the code in a file that does more than compute.
 func impurities(file *ast.File) (found []string) {
-	names := map[string][]string{} // that may be used, by package
+	names := map[string][]string{} // permitted names, by package
 	for _, imp := range file.Imports {
 		path, _ := strconv.Unquote(imp.Path.Value)
 		if ours, ok := strings.CutPrefix(path, module+"/"); ok && pureNames[ours] != nil {

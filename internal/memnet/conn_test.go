@@ -90,7 +90,7 @@ func TestWriteWaitsWhenTheBufferIsFull(t *testing.T) {
 func TestBufferNeverExceedsItsBound(t *testing.T) {
 	a, b := pipe(t)
 	p := make([]byte, 10_000)
-	for range 1000 { // half of it stays on its way: growing instead of moving would show
+	for range 1000 { // half of it stays unread: growth in place of moving would show
 		_, err := a.Write(p)
 		require.NoError(t, err)
 		if len(a.out.buf)-a.out.off > BufferSize/2 {

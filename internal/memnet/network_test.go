@@ -52,7 +52,7 @@ func TestAddressIsUsedByOneListener(t *testing.T) {
 	require.NoError(t, err)
 	_, err = n.Listen("a:1")
 	require.ErrorIs(t, err, ErrAddressInUse)
-	ln2, err := other.Listen("a:1") // networks know nothing of each other
+	ln2, err := other.Listen("a:1") // networks are independent
 	require.NoError(t, err)
 	require.NoError(t, ln2.Close())
 	require.NoError(t, ln.Close())

@@ -14,7 +14,7 @@ var (
 
 func text(s string) *string { return &s }
 
-// golden holds what Kafka 4.3.0's MetadataRecordSerde writes for the same records.
+// golden holds the bytes that Kafka 4.3.0's MetadataRecordSerde writes for the same records.
 var golden = map[string]struct {
 	hex string
 	rec Record
@@ -80,7 +80,7 @@ func TestRecordsAreByteForByteKafkas(t *testing.T) {
 	}
 }
 
-// The tagged field is ours; to Kafka it is one that a later version may have added.
+// The tagged field is Strata's. To Kafka it is a field that a later version may have added.
 func TestBeginOfASnapshotIsATagOfANoOp(t *testing.T) {
 	p := Append(nil, &NoOp{Snapshot: true})
 	require.Equal(t, "01140001904e0101", hex.EncodeToString(p))
@@ -123,7 +123,7 @@ func TestDamagedRecordsAreRefused(t *testing.T) {
 	}
 }
 
-// What an older Kafka has written is read, and written again as the newest version.
+// Records of an older Kafka are read, and written again in the newest version.
 func TestOlderVersionsOfARegistrationAreRead(t *testing.T) {
 	for h, want := range map[string]*RegisterBroker{
 		"01000000000003" + "0102030405060708090a0b0c0d0e0f10" + "000000000000004d0101077261636b2d610000": {
@@ -165,12 +165,12 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestParseAllocatesNoMoreThanItsInputHolds(t *testing.T) {
-	// Claims of four billion elements in a few bytes.
+	// The input claims four billion elements in a few bytes.
 	p, _ := hex.DecodeString("01030000000002" + "0102030405060708090a0b0c0d0e0f10" + "ffffffff0f")
 	require.Less(t, testing.AllocsPerRun(10, func() { _, _ = Parse(p) }), 20.0)
 }
 
-// As below.
+// The tag is Strata's: Kafka reads the fields of a partition that it knows, and skips the others.
 func TestLedIsATagOfPartitions(t *testing.T) {
 	rec := &Partition{TopicID: id, Leader: 1, LeaderEpoch: 4, LedBy: 1, LedSince: 2}
 	p := Append(nil, rec)
@@ -180,7 +180,7 @@ func TestLedIsATagOfPartitions(t *testing.T) {
 	require.Equal(t, rec, again)
 }
 
-// As above: Kafka reads what it knows of a partition, and skips the rest.
+// The tag is Strata's: Kafka reads the fields of a partition that it knows, and skips the others.
 func TestDurableIsATagOfPartitions(t *testing.T) {
 	for want, rec := range map[string]Record{
 		"010300000000000102030405060708090a0b0c0d0e0f100101010100000001000000000000000001904e0101": &Partition{TopicID: id, Leader: 1, Durable: true},

@@ -10,8 +10,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// shareRecords calls f with every record of partitions of an offsets topic in which a real Kafka
-// has kept share groups.
+// shareRecords calls f with every record of two partitions of an offsets topic in which a real
+// Kafka kept share groups.
 func shareRecords(t testing.TB, f func(r record.Record)) {
 	files, err := filepath.Glob("testdata/share-groups*.log")
 	require.NoError(t, err)

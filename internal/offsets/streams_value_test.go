@@ -9,8 +9,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// streamsRecords calls f with every record of a partition of an offsets topic in which a real Kafka
-// has kept streams groups.
+// streamsRecords calls f with every record of a partition of an offsets topic in which a real
+// Kafka kept streams groups.
 func streamsRecords(t testing.TB, f func(r record.Record)) {
 	p, err := os.ReadFile("testdata/streams-groups.log")
 	require.NoError(t, err)

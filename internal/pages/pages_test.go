@@ -93,8 +93,8 @@ func TestPagesAreNarrow(t *testing.T) {
 	}
 }
 
-// A page that grows takes from another one. The pages below docs may have 80,000 bytes together,
-// with their code, without the file formats and the generated reference.
+// A page that grows takes bytes from another one. The pages below docs may have 80,000 bytes
+// together, with their code, without the file formats and the generated reference.
 func TestPagesAreFewBytes(t *testing.T) {
 	all := 0
 	for _, page := range guides(t) {

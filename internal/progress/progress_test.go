@@ -9,8 +9,8 @@ import (
 
 const maxLag = 30 * time.Second
 
-// lead returns the leader of a partition of brokers 1, 2 and 3, all of them alive and in sync, with
-// ten records that only it is known to have.
+// lead returns the leader of a partition of brokers 1, 2 and 3, which are all alive and in sync.
+// Only the leader has reported its ten records.
 func lead(t *testing.T, rules Rules) *Leader {
 	t.Helper()
 	rules.MaxLag = maxLag
@@ -65,7 +65,7 @@ func TestBelowItsMinimumTheHighWatermarkStands(t *testing.T) {
 	report(t, l, 3, 8, 0, 0)
 	l.Committed(Set{Epoch: 2, Replicas: []int32{1, 2, 3}, InSync: []int32{1}}, maxLag)
 	l.Moved(Position{End: 11, Durable: 11})
-	l.Tick(3 * maxLag) // nobody is about to join
+	l.Tick(3 * maxLag) // no follower is about to join
 	require.EqualValues(t, 8, l.HighWatermark())
 	require.False(t, l.MayAppend())
 	l.Configure(Rules{MinInSync: 1, MaxLag: maxLag}, 3*maxLag)
@@ -101,11 +101,13 @@ func TestWhoFallsBehindIsToLeave(t *testing.T) {
 	l.Committed(Set{Epoch: 2, Replicas: []int32{1, 2, 3}, InSync: []int32{1, 2}}, maxLag+1)
 	require.EqualValues(t, 10, l.HighWatermark())
 	require.False(t, l.Asked())
-	l.Committed(Set{Epoch: 1, Replicas: []int32{1, 2, 3}, InSync: []int32{1, 2, 3}}, maxLag+1) // an older word
+	// an older set
+	l.Committed(Set{Epoch: 1, Replicas: []int32{1, 2, 3}, InSync: []int32{1, 2, 3}}, maxLag+1)
 	require.Equal(t, []int32{1, 2}, l.InSync())
 }
 
-// A follower that always has what its leader had a moment ago is in sync, though never equal.
+// A follower that always has its leader's records of a moment ago is in sync, though its end
+// offset is never equal.
 func TestUnderSteadyLoadAFollowerStaysInSync(t *testing.T) {
 	for _, sync := range []bool{false, true} {
 		l := lead(t, Rules{MinInSync: 1, SyncOnAck: sync})
@@ -122,7 +124,7 @@ func TestUnderSteadyLoadAFollowerStaysInSync(t *testing.T) {
 	}
 }
 
-// A disk that hangs holds up all acknowledgements, but not longer than a follower that is gone.
+// A disk that hangs delays all acknowledgements, but not longer than a dead follower.
 func TestAFollowerThatNeverSyncsIsToLeave(t *testing.T) {
 	l := lead(t, Rules{MinInSync: 1, SyncOnAck: true})
 	for i := range int64(10) {
@@ -182,7 +184,7 @@ func TestAnEarlierIncarnationIsNotHeard(t *testing.T) {
 	require.EqualValues(t, 10, l.HighWatermark())
 	l.Moved(Position{End: 12, Durable: 12})
 	report(t, l, 2, 12, 12, 0)
-	l.Broker(3, 2, true, 0) // started again: what it had may be gone
+	l.Broker(3, 2, true, 0) // restarted: its records may be lost
 	require.ErrorIs(t, l.Reported(Report{Broker: 3, Incarnation: 1, Position: Position{End: 12}}, 0), ErrStaleIncarnation)
 	require.EqualValues(t, 10, l.HighWatermark())
 	require.NoError(t, l.Reported(Report{Broker: 3, Incarnation: 3, Position: Position{End: 11}}, 0))
@@ -199,7 +201,7 @@ func TestAnEarlierIncarnationIsNotHeard(t *testing.T) {
 	require.ErrorIs(t, l.Reported(Report{Broker: 1, Incarnation: 1}, 0), ErrNotReplica)
 }
 
-// After a change to SyncOnAck what was acknowledged may be on no disk yet.
+// After a change to SyncOnAck, acknowledged records may be on no disk yet.
 func TestDurableIsWhenEveryoneInSyncIs(t *testing.T) {
 	l := lead(t, Rules{MinInSync: 1})
 	report(t, l, 2, 10, 3, 0)
@@ -223,7 +225,7 @@ func TestLowWatermarkIsOfThoseThatLive(t *testing.T) {
 	require.EqualValues(t, 5, l.LowWatermark(5))
 }
 
-// starts is a lineage: epochs and where they begin, and the end of the log.
+// starts is a lineage: epochs and their start offsets, and the end of the log.
 type starts struct {
 	epochs []int32
 	at     []int64
@@ -279,7 +281,7 @@ func TestLogsPartWhereTheirEpochsDo(t *testing.T) {
 	require.EqualValues(t, 7, Cut(starts{nil, nil, 9}, 9, Divergence{Epoch: 2, End: 7}), "a log without epochs")
 }
 
-// unsynced is a set that the controller wants to know when it is synced.
+// unsynced returns a set whose sync the controller waits for.
 func unsynced() Set {
 	return Set{Epoch: 7, Replicas: []int32{1, 2, 3}, InSync: []int32{1, 2, 3}, Unsynced: true}
 }
@@ -305,7 +307,7 @@ func TestControllerIsToldWhenAllInSyncHaveSynced(t *testing.T) {
 	require.False(t, ok, "the controller knows")
 }
 
-// An earlier leader may have acknowledged more than this one knows of.
+// An earlier leader may have acknowledged records above this leader's high watermark.
 func TestSyncedIsNotSaidBeforeTheHighWatermarkIsKnown(t *testing.T) {
 	l := New(Config{
 		Self: 1, Start: 10, Own: Position{End: 10, Durable: 10}, HighWatermark: 4, Set: unsynced(),

@@ -15,7 +15,8 @@ func TestExpressionsMatchAllOfAText(t *testing.T) {
 	for text, want := range map[string]bool{"a": true, "b": true, "bcc": true, "ab": false, "xa": false, "a\n": false, "": false} {
 		require.Equal(t, want, re.MatchString(text), text)
 	}
-	for expr, text := range map[string]string{`\Qin`: "in", `in\Q`: "in", `\Qa.b`: "a.b", `a\Q.\E|\Qb)`: "b)"} { // as RE2/J has them
+	// as in RE2/J
+	for expr, text := range map[string]string{`\Qin`: "in", `in\Q`: "in", `\Qa.b`: "a.b", `a\Q.\E|\Qb)`: "b)"} {
 		re, err := Compile(expr, 100)
 		require.NoError(t, err, expr)
 		require.True(t, re.MatchString(text), expr)
@@ -27,8 +28,8 @@ func TestExpressionsMatchAllOfAText(t *testing.T) {
 	}
 }
 
-// TestProgramsAreMeasuredBeforeTheyAreCompiled compares the measure with programs, and wants no
-// memory for those that are too large.
+// TestProgramsAreMeasuredBeforeTheyAreCompiled compares the measure with compiled programs.
+// Programs that are too large must not use memory.
 func TestProgramsAreMeasuredBeforeTheyAreCompiled(t *testing.T) {
 	for _, expr := range []string{"", "abc", "[a-z]", "(a|b)*", "(?:a*)*", "(a?b+){3,7}", "x{4}", "(x{0,9}){2,}", "a|bc|def|", `^\bé.(?i:k)$`, "(?:){5}", "(?:a|(b)){0}", "(a*){0,}", "a{0,1000}"} {
 		parsed, err := syntax.Parse(expr, syntax.Perl)

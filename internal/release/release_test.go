@@ -73,7 +73,7 @@ func TestReleaseRefusesBadArguments(t *testing.T) {
 	}
 }
 
-// The image of a release runs as the one of a checkout.
+// The image of a release runs with the settings of an image of a checkout.
 func TestImageOfAReleaseHasTheSettingsOfTheDockerfile(t *testing.T) {
 	settings := func(name string) (all []string) {
 		p, err := os.ReadFile(name)

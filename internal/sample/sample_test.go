@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chosenOf returns which of the first 30 cases OneIn chooses.
+// chosenOf returns the cases that OneIn chooses of the first 30.
 func chosenOf(t *testing.T, n int) (all []int) {
 	look := OneIn(t, n)
 	for i := range 30 {

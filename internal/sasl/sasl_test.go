@@ -15,7 +15,7 @@ var at = time.Unix(1_000_000, 0)
 
 const fetch = 1
 
-// run feeds a session with what clients do, and returns what became of it.
+// run feeds a session with a client's requests, and returns the verdicts.
 func run(steps ...string) (verdicts string) {
 	s, now := &Session{}, at
 	var out []string
@@ -54,7 +54,7 @@ func run(steps ...string) (verdicts string) {
 	return strings.Join(out, ", ")
 }
 
-// Each is what Kafka's SaslServerAuthenticator and KafkaChannel do.
+// The verdicts are those of Kafka's SaslServerAuthenticator and KafkaChannel.
 func TestSessionsAdmitWhatKafkaDoes(t *testing.T) {
 	for name, tc := range map[string]struct{ steps, want string }{
 		"as clients do":                      {"versions;told;shake;begin PLAIN;token;ok alice;fetch;fetch", "serve, serve, serve, 0s <nil>, serve, serve"},
@@ -160,7 +160,7 @@ func TestWhoFailsOftenIsSlowedDown(t *testing.T) {
 	waits(0, "h/alice", "long ago")
 }
 
-// Guesses without number leave no longer queue behind than one attempt may wait.
+// Many wrong guesses leave a queue no longer than the limit of one attempt's wait.
 func TestRefusedAttemptsHoldUpNobody(t *testing.T) {
 	var p Pace
 	for range paceBurst {

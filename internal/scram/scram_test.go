@@ -16,7 +16,7 @@ func credential(t testing.TB, m Mechanism, password string, salt []byte, iterati
 	return m.FromSalted(salted, salt, iterations)
 }
 
-// The exchange of RFC 7677, section 3.
+// The exchange is the example of RFC 7677, section 3.
 func TestExchangesAreThoseOfTheStandard(t *testing.T) {
 	v := struct {
 		m                                   Mechanism
@@ -34,7 +34,7 @@ func TestExchangesAreThoseOfTheStandard(t *testing.T) {
 	require.Equal(t, "v="+v.answer, string(answer))
 }
 
-// clientProof is the client's last message, by the formulas of RFC 5802 section 3.
+// clientProof returns the client's last message, by the formulas of RFC 5802 section 3.
 func clientProof(t testing.TB, m Mechanism, password string, c Credential, bare, challenge, gs2, nonce string) string {
 	t.Helper()
 	salted, err := m.Salted(password, c.Salt, c.Iterations)
@@ -83,8 +83,8 @@ func TestOnlyTheRightPasswordOfThisExchangeIsAccepted(t *testing.T) {
 	}
 }
 
-// librdkafka before 2.6.1 answers the nonce with its own half before it once more, and has the right
-// password. Its users are told that, and nobody who has not the password.
+// librdkafka before 2.6.1 sends the nonce with its own half repeated in front, and has the right
+// password. Only clients with the right password receive that reason.
 func TestRepeatedNonceOfOldClientsIsRecognised(t *testing.T) {
 	for _, m := range []Mechanism{SHA256, SHA512} {
 		c := credential(t, m, "pencil", []byte("salty"), MinIterations)

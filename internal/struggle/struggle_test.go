@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// f is a failure, w a call that worked, l a look that finds nothing, L one that finds a disk which
-// struggles.
+// f is a failure, w a call that succeeded, l a Look that finds no fault, L a Look that finds a
+// struggling disk.
 func TestDiskStrugglesIfAllFailsThroughTwoIntervals(t *testing.T) {
 	for _, script := range []string{"l", "fl", "flfL", "fflffLfL", "fllfl", "flwl", "fwfl", "flwfl", "flfwl", "flfLwl", "flfLlfl", "lflfL"} {
 		var w Watch

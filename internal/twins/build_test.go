@@ -38,7 +38,8 @@ func less(a, b int) int { n, _ := strconv.Atoi(strconv.Itoa(a - b)); return n }
 	}
 }
 
-// The go command compiles what it can before it refuses: once for the tree, not for every twin.
+// The go command compiles every package that it can before it fails: once for the tree, not for
+// every twin.
 func TestCheckOfATreeThatDoesNotBuildAsksOnce(t *testing.T) {
 	root := copyModule(t, goodTwin+"\n"+strings.ReplaceAll(goodTwin, "sums", "sums again"))
 	require.NoError(t, os.WriteFile(filepath.Join(root, "broken.go"), []byte("package calc\n\nvar Total int = \"none\"\n"), 0o644))
@@ -48,7 +49,7 @@ func TestCheckOfATreeThatDoesNotBuildAsksOnce(t *testing.T) {
 	require.Equal(t, 1, strings.Count(err.Error(), "go list"), err)
 }
 
-// One of two packages may need what the edit adds to the other.
+// One of two packages may need a declaration that the edit adds to the other.
 func TestEditOfTwoPackagesIsLeftToTheCompiler(t *testing.T) {
 	_, err := twins(t, copyModule(t, "row 1\nbreaks sums\ntest calc.TestSum\n"+
 		"file calc.go\n-package calc\n+package calc\n+\n+import \"example.com/calc/half\"\n@@\n-\tc := a + b\n+\tc := half.Less(a, b)\n"+

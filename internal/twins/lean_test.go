@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOtherTestsAreNotCompiled has an edit that another test does not build with.
+// The edit breaks the build of another test.
 func TestOtherTestsAreNotCompiled(t *testing.T) {
 	root := copyModule(t, "row 1\nbreaks sums\ntest calc.TestSum\nfile calc.go\n-\tc := a + b\n+\tc := a - b\n@@\n-func Diff(a, b int) int {\n+func less(a, b int) int {\n")
 	out, err := twins(t, root)

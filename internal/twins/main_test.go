@@ -14,7 +14,7 @@ import (
 // module is a module with a checklist and twins of every kind.
 var module = filepath.Join("testdata", "module")
 
-// twins runs the command on a directory and returns what it prints.
+// twins runs the command on a directory and returns its output.
 func twins(t *testing.T, root string, args ...string) (string, error) {
 	t.Helper()
 	var out strings.Builder
@@ -39,7 +39,7 @@ func TestTwinWhoseTestPassesIsASurvivor(t *testing.T) {
 	require.Contains(t, out, "rows 1, twins 1, caught 0, survivors 1, broken 0")
 }
 
-// A test that notices every other time is told from one that always does.
+// A test that fails only every other time is distinguished from a test that always fails.
 func TestTwinThatIsCaughtByChanceIsWeak(t *testing.T) {
 	root := copyModule(t, strings.Replace(goodTwin, "calc.TestSum", "calc.TestSum, calc.TestByChance", 1))
 	name := filepath.Join(root, "chance_test.go")
@@ -99,7 +99,7 @@ func TestCheckRunsNothingAndFindsWhatDoesNotFit(t *testing.T) {
 	require.Contains(t, out, "8 twins; 6 rows name a test, 1 of them have no twin\nmissing: D2\n")
 }
 
-// copyModule returns a copy of the module with one file of twins, those of src.
+// copyModule returns a copy of the module with one file of twins, which has the text src.
 func copyModule(t *testing.T, src string) string {
 	t.Helper()
 	root := t.TempDir()

@@ -193,7 +193,7 @@ func FuzzParseRecord(f *testing.F) {
 		again, err := ParseValue(r.Value.AppendTo(nil, int16(value[1]))) // in the version that it has
 		require.NoError(t, err)
 		if r.Value.State == Empty {
-			r.Value.Partitions = nil // Kafka's has none
+			r.Value.Partitions = nil // Kafka's value has none
 		}
 		require.Equal(t, *r.Value, again)
 	})

@@ -12,7 +12,7 @@ func TestBytesHasRoom(t *testing.T) {
 		p := Bytes(n)
 		require.Empty(t, p)
 		require.GreaterOrEqual(t, cap(p), n)
-		p = append(p, bytes.Repeat([]byte("x"), cap(p))...) // all of it is ours
+		p = append(p, bytes.Repeat([]byte("x"), cap(p))...) // the whole capacity is usable
 		require.Equal(t, byte('x'), p[cap(p)-1])
 	}
 }

@@ -16,7 +16,7 @@ func decodeHex(t testing.TB, s string) []byte {
 	return b
 }
 
-// names are distinguished names and what Java makes of them.
+// names returns distinguished names and the texts that Java prints for them.
 func names(t testing.TB) (ders [][]byte, texts []string) {
 	data, err := os.ReadFile("testdata/names.txt")
 	require.NoError(t, err)

@@ -8,7 +8,7 @@ import (
 
 const documented = `RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/,RULE:^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$/$1@$2/L,RULE:^.*[Cc][Nn]=([a-zA-Z0-9.]*).*$/$1/L,DEFAULT`
 
-// What Kafka's SslPrincipalMapper makes of the same.
+// The expected names are the results of Kafka's SslPrincipalMapper for the same rules.
 func TestRulesMapAsKafkas(t *testing.T) {
 	for _, tc := range []struct{ rules, name, want string }{
 		{"DEFAULT", "CN=a,O=b", "CN=a,O=b"},
@@ -30,7 +30,7 @@ func TestRulesMapAsKafkas(t *testing.T) {
 		{`DEFAULT,,DEFAULT`, "a", "a"},
 		{`RULE:a/b/, ,DEFAULT`, "c", "c"},
 		{`RULE:^(CN=(.*),O=x)|(O=y)$/$2/`, "O=y", ""},
-		{"", "CN=a", "CN=a"}, // ours: Kafka maps nothing then
+		{"", "CN=a", "CN=a"}, // Strata's choice: Kafka maps no name then
 	} {
 		rs, err := ParseRules(tc.rules)
 		require.NoError(t, err, tc.rules)
