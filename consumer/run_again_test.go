@@ -15,9 +15,9 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// A record that fails while Run ends, perhaps because of that end, is not dead-lettered and not
-// sent to a retry topic, and Run returns no error: the next Run processes it. A dead-lettering
-// that is under way is finished and counts.
+// A record that fails while Run ends, perhaps because of that end, is neither dead-lettered nor
+// sent to a retry topic. Run returns no error, and the next Run processes the record. A
+// dead-lettering that is under way is finished and counts.
 func TestWhatFailsAtTheEndOfRunIsLeftToTheNextOne(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, b *strata.Cluster) {
 		for p := range int32(3) {

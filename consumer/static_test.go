@@ -152,7 +152,7 @@ func TestStaticMemberThatPollsAgainSeesPartitionsThatCameMeanwhile(t *testing.T)
 }
 
 // Records of a topic to which the member no longer subscribes are not handed out, although the
-// group still has the topic assigned to the member.
+// group still assigns the topic to the member.
 func TestStaticMemberThatComesBackIsNotHandedWhatItDoesNotSubscribeTo(t *testing.T) {
 	for _, a := range []assignor.Assignor{assignor.CooperativeSticky(), assignor.Range()} {
 		t.Run(a.Name(), func(t *testing.T) {

@@ -24,9 +24,9 @@ import (
 )
 
 // A moveStorm is a group over two topics and three brokers. Its members read in every way and
-// change their subscriptions, while the group is rewound, topics grow and are created again, and
-// brokers die, stop and restart. Every record is seen, and again after each rewind to before it.
-// In the end everything is committed.
+// change their subscriptions. Meanwhile the group is rewound, topics grow and are created again,
+// and brokers die, stop and restart. Every record is seen, and again after each rewind to before
+// it. In the end everything is committed.
 type moveStorm struct {
 	t       *testing.T
 	b       *strata.Cluster

@@ -166,7 +166,7 @@ func (s *groupStorm) send(p *producer.Producer) {
 	}
 }
 
-// commitsGoForward checks that the group's offsets are at least those of the last call.
+// commitsGoForward checks that the group's offsets have not decreased since the last call.
 func (s *groupStorm) commitsGoForward() {
 	now := committed(s.t, s.b, "g")
 	for tp, offset := range now {

@@ -59,8 +59,8 @@ func TestCoordinatorLoadsWhatEarlierLeadersHaveConfirmed(t *testing.T) {
 	})
 }
 
-// openReplicated opens three brokers that keep their offsets on stable storage, each with a
-// replica of all of them, a topic t with one replica, and the coordinator.
+// openReplicated opens three brokers and the coordinator. Every broker has a replica of all
+// offsets, on stable storage. Topic t has one replica.
 func openReplicated(t *testing.T) (*replication.Cluster, *Coordinator) {
 	t.Helper()
 	cfg := replication.Config{FS: vfs.Mem(), Dir: "data", Brokers: 3, BrokerSpecs: map[int32]replication.BrokerSpec{}}

@@ -398,7 +398,7 @@ func TestMarkerThatCompactionHasEmptiedEndsNothing(t *testing.T) {
 }
 
 // Many groups commit, plain and in transactions, beside markers. Each batch is of one transaction
-// or of none, and the groups agree with the log, also if the coordinator dies with a part of it.
+// or of none. The groups agree with the log, also if the coordinator dies with a part of it.
 func TestTransactionsShareTheLogWithEverybody(t *testing.T) {
 	for seed := range uint64(seeds(50)) {
 		rnd := rand.New(rand.NewPCG(seed, 2))

@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// The subscription and timeouts of a member's last join count at the next coordinator, whatever it
-// sent before, and whether or not compaction has left its former records.
+// The subscription and timeouts of a member's last join count at the next coordinator. Its earlier
+// requests do not matter, nor whether compaction has left its former records.
 func TestMemberIsAsItWasWhenItLastJoinedAfterARestart(t *testing.T) {
 	value := func(generation int32, session int32, topics string) offsets.Record {
 		return offsets.Record{Key: offsets.Key{Type: offsets.KeyGroup, Group: "g"}, Group: &offsets.GroupValue{ProtocolType: "consumer", Generation: generation, Protocol: "range",

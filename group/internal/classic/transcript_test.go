@@ -124,6 +124,7 @@ func (s *player) config(opts map[string]string) {
 	}
 }
 
+// pass lets time pass. Ticks come exactly at the requested times.
 func (s *player) pass(d time.Duration) {
 	end := s.now.Add(d)
 	for n := 0; !s.wakeAt.IsZero() && !s.wakeAt.After(end); n++ {

@@ -44,7 +44,7 @@ type model struct {
 	answer   *protocol.StreamsHeartbeatResponse
 }
 
-// counting returns the topology of an application that counts the records of a through a
+// counting returns the topology of an application. It counts the records of a through a
 // repartition topic, and keeps the records of b in a table.
 func counting() *offsets.StreamsTopologyValue {
 	return &offsets.StreamsTopologyValue{Epoch: 1, Subtopologies: []offsets.StreamsSubtopology{
@@ -134,8 +134,8 @@ func (m *model) step(t require.TestingT, ev any) machine.Reply {
 	return eff.Replies[0]
 }
 
-// checkWork checks that no two clients that are members run the same active task, and that no
-// process has a task twice or in two roles.
+// checkWork checks that no two clients that are members run the same active task. No process may
+// have a task twice or in two roles.
 func (m *model) checkWork(t require.TestingT) {
 	actives, inProcess := map[task]string{}, map[string]string{}
 	for _, c := range m.clients {
