@@ -182,7 +182,8 @@ func TestPartitionsOfADeletedTopicGo(t *testing.T) {
 	}
 }
 
-// join opens n members that poll, one every 20 s, so that the group settles, and returns them.
+// join opens n members that poll, and returns them. After each it waits 20 s, so that the group is
+// stable.
 func join(t *testing.T, b *strata.Cluster, n int, assignors ...assignor.Assignor) (ms []*member) {
 	t.Helper()
 	for range n {

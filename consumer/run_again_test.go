@@ -31,7 +31,7 @@ func TestWhatFailsAtTheEndOfRunIsLeftToTheNextOne(t *testing.T) {
 			return c.Run(ctx, func(_ context.Context, r record.Record) error {
 				switch r.Partition {
 				case 0:
-					<-ctx.Done() // a handler that heeds Run's context
+					<-ctx.Done() // a handler that watches Run's context
 					return ctx.Err()
 				case 1:
 					<-ctx.Done()

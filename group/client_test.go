@@ -96,8 +96,8 @@ func (m *client) start() *client {
 	return m
 }
 
-// coordinator returns the coordinator that receives the client's requests: the one of its process
-// or, if remote, that broker's which it found last.
+// coordinator returns the coordinator that receives the client's requests: the coordinator of its
+// process or, if remote, the coordinator of the broker that it found last.
 func (m *client) coordinator() *Coordinator {
 	c := m.at.p.Load()
 	if !m.remote {

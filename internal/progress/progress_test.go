@@ -10,7 +10,7 @@ import (
 const maxLag = 30 * time.Second
 
 // lead returns the leader of a partition of brokers 1, 2 and 3, which are all alive and in sync.
-// Only the leader has reported its ten records.
+// Its log ends at offset 10, and no follower has reported yet.
 func lead(t *testing.T, rules Rules) *Leader {
 	t.Helper()
 	rules.MaxLag = maxLag
