@@ -54,8 +54,8 @@ func TestSameSetsInAnyOrder(t *testing.T) {
 	require.False(t, Same([]int32{1, 2}, []int32{1, 3}))
 }
 
-// kept are seeds of histories in which something committed was lost, or copies differed, without
-// one of the rules, or under the rules of before.
+// kept are seeds of histories that lost a committed change or had copies that differed. They did
+// so without one of the rules, or under earlier rules.
 var kept = map[uint64]string{
 	11395:  "an epoch that began on one copy only made it the newest, and another copy forgot that it had begun there",
 	5693:   "a majority of the set that was named last went on, and it had never been committed",
@@ -68,8 +68,8 @@ var kept = map[uint64]string{
 	79:     "a change of the set had not half of those that were tried before",
 }
 
-// Seed 11395 lost a change under earlier rules: two deaths inside of opens, each with other
-// disks missing. Epochs that began outlive a cut, an unused epoch makes no copy newer, and a
+// Seed 11395 lost a change under earlier rules: the process died inside two opens, each with other
+// disks missing. Epochs that began survive a truncation. An unused epoch makes no copy newer. A
 // majority of each set that may be in force is required.
 func TestNothingCommittedIsEverLost(t *testing.T) {
 	for seed, story := range kept {

@@ -14,11 +14,11 @@ type entry struct {
 	set   []int32 // nil: no change of the set
 }
 
-// disk is a simulated copy: entries, and the epochs with where they began.
+// disk is a simulated copy: its entries, and the epochs with their first positions.
 type disk struct {
 	entries []entry
 	starts  []start
-	kept    int32 // an epoch that it has promised, and that its entries may not show
+	kept    int32 // an epoch promised by the copy, which its entries may not show
 }
 
 type start struct {
@@ -26,7 +26,7 @@ type start struct {
 	at    int
 }
 
-// latest returns the newest epoch that began on the copy and was not cut, -1: none.
+// latest returns the newest epoch that began on the copy and was not cut, or -1 if there is none.
 func (d *disk) latest() int32 {
 	if len(d.starts) == 0 {
 		return -1
@@ -52,8 +52,7 @@ func (d *disk) EndOffsetFor(epoch int32) (int32, int64) {
 	return d.starts[i-1].epoch, int64(d.starts[i].at)
 }
 
-// begin makes an epoch the newest, at the end; it takes the place of one that nothing was written
-// in.
+// begin makes an epoch the newest, at the end. It replaces an epoch without entries.
 func (d *disk) begin(epoch int32) {
 	if d.latest() >= epoch {
 		return
@@ -66,7 +65,7 @@ func (d *disk) begin(epoch int32) {
 
 func (d *disk) append(e entry) { d.begin(e.epoch); d.entries = append(d.entries, e) }
 
-// cut truncates the copy. A promise that it would not show any more is kept.
+// cut truncates the copy. It keeps a promise that the entries no longer show.
 func (d *disk) cut(to int) {
 	was := d.latest()
 	d.entries = d.entries[:to:to]
@@ -78,7 +77,7 @@ func (d *disk) cut(to int) {
 	}
 }
 
-// last returns the epoch of the last entry.
+// last returns the epoch of the last entry, or -1 if there is none.
 func (d *disk) last() int32 {
 	if len(d.entries) == 0 {
 		return -1
@@ -86,7 +85,7 @@ func (d *disk) last() int32 {
 	return d.entries[len(d.entries)-1].epoch
 }
 
-// sets returns those that may be in force, as far as the copy can tell.
+// sets returns the sets that may be in force, according to the copy.
 func (d *disk) sets() (sets Sets) {
 	for _, e := range d.entries {
 		if e.set != nil {
@@ -98,37 +97,38 @@ func (d *disk) sets() (sets Sets) {
 	return sets
 }
 
-// sim is a cluster that opens with some of its disks, changes its metadata while copies fail, dies
-// anywhere, and opens again.
+// sim is a cluster that opens with some of its disks and changes its metadata while copies fail.
+// It dies anywhere, and opens again.
 type sim struct {
 	r        *rand.Rand
 	disks    map[int32]*disk
 	all      []int32
 	failures int // probability in percent that a write fails
 	deaths   int // in thousandths, that the process dies at a step
-	missing  int // one of so many disks is, in each life
+	missing  int // one in this many disks is missing, in each life
 
 	committed []int        // ids of changes, in order
 	refusals  map[int]bool // ids of changes that were taken back from every copy
 	next      int
 
-	// Of the process.
-	inPlace bool // copies are opened again while it lives, and changes are taken back
+	// State of the process.
+	inPlace bool // copies are opened again and changes taken back while the process lives
 	dead    bool
-	applied []entry // what it has shown: all that was committed while it lives
+	applied []entry // entries that the process has shown: all that were committed in its life
 
-	// Of the controller.
-	named  Sets    // that may be in force
-	inSync []int32 // copies that are written to
-	lost   error   // what must not be, found when copies are opened again
-	sealed bool    // an ordinary change is behind the last set that copies name
+	// State of the controller.
+	named  Sets    // sets that may be in force
+	inSync []int32 // copies that are written
+	lost   error   // violation found when copies are opened again
+	sealed bool    // an ordinary change follows the last set in the copies
 
 	opened, refused, shrunk, controllers, parted, joined int
 	leftOut, left, stuck, returned, sure                 int
 	takenBack, reopened, again                           int
 }
 
-// open returns the copies that are in sync, nil if the cluster does not open or dies meanwhile.
+// open returns the copies that are in sync, or nil if the cluster does not open or the process
+// dies.
 func (s *sim) open(reachable []int32) (set []int32, epoch int32) {
 	var copies []Copy
 	for _, id := range reachable {
@@ -155,7 +155,7 @@ func (s *sim) open(reachable []int32) (set []int32, epoch int32) {
 	set = slices.DeleteFunc(slices.Clone(reachable), func(id int32) bool { return !slices.Contains(named.All(), id) })
 	for _, id := range set {
 		if !s.follow(id, leader) {
-			return nil, 0 // dies
+			return nil, 0 // the process dies
 		}
 		if s.r.IntN(100) < s.failures/2 {
 			return s.openWithout(id, reachable)
@@ -198,7 +198,7 @@ func (s *sim) open(reachable []int32) (set []int32, epoch int32) {
 	return s.seal(set, epoch)
 }
 
-// seal writes something behind a change of the set, so that copies know that it was committed.
+// seal writes a change after a change of the set, so that copies show the set as committed.
 func (s *sim) seal(set []int32, epoch int32) ([]int32, int32) {
 	if set == nil || s.sealed {
 		return set, epoch
@@ -207,8 +207,8 @@ func (s *sim) seal(set []int32, epoch int32) ([]int32, int32) {
 	return s.write(set, set[0], epoch, entry{id: s.next})
 }
 
-// order returns a set in the order in which copies get a change: any, but one that joins is the
-// last.
+// order returns a set in the order in which copies get a change. The order is random, with joining
+// copies last.
 func (s *sim) order(set []int32) []int32 {
 	set = slices.Clone(set)
 	s.r.Shuffle(len(set), func(i, j int) { set[i], set[j] = set[j], set[i] })
@@ -225,13 +225,13 @@ func (s *sim) rank(id int32) int {
 	return 1
 }
 
-// dies reports whether the process does.
+// dies reports whether the process dies.
 func (s *sim) dies() bool {
 	s.dead = s.dead || s.r.IntN(1000) < s.deaths
 	return s.dead
 }
 
-// shown notes that the process shows all that is on a copy of the set: it is committed.
+// shown notes that the process shows all entries on a copy of the set, which are thus committed.
 func (s *sim) shown(set []int32) { s.applied = slices.Clone(s.disks[set[0]].entries) }
 
 func startsWith(entries, with []entry) bool {
@@ -242,9 +242,8 @@ func sameEntry(a, b entry) bool {
 	return a.epoch == b.epoch && a.id == b.id && slices.Equal(a.set, b.set)
 }
 
-// reopen has a controller take over in place, when nobody can tell what became of a change: the
-// process lives, and some of the disks it had may not be readable now; one that it did not have may
-// have come.
+// reopen has a controller take over in place, when the outcome of a change is unknown. The process
+// lives. Some of its disks may be unreadable now, and a disk that it did not have may be readable.
 func (s *sim) reopen(serving []int32) ([]int32, int32) {
 	reachable := slices.DeleteFunc(slices.Clone(serving), func(int32) bool { return s.r.IntN(100) < s.failures })
 	if id := s.all[s.r.IntN(len(s.all))]; s.r.IntN(3) == 0 && !slices.Contains(reachable, id) {
@@ -260,7 +259,7 @@ func (s *sim) reopen(serving []int32) ([]int32, int32) {
 	return set, epoch
 }
 
-// openWithout begins again without a copy that failed, whatever was done to it.
+// openWithout opens again without a copy that failed, in whatever state the copy is.
 func (s *sim) openWithout(id int32, reachable []int32) (set []int32, epoch int32) {
 	s.leftOut++
 	if reachable = without(reachable, id); len(reachable) == 0 {
@@ -273,7 +272,7 @@ func without(set []int32, id int32) []int32 {
 	return slices.DeleteFunc(slices.Clone(set), func(other int32) bool { return other == id })
 }
 
-// leave takes a broker out that is stopped or killed.
+// leave removes a broker that is stopped or killed.
 func (s *sim) leave(set []int32, epoch int32) ([]int32, int32) {
 	id := set[s.r.IntN(len(set))]
 	left := without(set, id)
@@ -289,7 +288,7 @@ func (s *sim) leave(set []int32, epoch int32) ([]int32, int32) {
 	return s.seal(s.shrink(left, left[0], epoch, slices.Clone(s.named)))
 }
 
-// begin makes an epoch on all copies of a set; false: the process dies meanwhile.
+// begin begins an epoch on all copies of a set. It returns false if the process dies meanwhile.
 func (s *sim) begin(set []int32, epoch int32) bool {
 	for _, id := range set {
 		if s.dies() {
@@ -300,8 +299,8 @@ func (s *sim) begin(set []int32, epoch int32) bool {
 	return true
 }
 
-// takeBack writes something that is not committed and takes it back. Copies that cannot take it
-// back leave the set, and the others go on in another epoch.
+// takeBack writes a change that is not committed and takes it back. Copies where this fails leave
+// the set, and the others continue in a new epoch.
 func (s *sim) takeBack(set []int32, epoch int32) ([]int32, int32) {
 	s.next++
 	var left []int32
@@ -313,7 +312,7 @@ func (s *sim) takeBack(set []int32, epoch int32) ([]int32, int32) {
 			if s.dies() {
 				return nil, 0
 			}
-			d.begin(epoch) // if nothing else is in it
+			d.begin(epoch) // if the epoch has no other entry
 			left = append(left, id)
 		}
 	}
@@ -331,8 +330,8 @@ func (s *sim) takeBack(set []int32, epoch int32) ([]int32, int32) {
 	return s.seal(s.shrink(left, left[0], epoch, slices.Clone(s.named)))
 }
 
-// takeBackFrom takes a change off the copies that have it, which begin the epoch again if nothing
-// else was in it. False: one of them could not.
+// takeBackFrom removes a change from the copies that have it. They begin the epoch again if it has
+// no other entry. It returns false if a copy fails or the process dies.
 func (s *sim) takeBackFrom(set []int32, e entry) bool {
 	for _, id := range set {
 		d := s.disks[id]
@@ -354,7 +353,7 @@ func (s *sim) takeBackFrom(set []int32, e entry) bool {
 	return true
 }
 
-// comeBack has a broker join that is not in the set.
+// comeBack adds a broker that is not in the set.
 func (s *sim) comeBack(set []int32, epoch int32) ([]int32, int32) {
 	for _, id := range s.all {
 		if slices.Contains(set, id) {
@@ -370,7 +369,7 @@ func (s *sim) comeBack(set []int32, epoch int32) ([]int32, int32) {
 	return set, epoch
 }
 
-// follow makes a copy equal to the leader's; false: the process dies meanwhile.
+// follow makes a copy equal to the leader's. It returns false if the process dies meanwhile.
 func (s *sim) follow(id int32, leader *disk) bool {
 	d := s.disks[id]
 	if d == leader {
@@ -393,8 +392,8 @@ func (s *sim) follow(id int32, leader *disk) bool {
 	return true
 }
 
-// write makes one change on all copies of set; it returns the set and epoch afterwards, nil if the
-// cluster is down or cannot go on.
+// write makes one change on all copies of set. It returns the set and epoch afterwards, or nil if
+// the cluster is down or cannot continue.
 func (s *sim) write(set []int32, leader int32, epoch int32, e entry) ([]int32, int32) {
 	named := slices.Clone(s.named)
 	for {
@@ -405,11 +404,11 @@ func (s *sim) write(set []int32, leader int32, epoch int32, e entry) ([]int32, i
 		var left []int32
 		for i, id := range s.order(set) {
 			if len(left) < i && !slices.Contains(s.inSync, id) {
-				continue // a new copy names a set only when those of the old one do
+				continue // a new copy gets a set only after all copies of the old set
 			}
 			switch roll := s.r.IntN(100); {
-			case roll < s.failures/2: // failed, nothing is there
-			case roll < s.failures: // failed, and it is there
+			case roll < s.failures/2: // failed, not written
+			case roll < s.failures: // failed, but written
 				s.disks[id].append(e)
 			default:
 				s.disks[id].append(e)
@@ -431,7 +430,7 @@ func (s *sim) write(set []int32, leader int32, epoch int32, e entry) ([]int32, i
 		}
 		if !MayBecome(left, named...) {
 			if e.set != nil || !s.inPlace || !s.takeBackFrom(set, e) {
-				return nil, 0 // nobody can tell what became of it
+				return nil, 0 // the outcome of the change is unknown
 			}
 			return set, epoch
 		}
@@ -487,8 +486,8 @@ func (s *sim) shrink(left []int32, leader, epoch int32, named [][]int32) ([]int3
 	}
 }
 
-// check demands that everything that was ever committed is on the copies in sync, in order, and
-// that these are equal.
+// check requires that every change that was ever committed is on the copies in sync, in order, and
+// that these copies are equal.
 func (s *sim) check(set []int32) error {
 	for _, id := range set {
 		var ids []int
@@ -517,7 +516,7 @@ func (s *sim) check(set []int32) error {
 	return nil
 }
 
-// simulate goes through some lives. In place: see sim.
+// simulate runs some lives of a cluster. simulateInPlace does so with sim.inPlace.
 func simulate(seed uint64) (*sim, error) { return live(seed, &sim{r: rand.New(rand.NewPCG(seed, 1))}) }
 
 func simulateInPlace(seed uint64) (*sim, error) {
