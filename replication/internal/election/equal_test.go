@@ -15,7 +15,7 @@ func TestEveryChangeOfAPartitionIsNoticed(t *testing.T) {
 	}
 	require.True(t, build().equal(build()))
 	fieldtest.EachChange(build, func(place string, changed Partition) {
-		// An election changes no replicas, and the epoch counts the changes.
+		// An election changes no replicas, and the epoch only counts changes.
 		unnoticed := slices.Contains([]string{".Epoch", ".Replicas is longer", ".Replicas[0]", ".Replicas[1]", ".Replicas[2]"}, place)
 		require.Equal(t, unnoticed, build().equal(changed), place)
 		require.Equal(t, unnoticed, changed.equal(build()), place)

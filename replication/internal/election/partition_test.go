@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rules of a topic with a minimum of two, where the brokers given are the ones that live.
+// rules returns the rules of a topic with a minimum of two, where only the given brokers are
+// alive.
 func rules(alive ...int32) Rules {
 	return Rules{MinInSync: 2, Acceptable: func(b int32) bool { return slices.Contains(alive, b) }}
 }
@@ -25,7 +26,7 @@ func TestElections(t *testing.T) {
 		change Change
 		rules  Rules
 		after  Partition // without its epochs
-		epochs int       // how many leader epochs later; -1: nothing has changed
+		epochs int       // number of new leader epochs; -1: nothing has changed
 		lossy  bool
 	}{
 		{

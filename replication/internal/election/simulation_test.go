@@ -13,32 +13,32 @@ import (
 	"github.com/stratalog/strata/internal/progress"
 )
 
-// A simulation of one partition: brokers with disks that lose what was not synced, messages that
-// are lost, late and out of order, a controller that commits one change after the other, and
-// metadata that reaches each broker when it likes. After every step all that was ever below a high
-// watermark must be in the log of every replica that may be elected.
+// A world simulates one partition. Brokers have disks that lose unsynced entries. Messages are
+// lost, late and out of order. A controller commits one change after the other, and the metadata
+// reaches each broker at a random time. After every step all entries ever below a high watermark
+// must be in the log of every replica that may be elected.
 type world struct {
 	r   *rand.Rand
 	now time.Duration
 
-	// What the controller has committed.
+	// State that the controller has committed.
 	part    Partition
 	rules   Rules
 	brokers map[int32]registration
 	history []metadata
 
 	nodes   []*node
-	network []func() // messages on their way
+	network []func() // messages under way
 
 	safe    []int // values that were below a high watermark of some leader
-	value   int   // last one appended
+	value   int   // last value appended
 	writers map[int32]string
 	topic   progress.Rules // as configured
 
 	seen coverage
 }
 
-// coverage counts what a simulation must have met to mean something.
+// coverage counts the cases that a simulation must reach to be meaningful.
 type coverage struct {
 	acked, elections, unclean, divergences, joins, shrinks, frozen, fromELR, restartedLeader, keptPlace, switched int
 }
@@ -48,7 +48,7 @@ type registration struct {
 	alive       bool
 }
 
-// metadata is one version of what the brokers are told.
+// metadata is one version of the metadata that brokers receive.
 type metadata struct {
 	part    Partition
 	brokers map[int32]registration
@@ -64,8 +64,8 @@ type node struct {
 	disk
 	hw int64
 
-	epoch  int32            // leader epoch that it leads or follows
-	leader int32            // whom it follows
+	epoch  int32            // leader epoch in which it leads or follows
+	leader int32            // broker that it follows
 	leads  *progress.Leader // nil: it follows
 	asked  *Request
 	max    int64 // largest high watermark as this leader
@@ -162,13 +162,14 @@ func (w *world) publish() {
 	w.history = append(w.history, metadata{w.part, brokers, w.topic})
 }
 
-// commit is the controller's way to change the partition.
+// commit applies a change of the controller to the partition.
 func (w *world) commit(c Change) {
 	next, out := Apply(w.part, c, w.rules)
 	if out.Unclean && out.Changed {
 		w.seen.unclean++
 		leader := w.nodes[next.Leader]
-		// What its log has not is lost; and told. Its leader may not have been followed that far.
+		// Entries that the new leader lacks are lost, and reported as such. It may not have
+		// fetched all entries.
 		keep := 0
 		for keep < len(w.safe) && keep < leader.end() && leader.entries[keep].value == w.safe[keep] {
 			keep++
@@ -201,7 +202,7 @@ func (w *world) send(deliver func()) {
 	}
 }
 
-// step does one thing, chosen at random.
+// step performs one random action.
 func (w *world) step() {
 	w.now += time.Duration(w.r.IntN(int(maxLag / 20)))
 	n := w.nodes[w.r.IntN(len(w.nodes))]
@@ -249,7 +250,7 @@ func (w *world) deliver() {
 }
 
 func (w *world) produce(n *node) {
-	if !n.alive || n.leads == nil || !n.leads.MayAppend() && w.r.IntN(2) == 0 { // acks=1 does not ask
+	if !n.alive || n.leads == nil || !n.leads.MayAppend() && w.r.IntN(2) == 0 { // acks=1 skips it
 		return
 	}
 	for range 1 + w.r.IntN(3) {
@@ -312,7 +313,7 @@ func (w *world) fetch(n *node) {
 	})
 }
 
-// tell gives a broker the next version of the metadata.
+// tell delivers the next version of the metadata to a broker.
 func (w *world) tell(n *node) {
 	if !n.alive || n.told+1 >= len(w.history) {
 		return
@@ -328,7 +329,7 @@ func (w *world) tell(n *node) {
 		}
 	case m.part.Leader != n.id:
 		n.leads, n.leader, n.epoch, n.asked = nil, m.part.Leader, m.part.LeaderEpoch, nil
-		n.cut(n.end()) // an epoch that it led without a record is not the new leader's
+		n.cut(n.end()) // the new leader lacks an epoch that n led without a record
 	default:
 		n.leader, n.epoch, n.asked, n.max = n.id, m.part.LeaderEpoch, nil, 0
 		n.begin(n.epoch)
@@ -348,7 +349,7 @@ func (w *world) tell(n *node) {
 	}
 }
 
-// propose has a leader ask for another in-sync set, or ask again.
+// propose makes a leader request another in-sync set, or repeat its request.
 func (w *world) propose(n *node) {
 	if !n.alive || n.leads == nil {
 		return
@@ -387,8 +388,8 @@ func (w *world) propose(n *node) {
 	})
 }
 
-// proveDurable tells the controller that all that was acknowledged is on stable storage, after the
-// policy has changed to SyncOnAck.
+// proveDurable reports to the controller that all acknowledged entries are on stable storage,
+// after the policy has changed to SyncOnAck.
 func (w *world) proveDurable(n *node) {
 	if !n.leads.Durable() {
 		return
@@ -432,7 +433,7 @@ func (w *world) restart(n *node) {
 		return
 	}
 	n.incarnation++
-	n.alive, n.epoch, n.leads, n.asked, n.durable = true, -1, nil, nil, n.end() // recovery syncs what it keeps
+	n.alive, n.epoch, n.leads, n.asked, n.durable = true, -1, nil, nil, n.end() // recovery syncs
 	n.hw = min(n.hw, int64(n.end()))
 	w.brokers[n.id] = registration{n.incarnation, true}
 	c := Change{Restarted: []int32{n.id}}
@@ -444,7 +445,7 @@ func (w *world) restart(n *node) {
 	}
 	n.clean = false
 	w.commit(c)
-	n.told = len(w.history) - 2 // it acts by nothing that is older than its own registration
+	n.told = len(w.history) - 2 // n uses no metadata older than its own registration
 }
 
 // configure changes the topic.
@@ -452,7 +453,7 @@ func (w *world) configure() {
 	if w.r.IntN(3) == 0 {
 		w.topic.SyncOnAck = !w.topic.SyncOnAck
 		w.rules.SyncOnAck = w.topic.SyncOnAck
-		w.part.Epoch++ // what its leader says it has synced is of before: image.reconsider
+		w.part.Epoch++ // voids earlier reports of the leader's syncs: image.reconsider
 	} else {
 		w.topic.MinInSync = 1 + w.r.IntN(3)
 		w.rules.MinInSync = w.topic.MinInSync
@@ -460,7 +461,7 @@ func (w *world) configure() {
 	w.commit(Change{})
 }
 
-// check is the invariant.
+// check checks the invariant.
 func (w *world) check() {
 	for _, n := range w.nodes {
 		if n.leads == nil {
@@ -472,7 +473,7 @@ func (w *world) check() {
 		}
 		n.max = hw
 		if n.epoch != w.part.LeaderEpoch && w.seen.unclean > 0 {
-			continue // what it shows may have been given up since
+			continue // its entries may have been given up since
 		}
 		for i := int64(0); i < hw; i++ {
 			v := n.entries[i].value
@@ -497,7 +498,7 @@ func (w *world) check() {
 	}
 }
 
-// settle lets the cluster come to rest: everybody lives, no message is lost for ever.
+// settle runs the cluster until it is stable: all brokers live, and no message is lost for ever.
 func (w *world) settle() {
 	for _, n := range w.nodes {
 		w.restart(n)
