@@ -16,7 +16,7 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// pair is a leader and a follower of some partitions, of which only numbers are kept.
+// pair is a leader and a follower of some partitions, of which only offsets are kept.
 type pair struct {
 	t    *testing.T
 	net  Network
@@ -26,18 +26,18 @@ type pair struct {
 	all  []*fake
 }
 
-// fake is one partition on both sides. Its batches have a byte for each record.
+// fake is one partition on both sides. Its batches have one byte for each record.
 type fake struct {
 	mu     sync.Mutex // guards the fields below
 	places []*Place
-	end    int64 // of the leader
-	heard  int64 // end of the follower, as the leader knows it
+	end    int64 // end offset of the leader
+	heard  int64 // end offset of the follower, as reported to the leader
 	hw     int64
 	reads  int
-	err    error                 // of the leader's answers
-	copied int64                 // end of the follower
+	err    error                 // error of the leader's responses
+	copied int64                 // end offset of the follower
 	until  time.Time             // batches are held back until then
-	read   func()                // nil, or called when an answer was found
+	read   func()                // nil, or called when a response was found
 	took   func(*partition.Copy) // nil, or called with each copy
 	held   func(*partition.Copy) // nil: copies are done at once
 }
@@ -75,7 +75,7 @@ func (p *pair) reads() (n int) {
 	return n
 }
 
-// append has the leader grow.
+// append makes the leader's log grow by n.
 func (x *fake) append(n int64) {
 	x.mu.Lock()
 	x.end += n
@@ -213,7 +213,7 @@ func TestPartitionThatFailsHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// A leader that is about to lead wakes who asked too early.
+// A leader that is about to lead wakes followers that fetched too early.
 func TestFollowerThatAsksTooEarlyIsWokenByTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, 1)
@@ -237,14 +237,14 @@ func TestFollowerThatAsksTooEarlyIsWokenByTheLeader(t *testing.T) {
 	})
 }
 
-// asked returns how often a partition was asked for since hold.
+// asked returns the number of fetches of a partition since hold.
 func (x *fake) asked() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.reads
 }
 
-// hold has a partition's batches held back for d.
+// hold makes the leader hold back a partition's batches for d.
 func (x *fake) hold(d time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -277,7 +277,7 @@ func TestPartitionThatIsHeldBackIsAskedForWhenItsTimeHasComeWhateverIsAppended(t
 	})
 }
 
-// What the leader tells beside batches is taken in.
+// A follower applies the high watermark of responses without batches.
 func TestWhoIsHeldBackHearsTheHighWatermark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, 1)
@@ -313,7 +313,7 @@ func TestPartitionsThatAreHeldBackAreLetGoAtOnce(t *testing.T) {
 					failed.mu.Unlock()
 					failed.append(1)
 					time.Sleep(time.Minute) // its pauses have become long
-					lift := func() {        // with x.mu
+					lift := func() {        // the caller holds x.mu
 						x.until = time.Time{}
 						letGo(p, x)
 					}
@@ -382,7 +382,7 @@ func TestCutOneWayAndBothWays(t *testing.T) {
 	}
 }
 
-// What a follower says still arrives when what it is answered does not.
+// A follower's fetches reach the leader even if the responses do not reach the follower.
 func TestLeaderHearsAFollowerThatItsAnswersDoNotReach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, 1)
@@ -458,7 +458,7 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 		require.Greater(t, bytes, maxInFlight-(1<<20))
 		require.Less(t, bytes, maxInFlight+(1<<20))
 		require.Less(t, len(held), 30)
-		for _, x := range p.all { // no more of it
+		for _, x := range p.all { // no more batches
 			x.mu.Lock()
 			x.err = partition.ErrNotLeader
 			x.mu.Unlock()
@@ -469,7 +469,8 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 	})
 }
 
-// A partition that is copied no longer, or from somebody else, is left alone by who copied it.
+// A partition that is no longer copied, or is copied from another source, gets no fetches from its
+// former fetcher.
 func TestForgottenPartitionsAreLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, 2)

@@ -9,7 +9,7 @@ import (
 	"github.com/stratalog/strata/internal/synctest"
 )
 
-// Whoever waits for a path is let go by a stop, whatever is wrong with the path.
+// A wait for a path ends with a stop, whatever is wrong with the path.
 func TestWaitingForAPathEndsWithAStop(t *testing.T) {
 	path := Path{1, 2}
 	for name, impair := range map[string]func(*Network){

@@ -18,7 +18,7 @@ import (
 type real struct {
 	*partition.Partition
 	places []*Place
-	asks   []partition.ReplicaFetch // of followers
+	asks   []partition.ReplicaFetch // fetches of followers
 	lost   int64
 }
 
@@ -67,7 +67,7 @@ func (x *real) append(t *testing.T, acks record.Acks, values ...string) {
 	require.NoError(t, err)
 }
 
-// copying has to be followed from a fetcher of its own until the returned function is called.
+// copying makes to copy from with its own fetcher until the returned function is called.
 func copying(epoch int32, from, to *real) (end func()) {
 	f, stop, done := New(Config{Broker: 2, Leader: 1, Incarnation: func() int64 { return 7 }}), make(chan struct{}), make(chan struct{})
 	go func() {
@@ -88,15 +88,15 @@ func bytesOf(t *testing.T, x *real, epoch int32) []byte {
 	return read.Bytes
 }
 
-// same compares two logs byte for byte; the second one leads afterwards.
+// same compares two logs byte for byte. Afterwards the second one leads.
 func same(t *testing.T, leader, follower *real, epoch int32) {
 	want := bytesOf(t, leader, epoch)
 	follower.lead(t, epoch+100)
 	require.Equal(t, want, bytesOf(t, follower, epoch+100))
 }
 
-// A follower whose log ends before its leader's begins goes on where that is, also in the middle of
-// a batch, and its log start moves with the leader's.
+// A follower whose log ends before its leader's begins continues at the leader's start, also in
+// the middle of a batch. Its log start moves with the leader's.
 func TestFollowerBeginsWhereTheLeadersLogBegins(t *testing.T) {
 	for name, start := range map[string]int64{"at a batch": 6, "inside of a batch": 7, "at the end": 12} {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestFollowerBeginsWhereTheLeadersLogBegins(t *testing.T) {
 				for range 3 {
 					leader.append(t, record.AcksLeader, "a", "b", "c")
 				}
-				// The follower counts no longer, so that records may be deleted.
+				// The follower no longer counts, so that records may be deleted.
 				leader.Reassure(partition.Leadership{Epoch: 3, Broker: 1, PartitionEpoch: 4, Replicas: []int32{1, 2}, InSync: []int32{1},
 					Followers: []partition.Follower{{Broker: 2, Incarnation: 7}}})
 				_, err := leader.DeleteRecords(start)
@@ -136,7 +136,7 @@ func TestFollowerBeginsWhereTheLeadersLogBegins(t *testing.T) {
 	}
 }
 
-// What the follower has and its leader has not is cut off, by leader epochs.
+// Records that the follower has and its leader lacks are truncated, by leader epochs.
 func TestFollowerGivesUpWhatItsLeaderDoesNotHave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old, next := openReal(t, 300), openReal(t, 300)

@@ -14,8 +14,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// openCompacted opens a partition of a compacted topic, whose tombstones and markers go after a
-// second.
+// openCompacted opens a partition of a compacted topic. Its tombstones and markers are purged
+// after a second.
 func openCompacted(t *testing.T, disk *vfs.MemFS) *real {
 	p, err := partition.Open("p", compactedConfig(disk, 1<<20))
 	require.NoError(t, err)
@@ -29,8 +29,8 @@ func compactedConfig(disk *vfs.MemFS, segmentBytes int64) partition.Config {
 	}}
 }
 
-// put appends a record with a key, of a producer's transaction if pid is not 0; value "": a
-// tombstone.
+// put appends a record with a key, in a producer's transaction if pid is not 0. An empty value
+// stands for a tombstone.
 func (x *real) put(t *testing.T, pid int64, epoch int16, seq int32, key, value string) partition.ProduceResult {
 	t.Helper()
 	var b record.Builder
@@ -58,7 +58,7 @@ func (x *real) mark(t *testing.T, pid int64, epoch int16, commit bool) {
 	require.NoError(t, (<-done).Err)
 }
 
-// alone makes x the leader of two replicas, of which the other is not in sync, and not there.
+// alone makes x the leader of two replicas. The other one is alive, and not in sync.
 func (x *real) alone(t *testing.T, epoch int32) {
 	t.Helper()
 	require.NoError(t, x.Lead(x.leadership(epoch, 0, true)))
@@ -71,7 +71,7 @@ func (x *real) leadership(epoch, change int32, alive bool) partition.Leadership 
 	}
 }
 
-// purge has compaction take all that it may, and reports whether something was purged.
+// purge lets compaction purge all that it may, and reports whether records were purged.
 func (x *real) purge(t *testing.T) bool {
 	t.Helper()
 	before := x.Position().Purged
@@ -85,7 +85,7 @@ func (x *real) purge(t *testing.T) bool {
 	return x.Position().Purged != before
 }
 
-// shown returns what a reader of committed records finds at a leader, by key.
+// shown returns the records that a read_committed reader finds at a leader, by key.
 func (x *real) shown(t *testing.T) map[string]string {
 	t.Helper()
 	got, aborted := map[string]string{}, map[int64]bool{}
@@ -118,9 +118,9 @@ func (x *real) shown(t *testing.T) map[string]string {
 	}
 }
 
-// A follower that lacks what compaction has purged begins anew, and lacks nothing else then: what a
-// tombstone had deleted is gone, and no transaction is open that is over. One that has all of it
-// goes on where it is.
+// A follower that lacks purged records begins again, and then lacks nothing else. Keys deleted by
+// a tombstone are absent, and no ended transaction is open. A follower that has all purged records
+// continues.
 func TestFollowerThatLacksWhatWasPurgedBeginsAnew(t *testing.T) {
 	for name, has := range map[string]bool{"it lacks it": false, "it has it": true} {
 		t.Run(name, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestFollowerThatLacksWhatWasPurgedBeginsAnew(t *testing.T) {
 				}
 				alike(t, leader, follower)
 				killed := openCompacted(t, disk.Kill())
-				alike(t, leader, killed) // compaction has left a control batch without a marker: it begins nothing
+				alike(t, leader, killed) // a control batch without a marker begins nothing
 				require.NoError(t, killed.Close())
 				want := leader.LastStableOffset()
 				require.Equal(t, leader.LogEndOffset(), want)
@@ -179,8 +179,8 @@ func TestFollowerThatLacksWhatWasPurgedBeginsAnew(t *testing.T) {
 	}
 }
 
-// The last thing that was purged is a marker: a follower that ends before it, and has all that was
-// deleted by a tombstone, begins anew as well.
+// The last purged record is a marker. A follower that ends before it begins again, even if it has
+// all records that a tombstone deleted.
 func TestFollowerBehindAPurgedMarkerBeginsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leader := openCompacted(t, vfs.Mem())
@@ -199,7 +199,7 @@ func TestFollowerBehindAPurgedMarkerBeginsAnew(t *testing.T) {
 	})
 }
 
-// Who is in sync may have to lead: whatever else is wrong, it is not told to empty its log.
+// An in-sync follower may have to lead, so it never has to empty its log, whatever else is wrong.
 func TestNobodyInSyncIsToldToBeginAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leader := openCompacted(t, vfs.Mem())
@@ -220,8 +220,8 @@ func TestNobodyInSyncIsToldToBeginAnew(t *testing.T) {
 	})
 }
 
-// A copy that was begun from a log goes on from it, as long as nothing else is purged there, and
-// from another one that was begun so; it begins anew if anybody else leads, or more was purged.
+// A copy continues from the log that it was copied from while no more is purged there. It
+// continues from any other log only if it ends behind the purged records of both.
 func TestUnfinishedCopyGoesOnFromAnEqualLogOnly(t *testing.T) {
 	had := log.Purged{Below: 100, ID: 7}
 	for _, tt := range []struct {
@@ -243,16 +243,16 @@ func TestUnfinishedCopyGoesOnFromAnEqualLogOnly(t *testing.T) {
 	require.True(t, had.IsMissedBy(0, log.Purged{}), "a new replica has to know what it is a copy of")
 }
 
-// As long as a follower gets on, nothing is purged that it is about to copy, nor anything at all
-// while it copies what lacks something: it need not begin anew again and again. One that does not
-// get on is not waited for.
+// While a follower makes progress, nothing that it is about to copy is purged, and nothing at all
+// while it copies an incomplete log. So it need not begin again and again. Compaction does not
+// wait for a follower without progress.
 func TestNothingIsPurgedUnderACopyThatGetsOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leader := openCompacted(t, vfs.Mem())
 		leader.alone(t, 3)
 		ask := partition.ReplicaFetch{Broker: 2, Incarnation: 7, LeaderEpoch: 3, LastEpoch: -1, MaxBytes: 1}
 		read := func(offset int64) partition.ReplicaRead {
-			ask.Offset = offset // and nothing is durable: it is never caught up
+			ask.Offset = offset // nothing is durable, so the follower never catches up
 			if ask.LastEpoch = -1; offset > 0 {
 				ask.LastEpoch = 3
 			}
@@ -264,7 +264,7 @@ func TestNothingIsPurgedUnderACopyThatGetsOn(t *testing.T) {
 		leader.mark(t, 5, 1, true)                                       // 1
 		require.NoError(t, leader.put(t, 0, 0, 0, "k", "deleted").Err)   // 2
 		require.NoError(t, leader.put(t, 0, 0, 0, "k", "").Err)          // 3
-		time.Sleep(time.Hour)                                            // the high watermark does not wait for it
+		time.Sleep(time.Hour)                                            // the high watermark does not wait for the follower
 		read(0)
 		read(3)
 		require.False(t, leader.purge(t), "the tombstone at 3, which the follower is about to copy")
@@ -273,7 +273,7 @@ func TestNothingIsPurgedUnderACopyThatGetsOn(t *testing.T) {
 		_, err := leader.ReadReplica(partition.ReplicaFetch{Broker: 2, Incarnation: 7, LeaderEpoch: 3, Offset: 3, LastEpoch: 3})
 		require.ErrorIs(t, err, partition.ErrPurged)
 
-		ask.Purged = leader.Position().Purged // it has begun anew
+		ask.Purged = leader.Position().Purged // the follower has begun again
 		read(0)
 		read(3)
 		require.NoError(t, leader.put(t, 0, 0, 0, "x", "later").Err)

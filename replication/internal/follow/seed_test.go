@@ -16,7 +16,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// idempotent appends a record of a producer outside of transactions.
+// idempotent appends a record of a producer outside transactions.
 func (x *real) idempotent(t *testing.T, pid int64, seq int32, acks record.Acks) partition.ProduceResult {
 	t.Helper()
 	var b record.Builder
@@ -30,7 +30,7 @@ func (x *real) idempotent(t *testing.T, pid int64, seq int32, acks record.Acks) 
 	return <-done
 }
 
-// alike compares what two replicas know of producers and transactions.
+// alike compares the producers, transactions and offsets of two replicas.
 func alike(t *testing.T, leader, follower *real) {
 	t.Helper()
 	type known struct {
@@ -50,14 +50,14 @@ func alike(t *testing.T, leader, follower *real) {
 	require.Equal(t, leader.LogEndOffset(), follower.LogEndOffset())
 }
 
-// A follower that begins at its leader's start knows what the leader knows of those who have
-// written below: a batch that comes again is not doubled, and a transaction that is open stays so,
-// also if its records are gone, so that the last stable offset is the same whoever leads.
+// A follower that begins at its leader's start gets the leader's state of the producers that wrote
+// below. A retried batch is not duplicated. An open transaction stays open, even if its records
+// are deleted, so that all leaders have the same last stable offset.
 func TestFollowerThatBeginsLaterKnowsTheProducersOfWhatWasDeleted(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		start int64
-		ends  bool // the transactions end before the follower is back
+		ends  bool // the transactions end before the follower returns
 	}{
 		{"at a batch", 7, false}, {"inside of a batch", 11, false}, {"at the end", 13, false}, {"with the marker behind", 7, true}, {"with the marker gone", 15, true},
 	} {
@@ -106,8 +106,8 @@ func TestFollowerThatBeginsLaterKnowsTheProducersOfWhatWasDeleted(t *testing.T) 
 	}
 }
 
-// The snapshot before the leader's start has a transaction whose marker compaction has taken since:
-// it is over, and not open at a follower that begins there.
+// The snapshot before the leader's start has an open transaction whose marker compaction has
+// purged since. The transaction has ended, and is not open on a follower that begins there.
 func TestFollowerThatBeginsBehindAPurgedMarkerTakesNothingForOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, err := partition.Open("p", compactedConfig(vfs.Mem(), 400)) // so small that the two segments stay apart
@@ -118,7 +118,7 @@ func TestFollowerThatBeginsBehindAPurgedMarkerTakesNothingForOpen(t *testing.T) 
 		require.NoError(t, follower.Follow(3))
 		require.NoError(t, leader.put(t, 0, 0, 0, "k", strings.Repeat("v", 250)).Err) // 0
 		require.NoError(t, leader.put(t, 5, 0, 0, "x", "aborted").Err)                // 1
-		require.NoError(t, leader.Roll())                                             // takes the snapshot that has it open
+		require.NoError(t, leader.Roll())                                             // takes the snapshot with the open transaction
 		leader.mark(t, 5, 1, false)                                                   // 2
 		require.NoError(t, leader.put(t, 0, 0, 0, "kept", "v").Err)                   // 3
 		require.NoError(t, leader.put(t, 0, 0, 0, "kept2", "v").Err)                  // 4
@@ -137,7 +137,7 @@ func TestFollowerThatBeginsBehindAPurgedMarkerTakesNothingForOpen(t *testing.T) 
 	})
 }
 
-// An answer that fits in no batch, or of which the producers are damaged, seeds nothing.
+// Damaged producers, or a response of another leader epoch, seed nothing.
 func TestDamagedProducersSeedNothing(t *testing.T) {
 	follower := openReal(t, 1<<20)
 	defer func() { require.NoError(t, follower.Close()) }()
@@ -149,8 +149,8 @@ func TestDamagedProducersSeedNothing(t *testing.T) {
 	require.ErrorIs(t, follower.Seed(ask, 0, nil), partition.ErrFencedLeaderEpoch)
 }
 
-// Whatever call a kill or a power cut comes before, while a follower begins anew or behind what was
-// deleted: when it is back it has what its leader has, and knows the same producers.
+// A kill or a power cut comes before any call while a follower begins again, or begins behind
+// deleted records. Afterwards it has its leader's records and the same producers.
 func TestCrashAtEveryCallOfACopyThatBeginsAnew(t *testing.T) {
 	for name, start := range map[string]int64{"anew": 0, "behind what was deleted": 2, "inside of a batch": 4} {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestCrashAtEveryCallOfACopyThatBeginsAnew(t *testing.T) {
 				}
 				leader.Reassure(leader.leadership(3, 2, true))
 
-				var mu sync.Mutex // guards what follows while the partition is open
+				var mu sync.Mutex // guards the variables below while the partition is open
 				var left []*vfs.MemFS
 				n := uint64(0)
 				done := disk.Observe(vfs.Observer{Before: func(e vfs.Event) {
@@ -215,7 +215,7 @@ func TestCrashAtEveryCallOfACopyThatBeginsAnew(t *testing.T) {
 					require.NoError(t, again.Follow(3))
 					stop := copying(3, leader, again)
 					synctest.Wait()
-					time.Sleep(10 * time.Second) // what fails is tried again
+					time.Sleep(10 * time.Second) // failed calls are retried
 					synctest.Wait()
 					stop()
 					alike(t, leader, again)
