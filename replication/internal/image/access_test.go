@@ -14,7 +14,7 @@ import (
 	"github.com/stratalog/strata/internal/metarecord"
 )
 
-// numbered draws ids 1, 2, 3 ...
+// numbered returns a function that draws ids 1, 2, 3 ...
 func numbered() func() metarecord.ID {
 	n := uint64(0)
 	return func() (id metarecord.ID) {
@@ -38,8 +38,8 @@ func makeACLs(t *testing.T, m *Image, next func() metarecord.ID, entries ...acl.
 	m.Publish(m.Version + int64(len(recs)))
 }
 
-// Random changes beside a map of entries: the image has the same, a published value stays, and a
-// snapshot makes all of it again.
+// Random changes are made to an image and to a map of entries. Both agree, a published value never
+// changes, and a snapshot restores all entries.
 func TestAccessControlAgreesWithAMapOfEntries(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))

@@ -14,12 +14,13 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// lax are the rules of a topic that asks for nothing.
+// lax returns rules without requirements.
 func lax(*Image, map[string]string) Rules { return Rules{MinInSync: 1} }
 
 var limits = Limits{Partitions: 100, Factor: 1, Policy: lax}
 
-// cluster is an image of brokers 1 to 5, of which 4 is fenced and 5 leaving, and of topics.
+// cluster returns an image of topics and brokers 1 to 5. Broker 4 is fenced and broker 5 is
+// leaving.
 func cluster(t *testing.T) *Image {
 	t.Helper()
 	m := New()
@@ -41,14 +42,14 @@ func cluster(t *testing.T) *Image {
 	return m
 }
 
-// commit makes records part of the image, as who has written them does.
+// commit applies records to the image, as their writer does.
 func commit(t *testing.T, m *Image, recs ...metarecord.Record) {
 	t.Helper()
 	applyAll(t, m, recs...)
 	m.Publish(m.Version + int64(len(recs)))
 }
 
-// replicasOf are the replicas that records give to partitions.
+// replicasOf returns the replicas of the partitions in records.
 func replicasOf(recs []metarecord.Record) (all [][]int32) {
 	for _, rec := range recs {
 		if p, ok := rec.(*metarecord.Partition); ok {
@@ -76,7 +77,7 @@ func TestCommandsAreDecided(t *testing.T) {
 		decide   func(*Image) ([]metarecord.Record, error)
 		want     error
 		as       any
-		replicas [][]int32 // of a command that is accepted
+		replicas [][]int32 // of an accepted command
 	}{
 		"placed where the last topic ended":     {create(Creation{Name: "new", Partitions: 4, Factor: 1}), nil, nil, [][]int32{{1}, {2}, {3}, {1}}},
 		"two replicas":                          {create(Creation{Name: "new", Partitions: 2, Factor: 2}), nil, nil, [][]int32{{1, 2}, {2, 3}}},
@@ -188,7 +189,8 @@ func TestSettingsAreDecided(t *testing.T) {
 	require.ErrorIs(t, err, refused)
 }
 
-// Leaders go by who serves; those that nobody can replace are missed until their broker is back.
+// Leaders follow the serving brokers. A leader without a replacement is missing until its broker
+// returns.
 func TestLeadersFollowWhoServes(t *testing.T) {
 	for _, eligible := range []bool{true, false} {
 		t.Run(fmt.Sprint(eligible), func(t *testing.T) { leadersFollow(t, eligible) })
@@ -270,13 +272,13 @@ func TestSnapshotHasOneOrder(t *testing.T) {
 	}
 }
 
-// Configurations of groups are altered, survive a snapshot and are bounded; what was published does
-// not change.
+// Configurations of groups are altered, survive a snapshot and are bounded. Published
+// configurations do not change.
 func TestConfigurationsOfGroups(t *testing.T) {
 	testNamedConfigs(t, (*Image).AlterGroup, (*Image).Groups)
 }
 
-// Those of client metrics likewise.
+// Configurations of client metrics behave like configurations of groups.
 func TestConfigurationsOfClientMetrics(t *testing.T) {
 	testNamedConfigs(t, (*Image).AlterClientMetrics, (*Image).ClientMetrics)
 }

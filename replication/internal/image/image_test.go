@@ -74,7 +74,7 @@ func TestRecordsThatDoNotFitAreRefused(t *testing.T) {
 	require.Equal(t, int64(2000), m.NextProducerID)
 }
 
-// Epochs without a leader, and of the same one, belong to the lead of a broker.
+// Epochs without a leader, and later epochs of the same leader, belong to one lead.
 func TestLeadLastsUntilAnotherBrokerLeads(t *testing.T) {
 	id := topic.NewID()
 	m := New()
@@ -98,7 +98,7 @@ func TestLeadLastsUntilAnotherBrokerLeads(t *testing.T) {
 	require.Equal(t, Lead{1, 5}, m.ByID[id].Partitions[3].Led(), "a lead that begins later than now")
 }
 
-// All that the records of a partition say is kept, by a snapshot too.
+// A partition keeps all fields of its records, also in a snapshot.
 func TestPartitionKeepsAllThatItsRecordsSay(t *testing.T) {
 	id := topic.NewID()
 	one, two := metarecord.ID{1}, metarecord.ID{2}

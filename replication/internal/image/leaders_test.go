@@ -14,7 +14,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// configured are the rules that a topic's configuration says, and else the brokers'.
+// configured returns the rules of a topic's configuration. The brokers' configuration is the
+// default.
 func configured(m *Image, config map[string]string) Rules {
 	get := func(key string) string {
 		if v, ok := config[key]; ok {
@@ -26,8 +27,8 @@ func configured(m *Image, config map[string]string) Rules {
 	return Rules{MinInSync: max(minInSync, 1), SyncOnAck: get("sync") == "ack", Unclean: get("unclean") == "true"}
 }
 
-// three is an image of three brokers, of the topic "t" with one partition and three replicas, and
-// of "one" with one replica, on broker 1.
+// three returns an image of three brokers. It has the topic "t" with one partition and three
+// replicas, and "one" with one replica, on broker 1.
 func three(t *testing.T, config map[string]string) *Image {
 	t.Helper()
 	m := brokers(t, "", "", "")
@@ -35,7 +36,7 @@ func three(t *testing.T, config map[string]string) *Image {
 	return m
 }
 
-// threeByBrokers is three with what is configured set on all brokers.
+// threeByBrokers is three with the configuration set on all brokers.
 func threeByBrokers(t *testing.T, config map[string]string) *Image {
 	t.Helper()
 	m := brokers(t, "", "", "")
@@ -76,7 +77,7 @@ func setOnBrokers(t *testing.T, m *Image, config map[string]string) {
 	commit(t, m, recs...)
 }
 
-// state is the partition of "t".
+// state returns the state of the partition of "t".
 func state(m *Image) election.Partition { return m.Topics["t"].Partitions[0].State() }
 
 func ids(b ...int32) []int32 { return b }
@@ -133,8 +134,8 @@ func TestSetsFollowWhoServes(t *testing.T) {
 	require.Equal(t, want, state(m))
 }
 
-// The first change of a controller says all at once: who was started again, and what they may have
-// lost.
+// The first change of a controller covers all brokers that were started again, and their possible
+// losses.
 func TestLeaderThatIsStartedAgainBeginsAnotherEpoch(t *testing.T) {
 	for _, tt := range []struct {
 		sync    string
@@ -163,7 +164,7 @@ func TestLeaderThatIsStartedAgainBeginsAnotherEpoch(t *testing.T) {
 	}
 }
 
-// The settings that a cluster is opened with may be others than it was closed with.
+// The settings of a cluster may change while it is closed.
 func TestSettingsChangeWhileTheClusterIsClosed(t *testing.T) {
 	m := three(t, map[string]string{"sync": "ack"})
 	other := func(*Image, map[string]string) Rules { return Rules{MinInSync: 1} }
@@ -202,7 +203,7 @@ func TestBrokerThatMayHaveLostRecordsIsNotCountedOn(t *testing.T) {
 	}
 }
 
-// A disk that is gone took with it what had been synced.
+// A replaced disk has lost its synced records.
 func TestReplicaOnAnotherDiskIsNotCountedOn(t *testing.T) {
 	replaced := arrival(2)
 	replaced.Directory = metarecord.ID{7}
@@ -215,7 +216,7 @@ func TestReplicaOnAnotherDiskIsNotCountedOn(t *testing.T) {
 	leave(t, without, 2)
 	for _, m := range []*Image{m, without} {
 		commit(t, m, m.Unregister(2))
-		if m == without { // the controller dies before it says more
+		if m == without { // the controller dies before it writes more
 			commit(t, m, m.Register(replaced)...)
 		}
 		relead(t, m)

@@ -23,7 +23,7 @@ func brokers(t *testing.T, racks ...string) *Image {
 	return m
 }
 
-// createTopic makes a topic, the i-th one, and returns its partitions.
+// createTopic creates the i-th topic and returns its partitions.
 func createTopic(t *testing.T, m *Image, i byte, partitions, factor int) []Partition {
 	t.Helper()
 	name := fmt.Sprint("t", i)
@@ -77,7 +77,8 @@ func TestReplicasAreInDifferentRacks(t *testing.T) {
 	}
 }
 
-// Brokers that do not serve get replicas only where others are too few, and are not in sync.
+// Brokers that do not serve get replicas only if the others are too few. These replicas are not in
+// sync.
 func TestBrokersThatAreAwayFillUpTheFactor(t *testing.T) {
 	m := brokers(t, "a", "b", "c", "d")
 	commit(t, m, m.Fence([]int32{4}, nil)...)

@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/internal/metarecord"
 )
 
-// Random changes beside a map of quotas: the image has the same, what was published stays, and a
-// snapshot makes all of it again.
+// Random changes are made to an image and to a map of quotas. Both agree, published quotas never
+// change, and a snapshot restores all quotas.
 func TestQuotasAgreeWithAMap(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))

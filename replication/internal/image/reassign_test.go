@@ -9,7 +9,7 @@ import (
 	"github.com/stratalog/strata/replication/internal/election"
 )
 
-// ask has the one partition of a topic moved, and commits that.
+// ask requests a move of a topic's only partition, and commits it.
 func ask(t *testing.T, m *Image, name string, replicas ...int32) error {
 	t.Helper()
 	recs, errs := m.Reassign([]Reassignment{{Partition: record.TopicPartition{Topic: name}, Replicas: replicas}}, configured)
@@ -17,7 +17,7 @@ func ask(t *testing.T, m *Image, name string, replicas ...int32) error {
 	return errs[0]
 }
 
-// propose has the leader of topic t ask for an in-sync set.
+// propose requests an in-sync set for the leader of topic t.
 func propose(t *testing.T, m *Image, inSync ...int32) {
 	t.Helper()
 	p := state(m)
@@ -30,7 +30,7 @@ func propose(t *testing.T, m *Image, inSync ...int32) {
 	commit(t, m, recs...)
 }
 
-// six is three with brokers 4 to 6, which have nothing.
+// six is three with brokers 4 to 6, which have no replicas.
 func six(t *testing.T, config map[string]string) *Image {
 	t.Helper()
 	m := three(t, config)
@@ -40,8 +40,8 @@ func six(t *testing.T, config map[string]string) *Image {
 	return m
 }
 
-// A reassignment goes step by step as Kafka's does: the lists are merged, those that are added join
-// the set, and the change that has all of them ends it.
+// A reassignment has the steps of Kafka's. The lists are merged, the added replicas join the set,
+// and the change with all of them ends it.
 func TestReassignmentsGoStepByStep(t *testing.T) {
 	m := six(t, nil)
 	require.NoError(t, ask(t, m, "t", 4, 5, 1))
@@ -67,7 +67,7 @@ func TestReassignmentsGoStepByStep(t *testing.T) {
 	require.Equal(t, version, m.Version)
 }
 
-// With fewer replicas than before all that stay have to be in sync.
+// With fewer replicas than before, all remaining replicas have to be in sync.
 func TestShrinkingWaitsForAllThatStay(t *testing.T) {
 	m := six(t, nil)
 	leave(t, m, 2)
@@ -81,8 +81,8 @@ func TestShrinkingWaitsForAllThatStay(t *testing.T) {
 	require.False(t, m.Topics["t"].Partitions[0].Moves())
 }
 
-// A reassignment that is to keep the number of replicas keeps that which there are to be, when
-// another one is under way that changes it.
+// A reassignment that must keep the number of replicas keeps the target number of a reassignment
+// under way.
 func TestNumberOfReplicasThatIsKeptIsTheOneThatIsToBe(t *testing.T) {
 	m := six(t, nil)
 	keep := func(replicas ...int32) error {
@@ -97,7 +97,7 @@ func TestNumberOfReplicasThatIsKeptIsTheOneThatIsToBe(t *testing.T) {
 	require.ErrorIs(t, keep(4, 5, 1), ErrInvalidReplicationFactor)
 }
 
-// What is cancelled leaves somebody who can lead: also of an unclean partition one that is there.
+// A cancelled reassignment leaves a present replica that can lead, also with unclean elections.
 func TestCancelledReassignmentLeavesSomebodyWhoCanLead(t *testing.T) {
 	for _, unclean := range []string{"false", "true"} {
 		m := six(t, map[string]string{"unclean": unclean})

@@ -21,17 +21,17 @@ import (
 )
 
 // A replicaSim is a cluster of five brokers whose topics have one to five replicas. Brokers leave
-// and return, with and without what they had not synced; leaders propose sets, and what they ask
-// for comes late; settings change. It keeps book of who has what was acknowledged.
+// and return, with and without their unsynced records. Leaders propose sets, and proposals arrive
+// late. Settings change. It records which brokers have all acknowledged records.
 type replicaSim struct {
 	t      *testing.T
 	rnd    *rand.Rand
 	m      *Image
-	reader *Image            // knows the records' bytes only
-	static map[string]string // what the cluster was opened with
+	reader *Image            // gets only the bytes of records
+	static map[string]string // settings that the cluster was opened with
 	drawn  uint32
 	holds  map[placed]*holding
-	asked  []Proposal // on their way
+	asked  []Proposal // proposals under way
 	said   string
 	seen   map[string]int
 }
@@ -42,13 +42,13 @@ type placed struct {
 	number int32
 }
 
-// A holding is what brokers really have of a partition.
+// A holding has the true contents of a partition's replicas.
 type holding struct {
-	complete map[int32]bool // have what was acknowledged
-	unsynced map[int32]bool // may have some of that on no disk
-	away     map[int32]bool // their directories are missing; complete is what those would have
-	joining  []int32        // that the leader counts already, since it has asked for them
-	epoch    int32          // of the partition in which it did
+	complete map[int32]bool // brokers with all acknowledged records
+	unsynced map[int32]bool // brokers with acknowledged records that may be on no disk
+	away     map[int32]bool // brokers whose directory is missing; complete counts it as present
+	joining  []int32        // replicas that the leader has proposed, and counts already
+	epoch    int32          // partition epoch of that proposal
 }
 
 // rules is the Policy.
@@ -75,7 +75,7 @@ func (s *replicaSim) setting() (key, value string) {
 	return "unclean", []string{"true", "false", "false"}[s.rnd.IntN(3)]
 }
 
-// commit applies records, and keeps book of what becomes of partitions.
+// commit applies records, and tracks their effects on partitions.
 func (s *replicaSim) commit(said string, recs []metarecord.Record) {
 	s.said = said
 	for _, rec := range recs {
@@ -105,7 +105,7 @@ func (s *replicaSim) commit(said string, recs []metarecord.Record) {
 	}
 }
 
-// partitions returns those that there are, in an order that a seed repeats.
+// partitions returns the existing partitions, in the same order for the same seed.
 func (s *replicaSim) partitions() []placed {
 	return slices.SortedFunc(maps.Keys(s.holds), func(a, b placed) int {
 		if c := bytes.Compare(a.id[:], b.id[:]); c != 0 {
@@ -149,7 +149,7 @@ func (s *replicaSim) change(rec *metarecord.PartitionChange, again metarecord.Re
 	case rec.Leader < 0:
 	case rec.Recovery == 1:
 		delete(h.away, rec.Leader)
-		h.complete = map[int32]bool{rec.Leader: true} // the rest is given up, and told
+		h.complete = map[int32]bool{rec.Leader: true} // the rest is given up, and reported
 		s.seen["unclean election"]++
 	default:
 		require.True(s.t, h.complete[rec.Leader] && !h.away[rec.Leader], "a leader lacks what was acknowledged: %s\nwas %+v\n is %+v", s.said, was, is)
@@ -166,9 +166,9 @@ func (s *replicaSim) change(rec *metarecord.PartitionChange, again metarecord.Re
 	}
 }
 
-// moved keeps book of replicas that come and go. What is dropped is deleted.
+// moved tracks replicas that are added and dropped. Dropped replicas are deleted.
 func (s *replicaSim) moved(h *holding, was, is election.Partition, rec *metarecord.PartitionChange) {
-	if len(was.Replicas) == 1 { // it leads with whatever it has
+	if len(was.Replicas) == 1 { // it leads with whatever records it has
 		h.complete, h.unsynced = map[int32]bool{was.Replicas[0]: true}, map[int32]bool{was.Replicas[0]: true}
 	}
 	for _, id := range less(was.Replicas, is.Replicas) {
@@ -195,7 +195,7 @@ func (s *replicaSim) moved(h *holding, was, is election.Partition, rec *metareco
 	}
 }
 
-// reassign asks for other replicas of a random partition, or cancels what is under way.
+// reassign requests other replicas of a random partition, or cancels its reassignment.
 func (s *replicaSim) reassign() {
 	all := s.partitions()
 	if len(all) == 0 {
@@ -221,7 +221,7 @@ func (s *replicaSim) reassign() {
 	}
 }
 
-// check looks at one partition.
+// check checks the invariants of one partition.
 func (s *replicaSim) check(t *Topic, p *Partition, h *holding) {
 	st, rules := p.State(), s.rules(s.m, t.Config)
 	say := func() string { return fmt.Sprintf("%s: %+v", s.said, st) }
@@ -254,8 +254,8 @@ func (s *replicaSim) check(t *Topic, p *Partition, h *holding) {
 	}
 }
 
-// acknowledge is what a leader does at any time: those in sync get a record, and the ones that it
-// has asked for.
+// acknowledge models an append, which may come at any time. The replicas in sync and those
+// proposed by the leader get a record.
 func (s *replicaSim) acknowledge(t *Topic, p *Partition, h *holding) {
 	if h.epoch != p.PartitionEpoch {
 		h.joining = nil
@@ -278,8 +278,8 @@ func (s *replicaSim) acknowledge(t *Topic, p *Partition, h *holding) {
 	}
 }
 
-// started says that a broker was started, and lost what it had not synced unless it was stopped in
-// order.
+// started models the start of a broker. The broker lost its unsynced records unless it was stopped
+// in order.
 func (s *replicaSim) started(a Arrival) {
 	for _, h := range s.holds {
 		if !a.Clean && h.unsynced[a.ID] {
@@ -290,8 +290,8 @@ func (s *replicaSim) started(a Arrival) {
 	}
 }
 
-// arrival is a broker that starts: on the disk that it had, or on another one if the metadata does
-// not know it.
+// arrival returns a broker that starts on its former disk. If the metadata does not have the
+// broker, it may start on another disk.
 func (s *replicaSim) arrival(id int32) Arrival {
 	a := Arrival{ID: id, Incarnation: s.draw(), Directory: metarecord.ID{2, byte(id)}, Rack: string('a' + rune(id%2)), Clean: s.rnd.IntN(2) == 0}
 	if b, known := s.m.Members[id]; known {
@@ -309,8 +309,8 @@ func (s *replicaSim) arrival(id int32) Arrival {
 	return a
 }
 
-// look has directories of a broker taken away and put back before it starts, and returns which are
-// missing, and which were found again.
+// look takes directories of a broker away and puts them back before it starts. It returns the
+// missing ones and the found ones.
 func (s *replicaSim) look(id int32) (missing, found []Place) {
 	for _, at := range s.partitions() {
 		h, p := s.holds[at], &s.m.ByID[at.id].Partitions[at.number]
@@ -333,7 +333,7 @@ func (s *replicaSim) look(id int32) (missing, found []Place) {
 	return missing, found
 }
 
-// copyAnew has replicas that are missing copied from their leaders: half of it is done.
+// copyAnew makes half of the missing replicas copy their leaders.
 func (s *replicaSim) copyAnew() {
 	for _, at := range s.partitions() {
 		h, p := s.holds[at], &s.m.ByID[at.id].Partitions[at.number]
@@ -347,7 +347,7 @@ func (s *replicaSim) copyAnew() {
 	}
 }
 
-// settle is what follows every change of who serves.
+// settle follows every change of the serving brokers.
 func (s *replicaSim) settle() {
 	for rounds := 0; ; rounds++ {
 		require.Less(s.t, rounds, 1000, "it comes to an end")
@@ -366,7 +366,7 @@ func (s *replicaSim) settle() {
 			require.True(s.t, s.m.acceptable(st.Leader))
 		}
 		if len(st.Replicas) == 1 {
-			// It leads whenever it is there.
+			// The only replica leads whenever its broker serves.
 			require.Equal(s.t, s.m.acceptable(st.Replicas[0]), st.Leader >= 0, "%+v", st)
 			require.Equal(s.t, st.Leader >= 0 || !s.m.EligibleReplicas(), len(st.InSync) == 1, "%+v", st)
 			require.False(s.t, st.Recovering, "%+v", st)
@@ -386,7 +386,7 @@ func (s *replicaSim) settle() {
 	require.Equal(s.t, s.m, again, "a snapshot says the same")
 }
 
-// proposal is what the leader of a random partition asks for now.
+// proposal adds a proposal of the leader of a random partition.
 func (s *replicaSim) proposal() {
 	all := s.partitions()
 	if len(all) == 0 {
@@ -413,7 +413,7 @@ func (s *replicaSim) proposal() {
 			h.complete[id] = true
 			delete(h.away, id)
 			if s.rules(s.m, t.Config).SyncOnAck {
-				delete(h.unsynced, id) // it counts with what it has synced
+				delete(h.unsynced, id) // only its synced records count
 			} else {
 				h.unsynced[id] = true
 			}
@@ -424,14 +424,14 @@ func (s *replicaSim) proposal() {
 	s.asked = append(s.asked, Proposal{Topic: at.id, Partition: at.number, Request: r, Synced: synced})
 }
 
-// deliver gives the controller some of what leaders ask for, in any order.
+// deliver gives the controller some of the leaders' proposals, in any order.
 func (s *replicaSim) deliver() {
 	var some []Proposal
 	for range 1 + s.rnd.IntN(3) {
 		if len(s.asked) > 0 {
 			i := s.rnd.IntN(len(s.asked))
 			some = append(some, s.asked[i])
-			if s.rnd.IntN(5) > 0 { // else it comes twice
+			if s.rnd.IntN(5) > 0 { // else it is delivered twice
 				s.asked = slices.Delete(s.asked, i, i+1)
 			}
 		}
@@ -456,7 +456,7 @@ func (s *replicaSim) deliver() {
 	s.commit("proposals", recs)
 }
 
-// step makes one command.
+// step runs one command.
 func (s *replicaSim) step() {
 	id := 1 + s.rnd.Int32N(5)
 	b, known := s.m.Members[id]
@@ -503,7 +503,7 @@ func (s *replicaSim) step() {
 	}
 }
 
-// members changes who serves.
+// members changes the serving brokers.
 func (s *replicaSim) members(id int32, b Member, known bool) {
 	switch kind := s.rnd.IntN(10); {
 	case !known || b.Fenced:
@@ -511,7 +511,7 @@ func (s *replicaSim) members(id int32, b Member, known bool) {
 			s.commit("lost", []metarecord.Record{s.m.Unregister(id)})
 			break
 		}
-		s.settle() // as who starts a broker does
+		s.settle() // as before every start of a broker
 		a, found := s.arrival(id), []Place(nil)
 		if known {
 			a.Missing, found = s.look(id)
@@ -547,7 +547,7 @@ func (s *replicaSim) members(id int32, b Member, known bool) {
 	}
 }
 
-// discount commits what becomes of partitions by what brokers have.
+// discount commits the changes of partitions that follow from the brokers' logs.
 func (s *replicaSim) discount(all ...Arrival) {
 	for recs := s.m.Return(2, s.rules, all...); len(recs) > 0; recs = s.m.Return(2, s.rules, all...) {
 		s.commit("return", recs)

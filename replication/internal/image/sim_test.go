@@ -15,21 +15,21 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A simulation makes random commands and commits what they come to. Two images are kept: the one
-// that decides, and one that knows the records' bytes only.
+// A simulation runs random commands and commits their records. It keeps two images: one decides,
+// and the other gets only the records' bytes.
 type simulation struct {
 	t      *testing.T
 	rnd    *rand.Rand
 	m      *Image
 	reader *Image
-	ids    []topic.ID // that were given to topics
+	ids    []topic.ID // ids given to topics
 	drawn  uint32
 	said   string // the command under way
 
 	moved, leaderless, refused, removed int // coverage
 }
 
-// step makes one command.
+// step runs one command.
 func (s *simulation) step() {
 	recs := s.command()
 	before := map[topic.ID]*Topic{}
@@ -73,7 +73,7 @@ func (s *simulation) arrival(id int32) Arrival {
 	return a
 }
 
-// command returns the records of a random command, none if it was refused.
+// command returns the records of a random command, or none if it was refused.
 func (s *simulation) command() (recs []metarecord.Record) {
 	var err error
 	limits := Limits{Partitions: 30, Factor: 1, Policy: lax}
@@ -153,7 +153,7 @@ func (s *simulation) command() (recs []metarecord.Record) {
 	return recs
 }
 
-// check looks at the image after a change.
+// check checks the image after a change.
 func (s *simulation) check(before map[topic.ID]*Topic) {
 	m, t := s.m, s.t
 	partitions := 0
@@ -194,7 +194,7 @@ func (s *simulation) check(before map[topic.ID]*Topic) {
 	require.Len(t, m.collisions, len(m.ByID))
 }
 
-// settle brings leaders in line with who serves, and checks that they are.
+// settle brings leaders in line with the serving brokers, and checks them.
 func (s *simulation) settle() {
 	for rounds := 0; ; rounds++ {
 		require.Less(s.t, rounds, 100, "it comes to an end")
@@ -272,8 +272,8 @@ func TestWhateverIsDecidedKeepsTheInvariants(t *testing.T) {
 	t.Logf("%d seeds: %d leaders moved, %d partitions without one, %d refusals, %d topics removed", seeds, total.moved, total.leaderless, total.refused, total.removed)
 }
 
-// FuzzRecords applies records of any bytes. One that is refused changes nothing; what is accepted
-// can be written as a snapshot that says the same.
+// FuzzRecords applies records of any bytes. A refused record changes nothing. Accepted records can
+// be written as an equivalent snapshot.
 func FuzzRecords(f *testing.F) {
 	add := func(recs ...metarecord.Record) {
 		var all []byte

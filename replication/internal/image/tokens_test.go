@@ -14,7 +14,8 @@ import (
 
 var tokensBegin = time.UnixMilli(1_000_000)
 
-// tokenFor is a token that expires after a number of minutes, and lives for twice as many.
+// tokenFor returns a token that expires after a number of minutes. Its maximum lifetime is twice
+// as long.
 func tokenFor(id string, minutes int) Token {
 	d := time.Duration(minutes) * time.Minute
 	return Token{ID: id, Owner: "User:alice", Requester: "User:bob", Renewers: []string{"User:carol"}, Issued: tokensBegin, Max: tokensBegin.Add(2 * d), Expires: tokensBegin.Add(d)}
@@ -75,7 +76,7 @@ func TestTokenExpiresNotAfterItsMaximum(t *testing.T) {
 	}
 }
 
-// Whatever happens to tokens takes those away that have expired.
+// Every change of tokens removes the expired ones.
 func TestExpiredTokensGoWithTheNextChange(t *testing.T) {
 	m := New()
 	for i := range 4 {
