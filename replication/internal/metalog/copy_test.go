@@ -16,8 +16,8 @@ import (
 
 var errDisk = errors.New("disk fails")
 
-// copyWithUnusedEpoch returns broker 1's copy with a batch of epoch 3, and epoch 7 behind it, that
-// nothing was written in.
+// copyWithUnusedEpoch returns broker 1's copy with a batch of epoch 3, followed by epoch 7 without
+// batches.
 func copyWithUnusedEpoch(t *testing.T, fsys vfs.FS) *Copy {
 	t.Helper()
 	l := openCopyOn(t, fsys)
@@ -42,15 +42,15 @@ func blame(dir string, reason, cause error) error {
 	return fmt.Errorf("%w: %s: %w", reason, dir, cause)
 }
 
-// cuts are what takes an epoch off a copy that nothing was written in.
+// cutsOfCopies are operations that remove an unused epoch from a copy.
 var cutsOfCopies = map[string]func(*Copy) error{
 	"cut at the end": func(l *Copy) error { return l.cut(1) },
 	"cut of all":     func(l *Copy) error { return l.cut(0) },
 	"begun anew":     func(l *Copy) error { return l.restart(40) },
 }
 
-// dieWhile runs fn and returns the disk as it was before the n-th change, by a kill or a power cut;
-// nil if there were fewer.
+// dieWhile runs fn and returns the disk as a kill or a power cut before the n-th change leaves it.
+// It returns nil if there were fewer changes.
 func dieWhile(fsys *vfs.MemFS, fn func(), n int, cut bool) (dead *vfs.MemFS) {
 	fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
 		if e.Op&vfs.OpChange == 0 {
@@ -70,8 +70,8 @@ func dieWhile(fsys *vfs.MemFS, fn func(), n int, cut bool) (dead *vfs.MemFS) {
 	return dead
 }
 
-// Whenever the process dies or the machine does, the copy knows the newest epoch that ever began on
-// it.
+// After a crash of the process or the machine at any time, the copy has the newest epoch that ever
+// began on it.
 func TestPromiseOfAnEpochOutlivesEveryCrash(t *testing.T) {
 	for name, cut := range cutsOfCopies {
 		for n := 1; ; n++ {
@@ -96,8 +96,8 @@ func TestPromiseOfAnEpochOutlivesEveryCrash(t *testing.T) {
 	}
 }
 
-// Whichever call fails, once or for good, the copy knows the newest epoch, and is as it was, if it
-// was the promise that failed.
+// Whichever call fails, once or permanently, the copy keeps the newest epoch. If the write of the
+// promise failed, the copy is unchanged.
 func TestPromiseOfAnEpochOutlivesEveryFault(t *testing.T) {
 	for name, cut := range cutsOfCopies {
 		for _, fault := range []vfs.Fault{{Times: 1}, {Times: vfs.Always}, {Pattern: PromiseFile + "*", Times: 1}} {
@@ -131,8 +131,8 @@ func TestPromiseOfAnEpochOutlivesEveryFault(t *testing.T) {
 	}
 }
 
-// A copy tells which sets may be in force: the last one that an ordinary change is behind, and
-// those that it names behind that.
+// A copy shows which sets may be in force: the last set that an ordinary change follows, and all
+// later sets.
 func TestReplayFindsTheSetsThatMayBeInForce(t *testing.T) {
 	l := openCopyOn(t, vfs.Mem())
 	m := &Log{}

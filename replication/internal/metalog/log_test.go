@@ -9,7 +9,7 @@ import (
 )
 
 // A copy that is not in sync may have an epoch that a former controller began on it. The next
-// controller does not begin that epoch again, nor one below it: it could have other batches in it.
+// controller begins neither this epoch nor a lower one, because these could have other batches.
 func TestNextControllersEpochIsAboveThoseOfCopiesOutOfSync(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T, l *Copy){
 		"the epoch is the copy's newest": func(t *testing.T, l *Copy) {},
