@@ -15,7 +15,8 @@ func at(d time.Duration) time.Time { return begin.Add(d) }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// exceededAt returns when a quota is not exceeded any more, as time since begin; 0: it is not.
+// exceededAt returns when a quota is no longer exceeded, as time since begin, or 0 if it is not
+// exceeded.
 func exceededAt(q *Quota, now time.Duration, rate int64) time.Duration {
 	room, until := q.Room(at(now), rate)
 	if room > 0 {
@@ -59,7 +60,7 @@ func TestWhatIsTooMuchIsForgottenAfterElevenSeconds(t *testing.T) {
 	require.EqualValues(t, 1, room)
 }
 
-// The oldest bytes may be forgotten before they are made up for: the rest is judged by itself.
+// The oldest bytes may leave the window before they are made up for. The rest is judged by itself.
 func TestWhatIsLeftIsJudgedWithoutWhatIsForgotten(t *testing.T) {
 	var q Quota
 	q.Record(at(0), 50_000)
@@ -78,7 +79,7 @@ func TestHugeRatesDoNotOverflow(t *testing.T) {
 	require.Zero(t, exceededAt(&q, seconds(9), math.MaxInt64))
 }
 
-// naive is a Quota that is looked at again and again.
+// naive is a Quota that has to be checked again and again.
 type naive struct{ samples []sample }
 
 func (n *naive) record(now time.Time, bytes int) {
@@ -102,8 +103,8 @@ func (n *naive) exceeded(now time.Time, rate int64) bool {
 	return !oldest.IsZero() && sum*int64(time.Second) > rate*int64(max(now.Sub(oldest), Window))
 }
 
-// TestQuotaAgreesWithOneThatKeepsEverything compares at times of whole hundredths of a second, with
-// bytes that make no fractions of them.
+// TestQuotaAgreesWithOneThatKeepsEverything compares at whole hundredths of a second, with numbers
+// of bytes that make no fractions of these.
 func TestQuotaAgreesWithOneThatKeepsEverything(t *testing.T) {
 	for seed := range uint64(100) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -130,8 +131,8 @@ func TestQuotaAgreesWithOneThatKeepsEverything(t *testing.T) {
 	}
 }
 
-// Whoever copies whenever there is room, in batches of any size that is not above what eleven
-// seconds take, has copied at the rate in the end.
+// A caller that copies whenever there is room keeps the rate in the end. Its batches may have any
+// size up to eleven seconds' worth.
 func TestWhoGoesOnWhenThereIsRoomKeepsTheRate(t *testing.T) {
 	for _, rate := range []int64{1000, 1 << 20, 50 << 20} {
 		for _, batch := range []int64{1, 100, 5_000} {
