@@ -9,7 +9,7 @@ import (
 	"github.com/stratalog/strata/internal/synctest"
 )
 
-// Who is stopped as a process for longer than the session finds one beat over, and listens again.
+// A process that is suspended for longer than the session finds one beat over, and receives again.
 func TestSilenceIsCountedInBeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(9 * time.Second)
