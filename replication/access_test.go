@@ -33,7 +33,7 @@ func TestACLsAreThereAfterKillAndAfterPowerLoss(t *testing.T) {
 	require.NoError(t, c.CreateACLs(t.Context(), read, write, other))
 	check(read, write, other)
 	same := c.ACLs()
-	require.NoError(t, c.CreateACLs(t.Context(), read, read)) // it is there
+	require.NoError(t, c.CreateACLs(t.Context(), read, read)) // both bindings exist already
 	create(t, c, "orders", 1)
 	require.Same(t, same, c.ACLs(), "nothing was changed")
 	gone, err := c.DeleteACLs(t.Context(), acl.Exactly(write), acl.Exactly(allow("orders", acl.Create)))

@@ -24,7 +24,7 @@ func TestAdoptedTopicsGoOnInTheirLeaderEpochs(t *testing.T) {
 	require.ErrorIs(t, c.AdoptTopics(t.Context(), adopted), ErrTopicIDInUse)
 	require.NoError(t, c.Close())
 
-	cfg.ClusterID = topic.NewID().String() // one that is there keeps its own
+	cfg.ClusterID = topic.NewID().String() // an existing cluster keeps its own id
 	c, err = Open(cfg)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()

@@ -30,8 +30,8 @@ func segmentOf(t *testing.T, disk *vfs.MemFS, dir string, i int) string {
 	return names[i]
 }
 
-// The only replica of a partition has lost records. The error names acts that give its records up.
-// They work: the partition is served again, also after a kill.
+// The only replica of a partition has lost records. The error names commands that give its records
+// up. After them the partition is served again, also after a kill.
 func TestAdviceOfAnOfflinePartitionHasItServedAgain(t *testing.T) {
 	states := map[string]struct {
 		end  string

@@ -11,7 +11,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// proposalOf asks for a set of the first partition of a topic in the name of its leader.
+// proposalOf returns a proposal of the leader of a topic's first partition for a new in-sync set.
 func proposalOf(c *Cluster, name string, set ...int32) image.Proposal {
 	t := c.image.Topics[name]
 	s := t.Partitions[0].State()
@@ -22,7 +22,8 @@ func proposalOf(c *Cluster, name string, set ...int32) image.Proposal {
 	return image.Proposal{Topic: t.ID, Request: r}
 }
 
-// createReplicated makes the metadata of topics whose partitions, each the only one, have replicas.
+// createReplicated creates topics of one partition with these replicas in the metadata, and no
+// logs.
 func createReplicated(t *testing.T, c *Cluster, replicas []int32, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -36,7 +37,7 @@ func createReplicated(t *testing.T, c *Cluster, replicas []int32, names ...strin
 func TestLeadersProposeSetsInOneChange(t *testing.T) {
 	ds := newDisks(3)
 	c := openWith(t, ds.config())
-	for _, follower := range []int32{2, 3} { // which would join again
+	for _, follower := range []int32{2, 3} { // so that they do not rejoin the in-sync set
 		c.Network().Cut(NetworkPath{From: follower, To: 1})
 	}
 	createReplicated(t, c, []int32{1, 2, 3}, "a", "b", "gone")
@@ -79,7 +80,8 @@ func TestLeadersProposeSetsInOneChange(t *testing.T) {
 	require.True(t, s.Durable)
 }
 
-// What broker 2 alone is told to promise less, or to wait for fewer, counts for all: it may lead.
+// A weaker setting on broker 2 alone applies to all elections, because broker 2 may become the
+// leader.
 func TestElectionsGoByTheWeakestPromise(t *testing.T) {
 	c := openWith(t, newDisks(2).config())
 	refused := func(broker int32, ch ConfigChange) {

@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// The copy of each partition ends where it ended at one moment, for all of them: while whoever
-// decides transactions holds them.
+// All partitions in the copy end at one moment, during which the transaction coordinator decides
+// nothing.
 func TestBackupIsOfTheMomentInWhichNoTransactionIsDecided(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)
@@ -43,8 +43,8 @@ func TestBackupIsOfTheMomentInWhichNoTransactionIsDecided(t *testing.T) {
 	}
 }
 
-// What points at records is looked at before them, and what the coordinator of transactions knows
-// after all that it knows of.
+// Offsets and share states point at records, so their topics are cut before the partitions with
+// records. __transaction_state is cut last, after the partitions that its transactions name.
 func TestPartitionsAreLookedAtBehindWhatPointsAtThem(t *testing.T) {
 	var all []*replica
 	for _, name := range []string{"orders", topic.TransactionTopic, "__consumer_offsets", "__share_group_state", "invoices"} {

@@ -33,14 +33,14 @@ func requireCopy(t *testing.T, fs *vfs.MemFS, records int) {
 	require.NoError(t, c.WaitISR(t.Context(), tp))
 	for _, id := range c.Status("orders", 0).Replicas {
 		require.NoError(t, c.TransferLeader(t.Context(), tp, id))
-		require.NoError(t, all(c, tp, "more").Err) // then it knows how far its predecessors were
+		require.NoError(t, all(c, tp, "more").Err) // commits the records of its predecessors
 		records++
 		require.Len(t, values(t, c, tp), records, "broker %d leads", id)
 	}
 }
 
-// A replica moves from a broker that is copied later to one that was copied already, or the other
-// way round: all that was acknowledged before the backup began is in the copy all the same.
+// A replica moves from a broker that is copied later to a broker that was copied already, or the
+// other way round. The copy has all records that were acknowledged before the backup began.
 func TestBackupBesideAReassignmentHasWhatWasAcknowledged(t *testing.T) {
 	for from := range int32(3) {
 		for to := range int32(3) {

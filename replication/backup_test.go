@@ -16,7 +16,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// copied opens the copy; ok is false if there is none, which Open must say, or which is empty.
+// copied opens the copy. ok is false if it is absent or empty, or if Open returns ErrUnfinished.
 func copied(t *testing.T, fsys *vfs.MemFS, what string) (c *Cluster, ok bool) {
 	t.Helper()
 	entries, err := fsys.ReadDir("copy/broker-1")
@@ -43,7 +43,7 @@ func TestCrashDuringABackupNeverOpensAsASmallerCluster(t *testing.T) {
 			produce(t, c, at("orders", p), fmt.Sprint(p, i))
 		}
 	}
-	var one sync.Mutex // guards the counters: copies run side by side, and the cluster goes on
+	var one sync.Mutex // guards the counters: several copies run at once, beside the cluster
 	states, whole := 0, 0
 	check := func(at2 *vfs.MemFS, what string) {
 		states++
@@ -98,7 +98,7 @@ func TestBackupRefusesWhatItCannotWriteToAndWhatIsNotWhole(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, c.Backup(ctx, "copy"), context.Canceled)
 
-	awaitFounding(c) // it syncs the log of the metadata
+	awaitFounding(c) // the founding syncs the metadata log
 	remove := fsys.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", After: 1, Err: errDisk})
 	require.ErrorIs(t, c.Backup(t.Context(), "copy"), errDisk)
 	remove()
@@ -179,7 +179,7 @@ func TestTopicsDeletedDuringABackupAreNotInIt(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if n++; n < backupRounds { // the last time it would wait for the backup
+		if n++; n < backupRounds { // in the last round DeleteTopic would wait for the backup
 			require.NoError(t, c.DeleteTopic(t.Context(), "gone"))
 			create(t, c, "gone", 1)
 			produce(t, c, at("gone", 0), fmt.Sprint("new ", n))
@@ -203,7 +203,7 @@ func TestProducerIDsOfABackupAreNotGivenTwice(t *testing.T) {
 	produce(t, c, at("orders", 0), "x")
 	var last int64
 	remove := during(fsys, "orders-0", func() {
-		for range 2500 { // their records may be in partitions that are copied later
+		for range 2500 { // these ids may be in partitions that are copied later
 			id, _, err := c.InitProducerID(context.Background())
 			if err != nil {
 				t.Error(err)

@@ -15,8 +15,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Whatever is asked for that cannot be is refused with an error that says which, and nothing has
-// changed: not the metadata, not who serves, not a byte on any disk.
+// Invalid requests are rejected with an error that names the cause. The metadata, the leaders and
+// the bytes on all disks stay unchanged.
 func TestBadInputChangesNothing(t *testing.T) {
 	ds := newDisks(4)
 	other := newDisks(1)
@@ -33,7 +33,7 @@ func TestBadInputChangesNothing(t *testing.T) {
 	for p := range int32(3) {
 		produce(t, c, at("orders", p), "x")
 	}
-	// 4 is down, and 9 was removed; its directory is there.
+	// Broker 4 is down. Broker 9 was removed, and its directory still exists.
 	require.NoError(t, c.StopBroker(t.Context(), 4))
 	gone := vfs.Mem()
 	_, err = c.AddBroker(t.Context(), 9, BrokerSpec{FS: gone, Dir: "nine"})
@@ -134,7 +134,7 @@ func TestBadInputChangesNothing(t *testing.T) {
 	produce(t, c, at("orders", 1), "y")
 }
 
-// The directory of the same broker of another cluster is refused while the cluster runs, too.
+// A broker directory of another cluster is refused also while the cluster runs.
 func TestRunningClusterRefusesABrokerOfAnotherCluster(t *testing.T) {
 	other, ds := newDisks(3), newDisks(2)
 	for _, d := range []disks{other, ds} {
@@ -153,8 +153,8 @@ func TestRunningClusterRefusesABrokerOfAnotherCluster(t *testing.T) {
 	require.NoError(t, openWith(t, other.config()).Close(), "it is as it was")
 }
 
-// Every number of a configuration that is below 0 is refused by its name, and nothing is written;
-// the same goes for brokers that would disturb each other.
+// A negative number in a configuration is refused by the name of its field, and nothing is
+// written. Broker specs whose directories conflict are refused as well.
 func TestConfigurationsThatMakeNoSenseAreRefused(t *testing.T) {
 	refused := func(t *testing.T, cfg Config) (err error) {
 		disk := vfs.Mem()
@@ -176,7 +176,7 @@ func TestConfigurationsThatMakeNoSenseAreRefused(t *testing.T) {
 			continue
 		}
 		numbers++
-		field.SetInt(-5) // -1 is log.Unlimited, which means something in some of them
+		field.SetInt(-5) // -1 is log.Unlimited, which is valid in some fields
 		t.Run(name, func(t *testing.T) {
 			var because *topic.ConfigError
 			require.ErrorAs(t, refused(t, cfg), &because)
@@ -228,7 +228,7 @@ func TestConfigurationsThatMakeNoSenseAreRefused(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// A link leads one broker into the directory of another.
+// A symbolic link places the directory of one broker inside the directory of another.
 func TestBrokerInAnothersDirectoryByALinkIsRefused(t *testing.T) {
 	root := t.TempDir()
 	at := func(name string) string { return filepath.Join(root, name) }

@@ -15,15 +15,15 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// foundings are how two ask for one new cluster beside each other: with so many brokers each, 0
-// being those whose directories are there.
+// foundings are the broker counts with which two opens request one new cluster at the same time. 0
+// means the brokers whose directories exist.
 var foundings = []struct{ first, second int }{{1, 1}, {3, 3}, {3, 0}}
 
-// openBeside opens the cluster on disk, and does other just before the call of the file system with
-// the number at. happened says whether there were so many.
+// openBeside opens the cluster on disk, and calls other just before the file system call with
+// number at. happened is false if there were fewer calls.
 func openBeside(disk *vfs.MemFS, brokers int, at int64, other func()) (c *Cluster, happened bool, err error) {
 	fsys := vfs.Faulty(disk) // so that the calls of other are not counted
-	var mu sync.Mutex        // a new cluster's founding goes on behind Open
+	var mu sync.Mutex        // the founding of a new cluster continues after Open
 	over := false
 	stop := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
 		if e.N != at {
@@ -44,8 +44,8 @@ func openBeside(disk *vfs.MemFS, brokers int, at int64, other func()) (c *Cluste
 	return c, happened, err
 }
 
-// atEveryCall has try open a cluster with something else being done before each of its calls, until
-// there are no more, which try reports.
+// atEveryCall runs try with the interruption before call 1, 2, and so on, until try reports that
+// there are no more calls.
 func atEveryCall(t *testing.T, try func(t *testing.T, first, second int, at int64) (happened bool)) {
 	for _, f := range foundings {
 		t.Run(fmt.Sprintf("%d beside %d", f.second, f.first), func(t *testing.T) {
@@ -59,7 +59,8 @@ func atEveryCall(t *testing.T, try func(t *testing.T, first, second int, at int6
 	}
 }
 
-// requireWhole requires that all brokers serve whose directories are there, and at least so many.
+// requireWhole requires that all brokers with a directory serve, and that they are at least this
+// many.
 func requireWhole(t *testing.T, c *Cluster, least int, where string) {
 	t.Helper()
 	ids, err := brokersIn(c.cfg.FS, c.cfg.Dir)
@@ -68,8 +69,8 @@ func requireWhole(t *testing.T, c *Cluster, least int, where string) {
 	require.GreaterOrEqual(t, len(ids), least, where)
 }
 
-// Checklist row D12. Whenever in the open of a new cluster another one is begun, one of the two
-// opens it, with all brokers, and the other is told that it is in use.
+// Checklist row D12. A second open of a new cluster begins before any call of the first. One of
+// the two opens the cluster, with all brokers, and the other gets ErrLocked.
 func TestOneOfTwoOpensFoundsTheCluster(t *testing.T) {
 	atEveryCall(t, func(t *testing.T, first, second int, at int64) bool {
 		disk, where := vfs.Mem(), fmt.Sprintf("before call %d", at)
@@ -93,8 +94,8 @@ func TestOneOfTwoOpensFoundsTheCluster(t *testing.T) {
 	})
 }
 
-// A cluster is founded and closed by another between any two calls of an open: it opens that one,
-// with all its brokers.
+// Another process founds and closes a cluster between any two calls of an open. The open then
+// opens this cluster with all its brokers.
 func TestOpenGoesOnWithAClusterThatWasFoundedMeanwhile(t *testing.T) {
 	atEveryCall(t, func(t *testing.T, first, second int, at int64) bool {
 		disk, where := vfs.Mem(), fmt.Sprintf("before call %d", at)
@@ -125,9 +126,9 @@ func TestOpenGoesOnWithAClusterThatWasFoundedMeanwhile(t *testing.T) {
 }
 
 // A cluster is founded and closed while one open looks at the directories, and another open begins
-// later: it holds what it has locked when it is refused. One of the two gets the cluster.
+// later. The first open keeps its locks while it is refused one. One of the two gets the cluster.
 func TestOpensBesideAClusterThatWasFoundedMeanwhileDoNotRefuseEachOther(t *testing.T) {
-	const looks, most = 16, 100 // calls that look at three directories, and all that lock them
+	const looks, most = 16, 100 // calls that look at the directories, and that lock them
 	look := sample.OneIn(t, 10)
 	for at := int64(1); at <= looks; at++ {
 		for then := at + 1; then <= most; then++ {
@@ -139,7 +140,8 @@ func TestOpensBesideAClusterThatWasFoundedMeanwhileDoNotRefuseEachOther(t *testi
 }
 
 // refuseEachOther opens a cluster that is founded and closed before one call, while another open
-// begins before a later one. That one waits where it is refused a lock until the first is through.
+// begins before a later call. The other open pauses where it is refused a lock, until the first
+// open ends.
 func refuseEachOther(t *testing.T, at, then int64) {
 	disk, where := vfs.Mem(), fmt.Sprintf("founded before call %d, another open before %d", at, then)
 	on := func(fsys vfs.FS) Config { return Config{Dir: "data", FS: fsys, Brokers: 3} }
@@ -202,8 +204,8 @@ func refuseEachOther(t *testing.T, at, then int64) {
 	require.NoError(t, c.Close(), where)
 }
 
-// The process that founds a cluster is killed at any call, between any two of another's open: that
-// one opens what is left of it.
+// The process that founds a cluster is killed at any call, between any two calls of another open.
+// The other open opens the files that remain.
 func TestOpenGoesOnWithAFoundingThatWasKilledMeanwhile(t *testing.T) {
 	every := 12
 	if sample.Hurried() {
@@ -229,7 +231,7 @@ func TestOpenGoesOnWithAFoundingThatWasKilledMeanwhile(t *testing.T) {
 }
 
 // foundAndKill opens a cluster and kills it before a call of the file system. It returns false if
-// there were fewer.
+// there were fewer calls.
 func foundAndKill(t *testing.T, disk *vfs.MemFS, brokers int, kill int64) (killed bool) {
 	process := vfs.NewSession(disk)
 	fsys := vfs.Faulty(process)
@@ -242,14 +244,14 @@ func foundAndKill(t *testing.T, disk *vfs.MemFS, brokers int, kill int64) (kille
 	c, err := Open(Config{Dir: "data", FS: fsys, Brokers: brokers})
 	if err == nil {
 		err = c.CreateTopic(t.Context(), "orders", topic.Config{})
-		_ = c.Close() // lets go what it has locked, as the end of a process does
+		_ = c.Close() // releases its locks, as the end of a process does
 	}
 	process.End()
 	return errors.Is(err, vfs.ErrEnded)
 }
 
-// Many open one new cluster at once: one of them has it, and the others are told so. In turns all
-// get it.
+// Of several opens of one new cluster at once, one succeeds and the others get ErrLocked. When
+// they take turns, all succeed.
 func TestOpensOfANewClusterAtOnceBehaveAsThoseOfOneThatIsThere(t *testing.T) {
 	rounds := map[string]int{"memory": 100, "disk": 10}
 	if sample.Hurried() {
@@ -273,7 +275,6 @@ func TestOpensOfANewClusterAtOnceBehaveAsThoseOfOneThatIsThere(t *testing.T) {
 	}
 }
 
-// openAtOnce opens with all configurations at once: one must get the cluster.
 func openAtOnce(t *testing.T, cfgs ...Config) {
 	got, errs := make([]*Cluster, len(cfgs)), make([]error, len(cfgs))
 	var wg sync.WaitGroup
@@ -294,7 +295,6 @@ func openAtOnce(t *testing.T, cfgs ...Config) {
 	require.Equal(t, 1, opened)
 }
 
-// openInTurns opens and closes with each configuration until it has had the cluster three times.
 func openInTurns(t *testing.T, cfgs ...Config) {
 	errs := make([]error, len(cfgs))
 	var wg sync.WaitGroup

@@ -75,13 +75,12 @@ func TestBrokersAreAddedAndRemovedWhileTheClusterRuns(t *testing.T) {
 	c = openBrokers(t, fsys, 1)
 	require.Equal(t, []int32{1}, c.Brokers())
 	require.Len(t, c.image.Members, 1)
-	id, err = c.AddBroker(ctx, 2, BrokerSpec{FS: disk}) // with the directory that it had
+	id, err = c.AddBroker(ctx, 2, BrokerSpec{FS: disk}) // with its former directory
 	require.NoError(t, err)
 	require.Equal(t, int32(2), id)
 	require.NoError(t, c.Close())
 }
 
-// A broker that cannot start is not added.
 func TestBrokerThatCannotStartIsNotAdded(t *testing.T) {
 	c := openWith(t, Config{Brokers: 2})
 	disk := vfs.Mem()
@@ -100,8 +99,8 @@ func TestBrokerThatCannotStartIsNotAdded(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A disk is lost and replaced: its partitions are given up only when somebody says so, and
-// readers can tell from the leader epoch.
+// A disk is lost and replaced. Its partitions are given up only on an explicit RemoveLostBroker,
+// and the leader epoch shows it to readers.
 func TestLostDiskIsReplacedWhenItsPartitionsAreGivenUp(t *testing.T) {
 	ds := newDisks(3)
 	c := openWith(t, ds.config())
@@ -130,7 +129,7 @@ func TestLostDiskIsReplacedWhenItsPartitionsAreGivenUp(t *testing.T) {
 	produce(t, c, at("orders", 1), "z")
 	require.Equal(t, []string{"x", "y"}, values(t, c, at("orders", 2)))
 
-	// The old disk is found: it is not taken for the new one any more.
+	// The old disk is found again, and is refused.
 	require.NoError(t, c.StopBroker(ctx, 2))
 	require.NoError(t, ds[1].Rename("data", "new"))
 	copyAll(t, found, ds[1], "data")
@@ -143,7 +142,7 @@ func TestLostDiskIsReplacedWhenItsPartitionsAreGivenUp(t *testing.T) {
 	ds.requireEqualCopies(t)
 }
 
-// What a snapshot and a replay say of members that came and went.
+// Snapshots and replays keep the members that were stopped, and drop those removed.
 func TestMembersThatCameAndWentSurviveSnapshots(t *testing.T) {
 	fsys := vfs.Mem()
 	c, err := Open(Config{FS: fsys, Dir: "data", Brokers: 3, metaSlack: -1})
@@ -152,7 +151,7 @@ func TestMembersThatCameAndWentSurviveSnapshots(t *testing.T) {
 	create(t, c, "a", 1)
 	require.NoError(t, c.StopBroker(t.Context(), 2))
 	create(t, c, "b", 1)
-	c.changing <- struct{}{} // the snapshot after the change is through
+	c.changing <- struct{}{} // the snapshot that follows the change has ended
 	require.Positive(t, c.meta.Own().StartOffset())
 	members := c.image.Members
 	<-c.changing

@@ -14,7 +14,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// neverSynced are the settings of a topic whose records nobody syncs.
+// neverSynced are the settings of a topic whose records are never synced.
 var neverSynced = properties("flush.messages", "9223372036854775807")
 
 func isRunning(err error) bool { return errors.Is(err, ErrBrokerRunning) }
@@ -57,15 +57,15 @@ func TestKilledBrokerOnTheOperatingSystemsFilesIsLikeAKilledProcess(t *testing.T
 	require.Equal(t, []string{"a", "b"}, values(t, c, at("loose", 0)), "what was written is there")
 }
 
-// begin hands in a batch without waiting.
+// begin starts an append and returns its result on a channel.
 func begin(c *Cluster, tp tp, values ...string) <-chan partition.ProduceResult {
 	results := make(chan partition.ProduceResult, 2)
 	c.Produce(&partition.ProduceRequest{TopicPartition: tp, Batch: batch(values...), Done: func(r partition.ProduceResult) { results <- r }})
 	return results
 }
 
-// An append that waits for its sync when the broker is killed ends at once, with an error that says
-// that it may be there, and is never acknowledged.
+// An append that waits for its sync when the broker is killed ends at once. Its error reports that
+// the batch may be in the log, and it is never acknowledged.
 func TestAppendUnderWayIsNotAcknowledgedAfterAKill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ds := newDisks(2)
@@ -97,8 +97,8 @@ func TestAppendUnderWayIsNotAcknowledgedAfterAKill(t *testing.T) {
 	})
 }
 
-// On a real disk a call of the system cannot be called back: the next incarnation
-// waits for it, and it confirms nothing.
+// A system call on a real disk cannot be cancelled. The next incarnation waits for it, and the
+// call acknowledges nothing.
 func TestNextIncarnationWaitsForTheLastCallOfTheOneBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Faulty(vfs.OS())
@@ -130,7 +130,7 @@ func TestNextIncarnationWaitsForTheLastCallOfTheOneBefore(t *testing.T) {
 	})
 }
 
-// A controller that is killed in the middle of a change has a successor, who makes the change.
+// A controller is killed in the middle of a change. Its successor completes the change.
 func TestControllerIsKilledInTheMiddleOfAChange(t *testing.T) {
 	for _, op := range []vfs.Op{vfs.OpWrite, vfs.OpSync} {
 		synctest.Test(t, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestControllerIsKilledInTheMiddleOfAChange(t *testing.T) {
 	}
 }
 
-// Brokers can be killed one right after the other, down to the last one.
+// Brokers can be killed one right after the other, except the last one.
 func TestBrokersAreKilledAllAtOnce(t *testing.T) {
 	ds := newDisks(5)
 	c := openWith(t, ds.config())
@@ -218,7 +218,7 @@ func TestBrokerThatHangsIsKilled(t *testing.T) {
 		require.Empty(t, stopped)
 		start := time.Now()
 		require.NoError(t, c.KillBroker(2))
-		<-stopped // perhaps with an error: it has not been closed in order
+		<-stopped // perhaps with an error, because the broker was not closed in order
 		started := make(chan error, 1)
 		go func() { started <- c.StartBroker(t.Context(), 2) }()
 		synctest.Wait()
@@ -232,8 +232,8 @@ func TestBrokerThatHangsIsKilled(t *testing.T) {
 	})
 }
 
-// A snapshot of several batches that a broker is killed in is taken back, and counts for nobody;
-// the broker's copy, which has a part of it, parts from the others there.
+// A broker is killed during a snapshot of several batches. The other copies discard the incomplete
+// snapshot. The broker's copy has a part of it, and diverges from the others there.
 func TestBrokerIsKilledInTheMiddleOfASnapshot(t *testing.T) {
 	for _, killed := range []int32{1, 3} {
 		for _, op := range []vfs.Op{vfs.OpSync, vfs.OpWrite} {
@@ -266,14 +266,15 @@ func TestBrokerIsKilledInTheMiddleOfASnapshot(t *testing.T) {
 	}
 }
 
-// Partitions that a killed broker leads still, since the disks of the others failed when they were
-// to lose it, are led in another epoch when it is back: it may have lost records of this one.
+// The disks of the other brokers fail when the killed broker should lose its partitions, so it
+// still leads them. Its next start begins a new leader epoch, because it may have lost records of
+// the old one.
 func TestBrokerNeverGoesOnInTheEpochThatItWasKilledIn(t *testing.T) {
 	ds := newDisks(3)
 	c := openWith(t, ds.config())
 	require.NoError(t, c.CreateTopic(t.Context(), "loose", topic.Config{Assignment: [][]int32{{3}}, Properties: neverSynced}))
 	lost := produce(t, c, at("loose", 0), "lost")
-	for _, d := range ds[:2] { // the first write fences the broker, the second is about the leaders
+	for _, d := range ds[:2] { // the first write fences the broker, the second changes the leaders
 		d.Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: "*.log", After: 1, Err: errDisk})
 	}
 	require.ErrorIs(t, c.KillBroker(3), errDisk)

@@ -51,7 +51,7 @@ func TestStoppedBrokersPartitionsHaveNoLeaderUntilItIsStarted(t *testing.T) {
 	version, epoch := c.MetadataVersion(), c.image.Members[2].Epoch
 	require.NoError(t, c.StopBroker(t.Context(), 2))
 
-	// In Kafka's order.
+	// Kafka's order of the records.
 	recs := written(t, c, version)
 	require.Equal(t, []metarecord.Record{
 		&metarecord.BrokerChange{BrokerID: 2, BrokerEpoch: epoch, InControlledShutdown: metarecord.Set},
@@ -60,7 +60,7 @@ func TestStoppedBrokersPartitionsHaveNoLeaderUntilItIsStarted(t *testing.T) {
 		&metarecord.PartitionChange{Partition: 1, TopicID: c.image.Topics["orders"].ID, Leader: -1, Recovery: -1,
 			ISR: []int32{}, EligibleLeaders: []int32{2}, LastKnownLeader: []int32{2}},
 		&metarecord.BrokerChange{BrokerID: 2, BrokerEpoch: epoch, Fenced: metarecord.Set},
-		&metarecord.NoOp{}, // behind the change of the set: a copy that has it knows that the set was committed
+		&metarecord.NoOp{}, // shows to copies that the change of the set was committed
 	}, recs)
 	require.Equal(t, []int32{1, 3}, c.Brokers())
 	require.Equal(t, []int32{1, 2, 3}, c.Members())
@@ -104,7 +104,8 @@ func TestStoppedBrokersPartitionsHaveNoLeaderUntilItIsStarted(t *testing.T) {
 	require.Equal(t, []string{"x", "y"}, values(t, again, at("orders", 1)))
 }
 
-// What a broker has taken when it is stopped is acknowledged, and nobody waits for that.
+// Appends that a broker accepted before its stop are acknowledged. Fetches and new appends do not
+// wait for them.
 func TestStopEndsTheAppendsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ds := newDisks(2)
@@ -135,7 +136,7 @@ func TestStopEndsTheAppendsUnderWay(t *testing.T) {
 	})
 }
 
-// Whoever waits for records of a broker that ends, in whatever way, is told at once.
+// A fetch that waits for records of a broker returns at once when the broker ends, in any way.
 func TestWaitsForABrokerThatEndsEndWithIt(t *testing.T) {
 	for how, end := range map[string]func(*testing.T, *Cluster, disks) error{
 		"stopped": func(t *testing.T, c *Cluster, _ disks) error { return c.StopBroker(t.Context(), 2) },
@@ -151,7 +152,7 @@ func TestWaitsForABrokerThatEndsEndWithIt(t *testing.T) {
 			placed(t, c, "orders", 2, 2, 3)
 			produce(t, c, at("orders", 0), "a")
 			fetched := make(chan *partition.FetchResponse, 2)
-			for p := range int32(2) { // one with records, one that was never written
+			for p := range int32(2) { // one with records, one never written
 				go func() {
 					resp, err := c.Fetch(t.Context(), &partition.FetchRequest{MaxWait: time.Hour, Partitions: []partition.FetchPartition{
 						{TopicPartition: at("orders", 2), CurrentLeaderEpoch: -1},
@@ -217,7 +218,7 @@ func TestLastBrokerThatServesCannotBeEnded(t *testing.T) {
 	}
 }
 
-// A directory that is not what it was does not come back, and nothing in it is changed.
+// A broker does not start on a directory that is not its own, and nothing in it is changed.
 func TestBrokerIsNotStartedOnAnotherDirectory(t *testing.T) {
 	for what, tc := range map[string]struct {
 		change func(*testing.T, *vfs.MemFS)
@@ -263,7 +264,7 @@ func TestBrokerIsNotStartedOnAnotherDirectory(t *testing.T) {
 	}
 }
 
-// copyAll copies what is in a directory to another file system.
+// copyAll copies the contents of a directory to another file system.
 func copyAll(t *testing.T, from, to *vfs.MemFS, dir string) {
 	t.Helper()
 	entries, err := from.ReadDir(dir)
@@ -281,7 +282,7 @@ func copyAll(t *testing.T, from, to *vfs.MemFS, dir string) {
 	}
 }
 
-// A broker whose disk failed comes back when it works again.
+// A broker whose disk failed can be started when the disk works again.
 func TestFencedBrokerCanBeStarted(t *testing.T) {
 	ds := newDisks(3)
 	c := openWith(t, ds.config())
@@ -293,7 +294,7 @@ func TestFencedBrokerCanBeStarted(t *testing.T) {
 	var err error
 	for err = c.StartBroker(t.Context(), 2); err != nil; err = c.StartBroker(t.Context(), 2) {
 		require.NotErrorIs(t, err, ErrUnknownBroker)
-		if mend != nil && !isRunning(err) { // it was down, and its disk still fails
+		if mend != nil && !isRunning(err) { // the broker was down, and its disk still fails
 			mend()
 			mend = nil
 		}
@@ -304,7 +305,7 @@ func TestFencedBrokerCanBeStarted(t *testing.T) {
 	ds.requireEqualCopies(t)
 }
 
-// Metadata that changes while a broker loads counts for it.
+// Changes of the metadata while a broker loads apply to it.
 func TestBrokerThatStartsKnowsWhatChangedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ds := newDisks(2)
@@ -317,7 +318,7 @@ func TestBrokerThatStartsKnowsWhatChangedMeanwhile(t *testing.T) {
 		ds[1].Inject(vfs.Fault{Ops: vfs.OpOpen, Pattern: "*.log", Delay: time.Hour})
 		started := make(chan error, 1)
 		go func() { started <- c.StartBroker(t.Context(), 2) }()
-		synctest.Wait() // it loads
+		synctest.Wait() // the broker loads
 		again := c.StartBroker(t.Context(), 2)
 		require.ErrorIs(t, again, ErrBrokerRunning)
 		require.ErrorContains(t, again, "is starting")

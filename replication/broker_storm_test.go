@@ -16,7 +16,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Closing the cluster ends whatever is under way with its brokers.
+// Closing the cluster ends all calls under way with its brokers.
 func TestClusterIsClosedWhileBrokersComeAndGo(t *testing.T) {
 	for round := range 20 {
 		ds := newDisks(3)
@@ -49,8 +49,8 @@ func TestClusterIsClosedWhileBrokersComeAndGo(t *testing.T) {
 	}
 }
 
-// Brokers are killed, stopped and started at random under load: what was acknowledged is there, in
-// order, and topics are what was decided.
+// Brokers are killed, stopped and started at random under load. The acknowledged records are there
+// in order, and so are the topics that were created and not deleted.
 func TestBrokersComeAndGoUnderLoad(t *testing.T) {
 	rounds := 300
 	if sample.Hurried() {
@@ -77,7 +77,7 @@ func TestBrokersComeAndGoUnderLoad(t *testing.T) {
 				} else if !errors.Is(res.Err, ErrNotLeader) && !errors.Is(res.Err, partition.ErrNotLeaderAfterAppend) {
 					t.Errorf("append: %v", res.Err)
 				}
-				if i%10 != 0 { // not so many that the time goes into replaying them
+				if i%10 != 0 { // limits the number of topics, whose replay would take too long
 					continue
 				}
 				if _, err := c.WaitMetadata(ctx, c.MetadataVersion()); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// openBrokers opens a cluster of n brokers on fsys, which the test closes or not.
+// openBrokers opens a cluster of n brokers on fsys. The caller closes it, if at all.
 func openBrokers(t *testing.T, fsys vfs.FS, n int) *Cluster {
 	t.Helper()
 	c, err := Open(Config{FS: fsys, Dir: "data", Brokers: n})
@@ -92,7 +92,8 @@ func TestPartitionsAreSpreadOverBrokersAndServedFromThere(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// Topics of one partition meet on no broker, and a topic that grows goes on where it was.
+// Topics of one partition are spread over all brokers. A topic that grows continues the round
+// robin.
 func TestLeadersAreSpreadAcrossTopics(t *testing.T) {
 	c := openWith(t, Config{Brokers: 3})
 	led := map[int32]int{}
@@ -167,7 +168,8 @@ func TestReplicasGoWhereTheAdministratorSays(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// A cluster of one grows: what was there stays where it is, what is new is spread over all.
+// A cluster of one broker grows. Existing partitions stay where they are, and new ones are spread
+// over all brokers.
 func TestBrokersAreAddedWhenTheClusterIsOpened(t *testing.T) {
 	fsys := vfs.Mem()
 	c := openBrokers(t, fsys, 0)
@@ -188,13 +190,14 @@ func TestBrokersAreAddedWhenTheClusterIsOpened(t *testing.T) {
 		produce(t, c, at("new", p), "y")
 	}
 	require.NoError(t, c.Close())
-	c = openBrokers(t, fsys, 0) // those that are there
+	c = openBrokers(t, fsys, 0) // all brokers whose directories exist
 	require.Equal(t, []int32{1, 2, 3}, c.Brokers())
 	require.Equal(t, 3, c.ClusterConfig().Brokers)
 	require.NoError(t, c.Close())
 }
 
-// The partitions of a broker that is not there have no leader; it comes back with all it had.
+// The partitions of an absent broker have no leader until it returns. It returns with all its
+// records.
 func TestPartitionsOfAnAbsentBrokerHaveNoLeaderUntilItIsBack(t *testing.T) {
 	fsys := vfs.Mem()
 	c := openBrokers(t, fsys, 3)
@@ -242,8 +245,8 @@ func TestPartitionsOfAnAbsentBrokerHaveNoLeaderUntilItIsBack(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// A topic that is deleted while a broker is away stays known as deleted until the broker is back,
-// whatever becomes of the metadata log: else its directory would be taken for a stray, and kept for
+// A topic is deleted while a broker is away. The metadata keep the deletion until the broker
+// returns, also across snapshots. Otherwise its directory would be taken for a stray and kept for
 // ever.
 func TestDeletionWaitsForTheBrokerThatIsAway(t *testing.T) {
 	fsys := vfs.Mem()
@@ -332,7 +335,7 @@ func TestDirectoriesThatDoNotBelongTogetherAreRefused(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// secondDirectory makes a directory of the same broker that has another identity, as after a loss
+// secondDirectory makes a directory of the same broker with another directory id, as after a loss
 // of the disk.
 func secondDirectory(t *testing.T, from, to string) func(*vfs.MemFS) {
 	return func(fsys *vfs.MemFS) {
@@ -346,7 +349,7 @@ func secondDirectory(t *testing.T, from, to string) func(*vfs.MemFS) {
 	}
 }
 
-// A disk that has come back empty is not taken for that of a broker that was never written to.
+// An empty disk is not taken for the disk of a broker that was never written to.
 func TestBrokerThatLostItsDirectoryStaysDown(t *testing.T) {
 	fsys := vfs.Mem()
 	c := openBrokers(t, fsys, 3)
@@ -419,8 +422,8 @@ func TestBackupAndRestoreOfSeveralBrokers(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Killed or without power anywhere on the way, a copy opens with all brokers or not at all, also
-// when only some are asked for.
+// Killed or without power at any point, a copy opens with all brokers or not at all. This holds
+// also if only some are requested.
 func TestBackupOfSeveralBrokersIsWholeOrDoesNotOpen(t *testing.T) {
 	fsys := vfs.Mem()
 	c := openBrokers(t, fsys, 3)

@@ -14,8 +14,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Callers may write to all that a cluster returns: it keeps none of it. (Metadata is shared, as it
-// says.)
+// Callers may write to all values that a cluster returns, because it keeps no reference to them.
+// The exception is Metadata, which is documented as shared.
 func TestReturnedDescriptionsAreTheCallersOwn(t *testing.T) {
 	c := openBrokers(t, vfs.Mem(), 3)
 	defer func() { require.NoError(t, c.Close()) }()

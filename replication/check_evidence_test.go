@@ -12,14 +12,14 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Each loss of a partition's records that an open notices is found in a directory of which no
-// broker is open, whether the broker was closed or killed, and nothing in the directory changes.
+// CheckEvidence on a directory without running brokers finds each loss of records that an open
+// would find. It does so after a close and after a kill, and changes nothing in the directory.
 func TestCheckOfAStoppedClusterFindsMissingRecords(t *testing.T) {
 	dir := filepath.Join(root, "orders-0")
 	losses := map[string]struct {
 		lose   func(disk, early *vfs.MemFS) error
 		text   string
-		closed bool // a kill leaves no evidence of it
+		closed bool // after a kill there is no evidence of this loss
 	}{
 		"nothing":   {lose: func(_, _ *vfs.MemFS) error { return nil }},
 		"directory": {lose: func(disk, _ *vfs.MemFS) error { return disk.RemoveAll(dir) }, text: "the directory is missing"},

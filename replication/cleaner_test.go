@@ -17,14 +17,14 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// quiet opens a cluster that cleans only when told to, in a bubble.
+// quiet opens a cluster that cleans only on a call, in a synctest bubble.
 func quiet(t *testing.T, fn func(*testing.T, *Cluster)) {
 	synctest.Test(t, func(t *testing.T) {
 		fn(t, openWith(t, Config{RetentionCheckInterval: log.Unlimited, CompactionInterval: log.Unlimited}))
 	})
 }
 
-// held returns how many records a partition holds, whatever their offsets.
+// held returns the number of records in a partition, whatever their offsets.
 func held(t *testing.T, c *Cluster, tp tp) (n int) {
 	t.Helper()
 	for next := c.Status(tp.Topic, tp.Partition).LogStartOffset; ; {
@@ -209,7 +209,7 @@ func TestBrokerPropertiesAreHonoured(t *testing.T) {
 		require.Equal(t, int64(1), c.Status("orders", 0).LogStartOffset)
 
 		create(t, c, "keys", 1, "cleanup.policy", "compact", "min.cleanable.dirty.ratio", "0")
-		for i := range 3000 { // more keys than the table takes
+		for i := range 3000 { // more keys than fit in the compaction table
 			b := keyBatch(strconv.Itoa(i))
 			done := make(chan partition.ProduceResult, 1)
 			c.Produce(&partition.ProduceRequest{TopicPartition: at("keys", 0), Batch: b, Done: func(r partition.ProduceResult) { done <- r }})

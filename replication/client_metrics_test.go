@@ -14,7 +14,7 @@ func setClientMetrics(t *testing.T, c *Cluster, name, interval string) {
 	require.NoError(t, c.AlterClientMetricsProperties(t.Context(), name, intervalOf(interval)))
 }
 
-// intervalOf returns an edit after which only an interval is set, nothing for "".
+// intervalOf returns an edit that leaves interval.ms as the only property, or none for "".
 func intervalOf(interval string) func(map[string]string) (map[string]string, error) {
 	return func(map[string]string) (map[string]string, error) {
 		if interval == "" {

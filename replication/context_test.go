@@ -13,7 +13,7 @@ import (
 )
 
 // RELIABILITY L5: on a disk that takes an hour for each sync, every call returns when its context
-// ends. What it began goes on.
+// ends. The work that it began continues.
 func TestContextEndsTheWaitForTheDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()
@@ -45,14 +45,14 @@ func TestContextEndsTheWaitForTheDisk(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded, s.name)
 			require.Equal(t, time.Second, time.Since(start), s.name)
 			remove()
-			time.Sleep(10 * time.Hour) // what it began ends
+			time.Sleep(10 * time.Hour) // the work of the call ends
 		}
 	})
 }
 
-// Of two things that are so already when a call looks, it is not chance which one counts: who comes
-// to a closed cluster, or with a context that has ended, gets nothing, and what has come of
-// something is told though the context has ended.
+// When two conditions hold at the time of a call, the outcome is not random. A call to a closed
+// cluster, or with an ended context, gets nothing. An outcome that exists is returned even if the
+// context has ended.
 func TestChanceDecidesNothing(t *testing.T) {
 	c := open(t, vfs.Mem())
 	ended, end := context.WithCancel(t.Context())

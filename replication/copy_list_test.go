@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A copy of a backup that was cut off, or lost files, is not restored, and does not open as if
-// these had never been.
+// An incomplete copy of a backup, cut off or with lost files, is not restored. It does not open as
+// if the missing files had never existed.
 func TestBackupThatLacksFilesIsNotRestored(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)
@@ -100,7 +100,8 @@ func TestBackupWithoutAListIsRestored(t *testing.T) {
 	require.NoError(t, Restore(t.Context(), fsys, "saved", "copy"), "as earlier versions write it")
 }
 
-// A new file system has an empty lost+found, and may be mounted where a copy goes.
+// A new file system has an empty lost+found, and may be mounted at the target of a backup or
+// restore.
 func TestBackupAndRestoreFillANewFileSystem(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)

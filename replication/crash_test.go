@@ -17,15 +17,15 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A step of the workload changes the cluster; after is the state it leads to.
+// A step of the workload changes the cluster. after is the state after the step.
 type step struct {
 	name  string
 	run   func(t *testing.T, c *Cluster)
 	after string
 }
 
-// state is everything that must survive: topics with ids replaced by nothing, partitions,
-// configuration and records.
+// state describes all data that must survive: topics without their ids, partitions, configuration
+// and records.
 func state(t *testing.T, c *Cluster) string {
 	t.Helper()
 	infos, err := c.Topics(t.Context())
@@ -60,7 +60,7 @@ var workload = []step{
 	{"delete the first", func(t *testing.T, c *Cluster) { require.NoError(t, c.DeleteTopic(t.Context(), "a")) }, "b-2 0[]; "},
 }
 
-// cut is a disk at one moment of the workload, and the states that may be found on it.
+// cut is a disk at one moment of the workload, and the states that it may have.
 type cut struct {
 	where   string
 	disk    *vfs.MemFS
@@ -75,14 +75,14 @@ var crashModes = []vfs.CrashOptions{
 	{Data: vfs.CrashTorn, Sizes: vfs.CrashRandom, Entries: vfs.CrashRandom},
 }
 
-// cuts collects disks before every change of a file system, in all ways it can fail, of which look
-// chooses: a copy of each takes longer than what changes it.
+// cuts collects copies of the disk before every change of the file system, in all ways the change
+// can fail. look selects some of them, because a copy takes longer than the change.
 type cuts struct {
 	fsys    *vfs.MemFS
 	brokers int
 	look    func(i int) bool
 	mu      sync.Mutex // guards the fields below
-	n       int        // chosen or not
+	n       int        // number of moments so far, selected or not
 	all     []cut
 	now     []string // allowed states
 	step    string
@@ -115,7 +115,7 @@ func (x *cuts) take(where string, seed uint64) {
 }
 
 // taken returns the disks so far. Deleted partitions are removed in the background, which adds
-// to them while a step ends.
+// disks while a step ends.
 func (x *cuts) taken() []cut {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -144,8 +144,8 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	}
 }
 
-// runWorkload runs the steps and returns a disk for every moment that look chooses. What is deleted
-// stays for delay milliseconds.
+// runWorkload runs the steps and returns a disk for every moment that look selects. Deleted files
+// stay for delay milliseconds.
 func runWorkload(t *testing.T, cfg Config, delay string, look func(i int) bool) []cut {
 	fsys := vfs.Mem()
 	x := observe(fsys, look)
@@ -174,7 +174,7 @@ func checkCut(t *testing.T, x cut) {
 	require.NoError(t, err, x.where)
 	found := state(t, c)
 	require.Contains(t, x.allowed, found, x.where)
-	// A topic that is not there has left no directories, and the cluster can be used.
+	// A topic that does not exist has left no directories, and the cluster can be used.
 	if found == "" && x.allowed[0] != "" {
 		require.Empty(t, partitionDirs(t, x.disk), x.where)
 	}
@@ -208,8 +208,8 @@ func TestCrashDuringRecovery(t *testing.T) {
 	}
 }
 
-// Records that a reader has seen may be gone after a power cut unless every append is synced: then,
-// and only then, a new leader epoch begins.
+// A power cut may take records that a reader has seen, unless every append is synced. Then, and
+// only then, a new leader epoch begins.
 func TestLostRecordsBeginANewLeaderEpoch(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)
@@ -236,8 +236,8 @@ func TestLostRecordsBeginANewLeaderEpoch(t *testing.T) {
 	require.Equal(t, []int32{0, 0}, epochs(fsys.Crash(1)), "closed before the power cut")
 }
 
-// A change that fails is either not there or, if only its acknowledgement failed, there at the next
-// open; the old state is served meanwhile.
+// A failed change is absent after the next open, or present if only its acknowledgement failed.
+// Until then the old state is served.
 func TestFailedDiskOperationLeavesTheOldOrTheNewState(t *testing.T) {
 	for _, slack := range []int64{0, -1} {
 		failDiskOperations(t, slack)
@@ -264,7 +264,7 @@ func failDiskOperations(t *testing.T, slack int64) {
 		if created == nil && deleted == nil {
 			require.Equal(t, "new 0[]; ", state(t, c))
 		}
-		_ = c.Close() // may fail too
+		_ = c.Close() // may fail as well
 		disk := fsys.Kill()
 		again := open(t, disk)
 		got := names(t, again)

@@ -16,10 +16,10 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Paths are cut in every which way, for longer than sessions last, while brokers are killed,
-// stopped and started, topics come and go and partitions move. Whatever is cut comes to rest:
-// brokers, leaders and in-sync sets stay as they are. When all is mended all serve, all are in
-// sync, and what was acknowledged is there, once and in order.
+// Network paths are cut at random, for longer than sessions last. Meanwhile brokers are killed,
+// stopped and started, topics are created and deleted, and partitions move. With any cuts the
+// brokers, leaders and in-sync sets become stable. When all paths are mended, all brokers serve
+// and all replicas are in sync. Acknowledged records are there, once and in order.
 func TestAnythingIsCutWhileEverythingChanges(t *testing.T) {
 	first, seeds := seedsOf(t, 12, 60, 1000)
 	fenced := 0
@@ -32,7 +32,7 @@ func TestAnythingIsCutWhileEverythingChanges(t *testing.T) {
 	require.NotZero(t, fenced)
 }
 
-// cutAnything plays one seed, and returns how often a broker was seen that was fenced and ran.
+// cutAnything runs one seed, and returns how often a running broker was seen fenced.
 func cutAnything(t *testing.T, seed uint64) (fenced int) {
 	rnd := rand.New(rand.NewPCG(seed, 3))
 	n := 3 + rnd.Int32N(3)
@@ -72,12 +72,13 @@ func cutAnything(t *testing.T, seed uint64) (fenced int) {
 	}
 	cancel()
 	under.Wait()
-	time.Sleep(11 * time.Minute) // whoever lags is out of sync, sessions are over, leaders are balanced
+	time.Sleep(11 * time.Minute) // lag and sessions have timed out, leaders are balanced
 	synctest.Wait()
 	rests, epoch := described(t, c), c.Stats().ControllerEpoch
 	time.Sleep(time.Hour)
 	after := described(t, c)
-	// A leader that gets nowhere has all disks tried at each look at its followers' lag.
+	// A leader that makes no progress causes a check of all disks at each check of its followers'
+	// lag.
 	require.LessOrEqual(t, after.Version-rests.Version, int64(n)*int64(time.Hour/(c.cfg.ReplicaMaxLag/2)))
 	after.Version = rests.Version
 	require.Equal(t, rests, after, "it does not come to rest")
@@ -125,7 +126,7 @@ func mendAll(c *Cluster, n int32) {
 	}
 }
 
-// changeAnything has one thing happen; it may be refused.
+// changeAnything makes one random change, which may be refused.
 func changeAnything(t *testing.T, c *Cluster, n int32, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 4))
 	broker, other := 1+rnd.Int32N(n), 1+rnd.Int32N(n)

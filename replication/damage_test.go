@@ -22,7 +22,7 @@ func flipBit(t *testing.T, ds disks, broker int) {
 	}))
 }
 
-// flipBitIn flips a bit of the records of a batch of orders-0 on a broker. Batches count from 0.
+// flipBitIn flips a bit in the records of a batch of orders-0 on a broker. Batches count from 0.
 func flipBitIn(t *testing.T, ds disks, broker, batch int) {
 	t.Helper()
 	require.NoError(t, rewrite(ds[broker-1], dirOf(broker)+"/00000000000000000000.log", func(p []byte) []byte {
@@ -55,7 +55,7 @@ func requireMended(t *testing.T, c *Cluster) {
 	require.Len(t, c.Brokers(), 3)
 }
 
-// openWithDamage opens a cluster of which some brokers have a flipped bit in orders-0.
+// openWithDamage opens a cluster. The damaged brokers have a flipped bit in orders-0.
 func openWithDamage(t *testing.T, brokers int, damaged ...int) (*Cluster, disks) {
 	c, ds := openWithOrders(t, brokers)
 	require.EqualValues(t, 1, c.Leader("orders", 0))
@@ -68,8 +68,8 @@ func openWithDamage(t *testing.T, brokers int, damaged ...int) (*Cluster, disks)
 	return c, ds
 }
 
-// A reader meets damage in the leader's log: an in-sync replica that is whole leads, the leader
-// is copied anew, and its files are put aside.
+// A reader meets damage in the leader's log. An undamaged in-sync replica becomes the leader, the
+// former leader is copied again, and its old files are put aside.
 func TestDamagedLeaderGivesWayToAWholeReplica(t *testing.T) {
 	for name, damaged := range map[string][]int{"leader": {1}, "leader and another one": {1, 2}} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestDamagedLeaderGivesWayToAWholeReplica(t *testing.T) {
 	}
 }
 
-// A follower meets the damage when it copies what it lacks.
+// A follower meets the damage when it fetches missing records.
 func TestLeaderWhoseDamageAFollowerMeetsGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openWithOrders(t, 3)
@@ -119,7 +119,7 @@ func TestLeaderWhoseDamageAFollowerMeetsGivesWay(t *testing.T) {
 	})
 }
 
-// The damage may be anywhere in the records that a read covers: its own place decides.
+// The damage may be in any batch that a read covers. Its own place decides.
 func TestLeaderDamagedBehindTheFirstBatchOfAReadGivesWay(t *testing.T) {
 	for batch := 1; batch < 5; batch++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -135,7 +135,8 @@ func TestLeaderDamagedBehindTheFirstBatchOfAReadGivesWay(t *testing.T) {
 	}
 }
 
-// A wrong bit is no failing disk: the partition's leader gives way, and its broker leads others.
+// A flipped bit is not a failing disk. The partition's leader gives way, and its broker still
+// leads other partitions.
 func TestDamageThatAFollowerMeetsStopsNoBroker(t *testing.T) {
 	for batch := range 5 {
 		synctest.Test(t, func(t *testing.T) {
@@ -150,7 +151,8 @@ func TestDamageThatAFollowerMeetsStopsNoBroker(t *testing.T) {
 	}
 }
 
-// The follower that lacks its records gets those before the damage, and Status keeps the damage.
+// The follower that lacks its records gets the records before the damage, and Status keeps the
+// damage.
 func TestDamageOfAllWholeReplicasStopsNoBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openWithOrders(t, 3)
@@ -168,7 +170,7 @@ func TestDamageOfAllWholeReplicasStopsNoBroker(t *testing.T) {
 	})
 }
 
-// An append, a search by time, or a follower's append meets the damage, and no reader does.
+// An append, a search by time, or a follower's append meets the damage before any reader does.
 func TestReplicaWhoseDamageAnotherOperationMeetsIsCopiedAgain(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T, c *Cluster) error{
 		"append": func(t *testing.T, c *Cluster) error { return tryAcks(c, at("orders", 0), record.AcksAll, "b").Err },
@@ -210,7 +212,7 @@ func TestReplicaWhoseDamageAnotherOperationMeetsIsCopiedAgain(t *testing.T) {
 	})
 }
 
-// No other replica is in sync when the damage is met: the leader gives way when one is.
+// No other replica is in sync when the damage is met. The leader gives way when another one is.
 func TestDamagedLeaderGivesWayWhenAWholeReplicaIsInSyncAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openWithDamage(t, 3)
@@ -231,7 +233,8 @@ func TestDamagedLeaderGivesWayWhenAWholeReplicaIsInSyncAgain(t *testing.T) {
 	})
 }
 
-// Status and Healthy have the damage until its records are deleted, whether or not they are read.
+// Status and Healthy report the damage until its records are deleted, whether or not they are
+// read.
 func TestStatusAndHealthHaveDamageUntilItsRecordsAreDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openWithDamage(t, 1)
@@ -251,7 +254,8 @@ func TestStatusAndHealthHaveDamageUntilItsRecordsAreDeleted(t *testing.T) {
 	})
 }
 
-// Where no other replica is whole, or there is none, the leader stays, and Status has the damage.
+// If no other replica is undamaged, or there is none, the leader stays, and Status reports the
+// damage.
 func TestDamagedLeaderStaysIfNoReplicaIsWhole(t *testing.T) {
 	for _, brokers := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
@@ -280,7 +284,7 @@ func TestDamagedLeaderStaysIfNoReplicaIsWhole(t *testing.T) {
 	}
 }
 
-// Records that fewer replicas than min.insync.replicas have are not shown: Status has the reason.
+// Records on fewer replicas than min.insync.replicas are not readable. Status has the reason.
 func TestStatusHasTheReasonWhyRecordsAreNotShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := openThree(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// One disk of three fails from some call on while the cluster opens, or in just that call: the
-// cluster opens, and changes its metadata. After a close in order and after a power cut.
+// One disk of three fails while the cluster opens, in one call or from that call on. The cluster
+// opens, and can change its metadata. It was closed in order or lost power before.
 func TestClusterOpensWhicheverCallOfOneDiskFails(t *testing.T) {
 	origin := newDisks(3)
 	c, err := Open(origin.config())
@@ -34,7 +34,7 @@ func TestClusterOpensWhicheverCallOfOneDiskFails(t *testing.T) {
 					if wasDown {
 						down++
 					}
-					if sample.Hurried() && after >= 50 { // what tells whose it is, and how far it goes, is read by then
+					if sample.Hurried() && after >= 50 { // identity and metadata are read by then
 						after += 4
 					}
 				}
@@ -44,7 +44,6 @@ func TestClusterOpensWhicheverCallOfOneDiskFails(t *testing.T) {
 	}
 }
 
-// crash returns the disks as a power cut leaves them.
 func (ds disks) crash() (dead disks) {
 	for _, d := range ds {
 		dead = append(dead, d.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost}))
@@ -83,7 +82,7 @@ func (ds disks) openBeside(t *testing.T, broken int32, fault vfs.Fault, what str
 	return reached, down
 }
 
-// Without the others there is nothing to go by but the disk: its error is told, and is no damage.
+// With only one broker, Open returns the error of its disk, and does not report damage.
 func TestDiskErrorOfTheOnlyBrokerIsNoDamage(t *testing.T) {
 	origin := newDisks(1)
 	c, err := Open(origin.config())
@@ -117,7 +116,7 @@ func TestDiskErrorOfTheOnlyBrokerIsNoDamage(t *testing.T) {
 	require.Positive(t, failed)
 }
 
-// Two dead disks of three are too many, one of a cluster that was never made is too.
+// Two dead disks of three are too many. For a cluster that does not exist yet, one is too many.
 func TestDeadDisksThatTheOthersCannotDoWithout(t *testing.T) {
 	dead := vfs.Fault{Ops: vfs.OpAny, Times: vfs.Always, Err: errDisk}
 	ds := newDisks(3)
@@ -141,7 +140,7 @@ func TestDeadDisksThatTheOthersCannotDoWithout(t *testing.T) {
 	require.NotErrorIs(t, err, ErrDamaged)
 }
 
-// A backup that cannot be read is not restored without what cannot be read.
+// Restore fails if it cannot read a directory of the backup. It does not leave the directory out.
 func TestRestoreNeedsEveryDirectory(t *testing.T) {
 	fsys := vfs.Mem()
 	c := openBrokers(t, fsys, 3)
@@ -152,9 +151,9 @@ func TestRestoreNeedsEveryDirectory(t *testing.T) {
 	require.NoError(t, Restore(t.Context(), fsys, "data", "restored"))
 }
 
-// A broker starts while another one's disk fails, in one call or from then on. The one whose disk
-// is whole serves, unless nobody can tell what became of its registration. The error has the
-// disk's.
+// A broker starts while another one's disk fails, in one call or from then on. The broker with the
+// working disk serves, unless the outcome of its registration is unknown. The error includes the
+// error of the disk.
 func TestBrokerStartsBesideAnothersFailingDisk(t *testing.T) {
 	for broken := int32(1); broken <= 2; broken++ { // 1 is the controller
 		for _, times := range []int{1, vfs.Always} {
@@ -190,7 +189,7 @@ func TestBrokerStartsBesideAnothersFailingDisk(t *testing.T) {
 }
 
 // Two disks fail one after the other, in the change that registers a broker and in the next
-// attempt: the broker is down, and may be started again; who started it is told whose disks it was.
+// attempt. The broker is down, and may be started again. StartBroker returns the disk's error.
 func TestBrokerThatJoinsIsToldWhoseDiskFails(t *testing.T) {
 	failed := 0
 	for after := range 12 {
@@ -202,7 +201,7 @@ func TestBrokerThatJoinsIsToldWhoseDiskFails(t *testing.T) {
 		ds[2].Inject(vfs.Fault{Ops: vfs.OpWrite, After: after, Times: vfs.Always, Err: errDisk})
 		if err = c.StartBroker(t.Context(), 5); err != nil {
 			require.ErrorIs(t, err, errDisk, after)
-			if errors.Is(err, ErrMetadataReadOnly) { // both in one change: too few are left
+			if errors.Is(err, ErrMetadataReadOnly) { // both fail in one change: too few are left
 				_ = c.Close()
 				continue
 			}

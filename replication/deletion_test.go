@@ -87,9 +87,9 @@ func TestDelayOfDeletionsFollowsTheBrokersConfiguration(t *testing.T) {
 	})
 }
 
-// The directory of a deleted partition has another name, which is not durable, when the process is
-// killed. The open that deletes its files makes the name durable first: no power cut brings the old
-// one back over a part of them.
+// The process is killed when the directory of a deleted partition has its new name, which is not
+// durable. The next open makes the name durable before it deletes files. Otherwise a power cut
+// could restore the old name over a part of the files.
 func TestDeletedPartitionNeverComesBackInPart(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)

@@ -46,8 +46,8 @@ func TestPartitionDirectoryNamesSplitAtTheLastDash(t *testing.T) {
 	require.True(t, strings.HasSuffix(asideName(long, straySuffix), "-stray"))
 }
 
-// The directory that a deleted topic left behind is not taken for its successor's, however it came
-// to be there.
+// The directory that a deleted topic left behind is not taken for its successor's, whatever the
+// cause.
 func TestDirectoryOfADeletedTopicIsNotTakenForItsSuccessor(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)
@@ -56,7 +56,7 @@ func TestDirectoryOfADeletedTopicIsNotTakenForItsSuccessor(t *testing.T) {
 	copyDir(t, fsys, "orders-0", "kept")
 	require.NoError(t, c.DeleteTopic(t.Context(), "orders"))
 	create(t, c, "orders", 1)
-	copyDir(t, fsys, "kept", "orders-0") // as if the deletion had not got through to the disk
+	copyDir(t, fsys, "kept", "orders-0") // as if the deletion had not reached the disk
 	require.NoError(t, fsys.RemoveAll(filepath.Join(root, "kept")))
 	later := fsys.Kill()
 
@@ -222,7 +222,7 @@ func TestRequestMadeAfterAFailedCreationIsNotToldOfThatFailure(t *testing.T) {
 	second := make(chan partition.ProduceResult, 1)
 	c.Produce(&partition.ProduceRequest{TopicPartition: at("orders", 0), Batch: batch("x"), Done: func(r partition.ProduceResult) {
 		require.ErrorIs(t, r.Err, errDisk)
-		remove() // there is room again before the second one is sent
+		remove() // there is room again before the second append
 		c.Produce(&partition.ProduceRequest{TopicPartition: at("orders", 0), Batch: batch("y"), Done: func(r partition.ProduceResult) { second <- r }})
 	}})
 	r := <-second
@@ -241,8 +241,8 @@ func TestFailedCreationOfAPartitionIsTriedAgain(t *testing.T) {
 	require.Equal(t, int64(0), produce(t, c, at("orders", 0), "y").BaseOffset)
 }
 
-// A wrong bit in the file with the directory's identity, or the loss of its content, is damage: the
-// directory is not another program's.
+// A flipped bit in the file with the directory's identity, or the loss of its content, is damage.
+// The directory is not taken for another program's.
 func TestDamagedIdentityIsNotAForeignDirectory(t *testing.T) {
 	for how, end := range evidenceEnds {
 		t.Run(how, func(t *testing.T) {

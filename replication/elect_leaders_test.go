@@ -33,7 +33,7 @@ func TestLeadersAreElectedForWhoAsks(t *testing.T) {
 		return md.Topics["orders"].Partitions[0]
 	}
 	require.ErrorIs(t, elect(PreferredElection), ErrElectionNotNeeded)
-	c.Network().Cut(NetworkPath{From: 2, To: 1}) // it does not join by itself
+	c.Network().Cut(NetworkPath{From: 2, To: 1}) // broker 2 does not rejoin by itself
 	require.NoError(t, c.StopBroker(t.Context(), 2))
 	require.Equal(t, PartitionMetadata{Leader: 1, LeaderEpoch: 1, Replicas: []int32{2, 1}, ISR: []int32{1}}, led())
 	require.ErrorIs(t, elect(PreferredElection), ErrPreferredLeaderNotAvailable)
@@ -76,7 +76,7 @@ func TestLeaderIsTransferredToWhoIsInSync(t *testing.T) {
 	require.Equal(t, before.LeaderEpoch+1, produce(t, c, tp, "b").LeaderEpoch)
 	require.Equal(t, []string{"a", "b"}, values(t, c, tp))
 
-	c.Network().Cut(NetworkPath{From: 2, To: 3}) // it does not join by itself
+	c.Network().Cut(NetworkPath{From: 2, To: 3}) // broker 2 does not rejoin by itself
 	require.NoError(t, c.StopBroker(t.Context(), 2))
 	require.ErrorIs(t, c.TransferLeader(t.Context(), tp, 2), ErrNotInSync)
 	require.NoError(t, c.StartBroker(t.Context(), 2))
@@ -90,7 +90,7 @@ func TestLeaderIsTransferredToWhoIsInSync(t *testing.T) {
 	c.Network().Mend(NetworkPath{From: 2, To: 3})
 	inSync(t, c, tp, 3)
 	require.NoError(t, c.TransferLeader(t.Context(), tp, 2))
-	require.NoError(t, all(c, tp, "c").Err) // the new leader hears how far the others are
+	require.NoError(t, all(c, tp, "c").Err) // the new leader receives its followers' end offsets
 	require.Equal(t, []string{"a", "b", "c"}, values(t, c, tp))
 	require.NoError(t, c.Close())
 	require.ErrorIs(t, c.TransferLeader(t.Context(), tp, 1), ErrClosed)

@@ -21,13 +21,13 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// hangInClose has a broker's disk hang when a partition is closed, and nowhere else.
+// hangInClose makes a broker's disk hang when a partition is closed, and nowhere else.
 func (ds disks) hangInClose(broker int32) (mend func()) {
 	return ds.hang(broker, vfs.OpCreate, "*.snapshot.tmp")
 }
 
-// A topic is deleted and created again while a broker is still closing the files of the former: its
-// records wait until that is done, and are not taken away with the former's.
+// A topic is deleted and created again while a broker still closes the former files. Appends wait
+// until these are closed, and the deletion of the former files leaves the new records alone.
 func TestTopicCreatedAgainWaitsForTheDirectoryOfTheFormer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)
@@ -55,8 +55,8 @@ func TestTopicCreatedAgainWaitsForTheDirectoryOfTheFormer(t *testing.T) {
 	})
 }
 
-// Whoever does not get on with the closing of a replica, because its topic is deleted or it is
-// moved away, holds up nobody, and can be started when it is down: nothing of it is left open.
+// A broker whose disk hangs while it closes a replica, of a deleted topic or after a move, delays
+// no other broker. It can be started again when it is down, because no file is left open.
 func TestBrokerThatHangsInTheEndOfAReplicaCanBeStartedAgain(t *testing.T) {
 	for what, end := range map[string]func(c *Cluster) error{
 		"deletion": func(c *Cluster) error { return c.DeleteTopic(context.Background(), "orders") },
@@ -88,8 +88,8 @@ func TestBrokerThatHangsInTheEndOfAReplicaCanBeStartedAgain(t *testing.T) {
 }
 
 // Topics are deleted and created again under load while disks fail and hang, and brokers are
-// killed, stopped and started: nobody is ever told that a directory of the process is in use, and
-// none is when the cluster is closed.
+// killed, stopped and started. No call reports a directory of the process as locked, and no
+// directory is locked after the cluster is closed.
 func TestNoDirectoryIsLeftInUseOnFailingDisks(t *testing.T) {
 	seeds := uint64(100)
 	if sample.Hurried() {
@@ -103,7 +103,7 @@ func TestNoDirectoryIsLeftInUseOnFailingDisks(t *testing.T) {
 // recreation is one seeded run.
 type recreation struct {
 	seed   uint64
-	drawn  uint64 // sequences of random numbers
+	drawn  uint64 // random sequences drawn so far
 	ds     disks
 	c      *Cluster
 	ctx    context.Context
@@ -152,10 +152,9 @@ func (s *recreation) forever(do func(r *rand.Rand)) {
 	})
 }
 
-// pass lets some milliseconds pass.
 func pass(r *rand.Rand, upTo int) { time.Sleep(time.Duration(1+r.IntN(upTo)) * time.Millisecond) }
 
-// check looks at an error: disks fail, but nothing that is open was forgotten.
+// check fails the test if err is a lock error. Disks may fail, but no file may be left open.
 func (s *recreation) check(t *testing.T, what string, err error) {
 	if errors.Is(err, log.ErrLocked) || errors.Is(err, ErrLocked) {
 		t.Errorf("seed %d: %s: %v", s.seed, what, err)
@@ -170,7 +169,7 @@ func (s *recreation) recreate(t *testing.T, r *rand.Rand, name string) {
 	s.check(t, "create", s.c.CreateTopic(context.Background(), name, cfg))
 	pass(r, 3000)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
-	if r.IntN(2) == 0 { // who does not wait for the deletion creates the topic while it is under way
+	if r.IntN(2) == 0 { // without the wait the topic is created while the deletion is under way
 		cancel()
 		ctx, cancel = context.WithTimeout(context.Background(), time.Second)
 	}
@@ -204,7 +203,7 @@ func (s *recreation) restart(t *testing.T, r *rand.Rand) {
 	pass(r, 5000)
 }
 
-// disturb has disks fail and hang for some minutes.
+// disturb makes disks fail and hang for some minutes.
 func (s *recreation) disturb(r *rand.Rand) (mend func()) {
 	ops := []vfs.Op{0, vfs.OpSync, vfs.OpWrite, vfs.OpRename, vfs.OpSyncDir, vfs.OpOpen, vfs.OpRemove, vfs.OpMkdir}
 	var all []func()

@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// TestEachWrongBitOfLeaderEpochsLosesNothingInSilence is the model for leader-epoch-checkpoint,
-// whose digits a single wrong bit can turn into others.
+// TestEachWrongBitOfLeaderEpochsLosesNothingInSilence is the model for leader-epoch-checkpoint, in
+// which one flipped bit can turn a digit into another.
 func TestEachWrongBitOfLeaderEpochsLosesNothingInSilence(t *testing.T) {
 	look, cases := sample.Fewer(t, 8), 0
 	for _, brokers := range []int{1, 3} {
@@ -43,15 +43,16 @@ func TestEachWrongBitOfLeaderEpochsLosesNothingInSilence(t *testing.T) {
 	}
 }
 
-// changeOften makes the metadata's log longer than those of partitions.
+// changeOften makes the metadata log longer than the logs of partitions.
 func changeOften(t *testing.T, c *Cluster) {
 	for i := range 40 {
 		require.NoError(t, c.AlterTopicConfig(t.Context(), "orders", ConfigChange{Key: "segment.ms", Value: fmt.Sprint(1000 + i)}))
 	}
 }
 
-// TestLogOfAnotherInAPartitionsPlaceIsNotServed has another log, which no file names, in the place
-// of a replica. The whole replicas keep their records, and the log is served when it is put back.
+// TestLogOfAnotherInAPartitionsPlaceIsNotServed puts another log, which no file names, in the
+// place of a replica. The undamaged replicas keep their records. The partition is served when its
+// own log is put back.
 func TestLogOfAnotherInAPartitionsPlaceIsNotServed(t *testing.T) {
 	for _, brokers := range []int{1, 3} {
 		for _, end := range []string{"closed", "killed", "cut off"} {

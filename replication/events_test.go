@@ -16,7 +16,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// collect gathers what happens to a topic's partitions and to brokers until stop, which returns it.
+// collect gathers the events of a topic's partitions and of brokers until stop, which returns
+// them.
 func collect(t *testing.T, c *Cluster, name string) (stop func() []Event) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -31,7 +32,7 @@ func collect(t *testing.T, c *Cluster, name string) (stop func() []Event) {
 		}
 	})
 	return func() []Event {
-		synctest.Wait() // what has happened is told
+		synctest.Wait() // all events so far are delivered
 		cancel()
 		wg.Wait()
 		return got
@@ -45,7 +46,7 @@ func lines(events []Event) (all []string) {
 	return all
 }
 
-// one makes a topic of one partition with three replicas, the first of them on broker 2.
+// one creates a topic of one partition with three replicas. The first replica is on broker 2.
 func one(t *testing.T, c *Cluster) tp {
 	t.Helper()
 	cfg := topic.Config{Assignment: [][]int32{{2, 3, 1}}, ReplicationFactor: 3, Properties: properties("min.insync.replicas", "2")}
@@ -92,7 +93,7 @@ func TestEventsTellTheLifeOfALeaderInOrder(t *testing.T) {
 	})
 }
 
-// isolate cuts what followers ask a leader.
+// isolate cuts the fetches of followers from a leader.
 func isolate(c *Cluster, leader int32) (mend func()) {
 	others := []int32{leader%3 + 1, (leader+1)%3 + 1}
 	for _, id := range others {
@@ -105,8 +106,8 @@ func isolate(c *Cluster, leader int32) (mend func()) {
 	}
 }
 
-// A leader that loses power with records that nobody else has cuts them off when it is back, and an
-// election without anybody in sync is told as what it is.
+// A leader loses power with records that no other replica has, and truncates them when it returns.
+// An election without an in-sync replica is reported as unclean.
 func TestEventsTellWhatIsCutAndWhatIsUnclean(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := openThreePatient(t)
@@ -125,7 +126,7 @@ func TestEventsTellWhatIsCutAndWhatIsUnclean(t *testing.T) {
 		mend = isolate(c, 3)
 		require.NoError(t, all(c, tp, "acknowledged by all", "of one").Err, "who hangs leaves the set")
 		require.NoError(t, c.WaitISR(t.Context(), tp, 3))
-		time.Sleep(2 * c.cfg.HighWatermarkInterval) // broker 3 will know what was below it
+		time.Sleep(2 * c.cfg.HighWatermarkInterval) // broker 3 saves its high watermark
 		require.NoError(t, c.KillBroker(3))
 		mend()
 		require.NoError(t, all(c, tp, "in their place").Err)
@@ -158,8 +159,8 @@ func TestEventsTellWhatIsCutAndWhatIsUnclean(t *testing.T) {
 	})
 }
 
-// The next leader's disk is slow to begin its epoch: that it was elected is told when it is so, and
-// not when it can lead.
+// The next leader's disk is slow to begin its epoch. The event of the election comes at the time
+// of the change, and not when the leader can lead.
 func TestEventsOfAChangeAreToldBeforeBrokersFollowIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)
@@ -177,7 +178,7 @@ func TestEventsOfAChangeAreToldBeforeBrokersFollowIt(t *testing.T) {
 	})
 }
 
-// A reader that does not read holds up nobody, and hears how much it has missed.
+// A reader that does not read blocks no other caller, and receives the number of events it missed.
 func TestReaderOfEventsThatIsTooSlowIsToldSo(t *testing.T) {
 	c := openWith(t, Config{Brokers: 2})
 	const partitions = 1000
@@ -187,7 +188,7 @@ func TestReaderOfEventsThatIsTooSlowIsToldSo(t *testing.T) {
 	}
 	require.NoError(t, c.CreateTopic(t.Context(), "many", topic.Config{Assignment: assignment}))
 	events := c.Events(t.Context())
-	const lives = 7 // each tells more than two events a partition: LeaderLost and LeaderElected
+	const lives = 7 // each emits more than two events a partition: LeaderLost and LeaderElected
 	for range lives {
 		require.NoError(t, c.KillBroker(2))
 		require.NoError(t, c.StartBroker(t.Context(), 2))
@@ -213,7 +214,7 @@ func TestReaderOfEventsThatIsTooSlowIsToldSo(t *testing.T) {
 	require.Equal(t, number+1, e.Number, "the iterator goes on where it was")
 }
 
-// next returns the next event, one of the controller's death.
+// next kills broker 1, the controller, and returns the next event.
 func next(t *testing.T, c *Cluster, events func(func(Event) bool)) (got Event) {
 	t.Helper()
 	require.NoError(t, c.KillBroker(1))
@@ -255,7 +256,7 @@ func TestWaitForAnInSyncSetEndsWhenItIsThatOrCannotBe(t *testing.T) {
 		require.NoError(t, c.WaitISR(t.Context(), tp))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		for _, set := range [][]int32{{2, 3}, {1, 2, 3, 4}} { // fewer and more than there are
+		for _, set := range [][]int32{{2, 3}, {1, 2, 3, 4}} { // fewer and more than exist
 			require.ErrorIs(t, c.WaitISR(ctx, tp, set...), context.DeadlineExceeded, fmt.Sprint(set))
 		}
 		require.ErrorIs(t, c.WaitISR(t.Context(), at("orders", 1)), ErrUnknownTopic)

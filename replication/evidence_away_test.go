@@ -15,7 +15,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// takeAway removes a directory from a disk, and returns how to put it back as it was.
+// takeAway removes a directory from a disk, and returns a function that puts it back unchanged.
 func takeAway(t *testing.T, disk *vfs.MemFS, dir string) (putBack func()) {
 	t.Helper()
 	files := map[string][]byte{}
@@ -37,12 +37,12 @@ func takeAway(t *testing.T, disk *vfs.MemFS, dir string) (putBack func()) {
 	}
 }
 
-// dirOf is the directory of orders-0 on a broker.
+// dirOf returns the directory of orders-0 on a broker.
 func dirOf(broker int) string { return filepath.Join(brokerRoot(broker), "orders-0") }
 
 func brokerRoot(broker int) string { return fmt.Sprintf("data/broker-%d", broker) }
 
-// openWithOrders opens a cluster of brokers that all have a replica of orders-0 with 5 records.
+// openWithOrders opens a cluster in which each broker has a replica of orders-0 with 5 records.
 func openWithOrders(t *testing.T, brokers int) (*Cluster, disks) {
 	t.Helper()
 	ds := newDisks(brokers)
@@ -55,8 +55,8 @@ func openWithOrders(t *testing.T, brokers int) (*Cluster, disks) {
 	return c, ds
 }
 
-// requireAway checks that the partition is offline, and that its error has the directory on each of
-// these brokers.
+// requireAway checks that the partition is offline, and that its error names the directory on each
+// of these brokers.
 func requireAway(t *testing.T, c *Cluster, brokers ...int) {
 	t.Helper()
 	_, reads := tryValues(t.Context(), c, at("orders", 0))
@@ -70,7 +70,7 @@ func requireAway(t *testing.T, c *Cluster, brokers ...int) {
 	}
 }
 
-// requireOrders checks that all replicas of orders-0 have n records.
+// requireOrders checks that all replicas of orders-0 have n records, without any loss.
 func requireOrders(t *testing.T, c *Cluster, brokers, n int) {
 	t.Helper()
 	time.Sleep(time.Minute) // records are readable when the followers have fetched
@@ -83,8 +83,9 @@ func requireOrders(t *testing.T, c *Cluster, brokers, n int) {
 	require.Zero(t, c.Stats().UncleanElections)
 }
 
-// The directories of all replicas are away while the cluster runs once or twice, and put back as
-// they were: then the partition has what it had. Meanwhile its error names all of them.
+// The directories of all replicas are away during one or two runs of the cluster, and are then put
+// back unchanged. The partition has all its records again. Meanwhile its error names all
+// directories.
 func TestReplicasWhoseDirectoriesWereAwayLeadAgain(t *testing.T) {
 	for how, end := range evidenceEnds {
 		for _, brokers := range []int{1, 2, 3} {
@@ -115,7 +116,7 @@ func TestReplicasWhoseDirectoriesWereAwayLeadAgain(t *testing.T) {
 	}
 }
 
-// Any one of the directories that were in sync is enough, whether they were away or empty.
+// One directory of an in-sync replica is enough, whether the directories were away or empty.
 func TestOneDirectoryOfManyThatWereAwayIsEnough(t *testing.T) {
 	for how, end := range evidenceEnds {
 		for one := range 6 {
@@ -143,8 +144,9 @@ func TestOneDirectoryOfManyThatWereAwayIsEnough(t *testing.T) {
 	}
 }
 
-// The directories are taken away one after the other, each while its broker is down. The last one
-// that leads has what was written meanwhile, and leads again when it is back; the others do not.
+// The directories are taken away one after the other, each while its broker is down. The last
+// leader has the records that were written meanwhile, and leads again when its directory is back.
+// The others do not.
 func TestDirectoriesAreTakenAwayOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ds := newDisks(4)
@@ -188,7 +190,7 @@ func TestDirectoriesAreTakenAwayOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// A directory that stays away can be given up.
+// The records in directories that stay away can be given up.
 func TestUncleanElectionGivesUpDirectoriesThatAreAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openWithOrders(t, 2)
@@ -208,8 +210,8 @@ func TestUncleanElectionGivesUpDirectoriesThatAreAway(t *testing.T) {
 	})
 }
 
-// A log whose start had moved, which was not noted before a kill, is whole as well after a run that
-// did not find it.
+// The start of a log moved, and this was not noted before a kill. The log is complete also after a
+// run in which its directory was away.
 func TestDirectoryWhoseStartMovedBeforeAKillIsWholeAfterItWasAway(t *testing.T) {
 	for _, brokers := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {

@@ -13,14 +13,14 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// replaceTree replaces a directory of to, with all directories in it, by the one of from.
+// replaceTree replaces a directory of to, with all its subdirectories, by the directory of from.
 func replaceTree(t *testing.T, from, to *vfs.MemFS, root string) {
 	t.Helper()
 	require.NoError(t, putTree(from, to, root, root))
 }
 
-// An older copy of the leader's whole directory is in its place, while another broker went on. Its
-// replicas are made again, also if the other broker is away at first.
+// An older copy of the leader's whole directory is in its place, and another broker has newer
+// records. The replicas in the copy are made again, also if the other broker is away at first.
 func TestOldCopyOfABrokersDirectoryDoesNotLead(t *testing.T) {
 	for how, end := range evidenceEnds {
 		for _, away := range []bool{false, true} {
@@ -57,7 +57,7 @@ func TestOldCopyOfABrokersDirectoryDoesNotLead(t *testing.T) {
 					inSync(t, c, at("orders", 0), 2)
 					require.Zero(t, c.Stats().RecordsLost)
 
-					// From now on it is the broker's directory.
+					// From now on the older copy is the broker's directory.
 					require.NoError(t, c.TransferLeader(t.Context(), at("orders", 0), 1))
 					require.NoError(t, all(c, at("orders", 0), "b").Err)
 					require.NoError(t, c.Close())
@@ -71,7 +71,7 @@ func TestOldCopyOfABrokersDirectoryDoesNotLead(t *testing.T) {
 	}
 }
 
-// An older copy of the directory of a broker that had the only replica in sync is refused.
+// An older copy of a broker's directory is refused if the broker had the only in-sync replica.
 func TestOldCopyOfABrokersDirectoryIsRefusedIfNoOtherHasAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)
@@ -91,7 +91,7 @@ func TestOldCopyOfABrokersDirectoryIsRefusedIfNoOtherHasAll(t *testing.T) {
 			require.ErrorContains(t, err, "data/broker-1")
 		}
 		before := ds.kill()
-		// A broker of a running cluster that is started likewise:
+		// StartBroker in a running cluster refuses it as well.
 		away := ds.config()
 		away.Brokers = 3
 		require.NoError(t, ds[0].RemoveAll("data/broker-1"))
@@ -103,7 +103,7 @@ func TestOldCopyOfABrokersDirectoryIsRefusedIfNoOtherHasAll(t *testing.T) {
 		require.Equal(t, []string{"a", "b"}, values(t, c, at("single", 0)))
 		require.NoError(t, c.Close())
 
-		// Without the file it is taken as it is.
+		// Without the evidence file the directory is accepted as it is.
 		replaceTree(t, old[0], ds[0], "data/broker-1")
 		require.NoError(t, ds[0].Remove("data/broker-1/"+evidenceFile))
 		c = openWith(t, ds.config())
@@ -111,8 +111,8 @@ func TestOldCopyOfABrokersDirectoryIsRefusedIfNoOtherHasAll(t *testing.T) {
 	})
 }
 
-// A start is cut off at each call of the file systems, and once more: the directory of the last
-// incarnation is never taken for an old copy.
+// Power fails before each change of the file systems during a start, and the cluster is opened
+// once more. The directory of the last incarnation is never taken for an old copy.
 func TestDirectoryOfTheLastIncarnationIsNoOldCopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)
@@ -151,7 +151,7 @@ func TestDirectoryOfTheLastIncarnationIsNoOldCopy(t *testing.T) {
 	})
 }
 
-// The only broker of a cluster has no need of the line, until another one joins.
+// The only broker of a cluster needs no line of its incarnation, until another broker joins.
 func TestOldCopyOfTheFirstBrokerIsNoticedOnceThereIsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := vfs.Mem()
@@ -180,7 +180,8 @@ func TestOldCopyOfTheFirstBrokerIsNoticedOnceThereIsAnother(t *testing.T) {
 	})
 }
 
-// A broker that cannot write its file does not serve: its directory would pass for an older copy.
+// A broker that cannot write its evidence file does not serve. Otherwise its directory would pass
+// for an older copy.
 func TestBrokerThatCannotNoteItsIncarnationDoesNotServe(t *testing.T) {
 	for broken := range int32(3) {
 		synctest.Test(t, func(t *testing.T) {

@@ -23,7 +23,7 @@ var sudden = map[string]func(d *vfs.MemFS) *vfs.MemFS{
 	"cut off": func(d *vfs.MemFS) *vfs.MemFS { return d.Crash(1) },
 }
 
-// replaceDir replaces a directory of to by the one of from.
+// replaceDir replaces a directory of to by the directory of from.
 func replaceDir(t *testing.T, from, to *vfs.MemFS, dir string) {
 	t.Helper()
 	entries, err := from.ReadDir(dir)
@@ -37,8 +37,8 @@ func replaceDir(t *testing.T, from, to *vfs.MemFS, dir string) {
 	}
 }
 
-// A directory of an earlier version, a restored backup: there is no file that has the partitions.
-// It is written when the broker starts, so that the next open misses a directory.
+// A directory of an earlier version or of a restored backup has no evidence file. The file is
+// written when the broker starts, so that the next open notices a missing directory.
 func TestMissingDirectoryIsNoticedThoughTheBrokerHadNoFileOfItsPartitions(t *testing.T) {
 	for how, end := range sudden {
 		t.Run(how, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestMissingDirectoryIsNoticedThoughTheBrokerHadNoFileOfItsPartitions(t *tes
 				require.NoError(t, c.Close())
 				require.NoError(t, fsys.Remove(filepath.Join(root, evidenceFile)))
 				open(t, fsys)
-				time.Sleep(time.Second) // much less than until the file is replaced in any case
+				time.Sleep(time.Second) // much less than the period in which the file is replaced
 				fsys = end(fsys)
 				require.NoError(t, fsys.RemoveAll(filepath.Join(root, "orders-0")))
 				c = open(t, fsys)
@@ -60,8 +60,8 @@ func TestMissingDirectoryIsNoticedThoughTheBrokerHadNoFileOfItsPartitions(t *tes
 	}
 }
 
-// A whole directory is replaced by a copy of some time ago. Records that were on stable storage
-// some seconds before the end are missed, also by later opens.
+// A whole directory is replaced by an older copy. Opens miss the records that were on stable
+// storage some seconds before the end, and later opens do so as well.
 func TestOldCopyOfADirectoryIsOffline(t *testing.T) {
 	for how, end := range sudden {
 		t.Run(how, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestOldCopyOfADirectoryIsOffline(t *testing.T) {
 	}
 }
 
-// The broker of an old copy is killed and started again, each time in another leader epoch.
+// A broker with an old copy is killed and started again, each time in a new leader epoch.
 func TestOldCopyStaysOfflineInLaterEpochs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ds := newDisks(2)
@@ -115,7 +115,7 @@ func TestOldCopyStaysOfflineInLaterEpochs(t *testing.T) {
 	})
 }
 
-// The leader was the only replica in sync, and its directory is an old copy: it does not lead.
+// The leader was the only in-sync replica, and its directory is an old copy. It does not lead.
 func TestOldCopyOfTheOnlyReplicaInSyncDoesNotLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ds := newDisks(2)
@@ -134,8 +134,8 @@ func TestOldCopyOfTheOnlyReplicaInSyncDoesNotLead(t *testing.T) {
 	})
 }
 
-// replicatedOn creates "orders" with one partition, for which one replica in sync is enough.
-// unclean is its unclean.leader.election.enable.
+// replicatedOn creates "orders" with one partition and min.insync.replicas 1. unclean is its
+// unclean.leader.election.enable.
 func replicatedOn(t *testing.T, c *Cluster, unclean string, brokers ...int32) {
 	t.Helper()
 	require.NoError(t, c.CreateTopic(t.Context(), "orders", topic.Config{
@@ -143,7 +143,8 @@ func replicatedOn(t *testing.T, c *Cluster, unclean string, brokers ...int32) {
 	}))
 }
 
-// An unclean election has cut a log, and its broker is killed before that is noted: it is no loss.
+// An unclean election has truncated a log, and its broker is killed before this is noted. It is
+// not reported as a loss.
 func TestLogThatAnElectionHasCutIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ds := newDisks(3)
@@ -168,7 +169,8 @@ func TestLogThatAnElectionHasCutIsServed(t *testing.T) {
 	})
 }
 
-// A metadata log of before the last open is refused, though nothing was changed since but that.
+// A metadata log from before the last open is refused, although only that open has changed it
+// since.
 func TestMetadataOfBeforeTheLastOpenIsRefused(t *testing.T) {
 	for how, end := range sudden {
 		t.Run(how, func(t *testing.T) {
@@ -192,8 +194,8 @@ func TestMetadataOfBeforeTheLastOpenIsRefused(t *testing.T) {
 	}
 }
 
-// The file that names a partition's topic is an older copy: it names a deleted topic of that name.
-// The records stay, and are served when the file is right again.
+// The file that names a partition's topic is an older copy, which names a deleted topic of the
+// same name. The records stay, and are served when the file is restored.
 func TestDirectoryThatNamesADeletedTopicIsNotDeleted(t *testing.T) {
 	for _, noted := range []bool{true, false} {
 		t.Run(fmt.Sprintf("noted %v", noted), func(t *testing.T) {
@@ -248,8 +250,8 @@ func aside(t *testing.T, fsys *vfs.MemFS, partition string) string {
 	return ""
 }
 
-// The metadata is removed after a power cut, which has taken the broker's file of its partitions
-// too: no new cluster is founded beside the directory of a partition.
+// The metadata is removed after a kill, together with the broker's evidence file, which a power
+// cut may take. No new cluster is founded beside the directory of a partition.
 func TestEmptyMetadataBesideAPartitionIsRefused(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)
@@ -266,8 +268,8 @@ func TestEmptyMetadataBesideAPartitionIsRefused(t *testing.T) {
 	require.Equal(t, []string{"a"}, values(t, open(t, fsys), at("orders", 0)))
 }
 
-// The marker of a clean stop is removed, and a partition's directory: no Kafka broker has removed
-// its records.
+// The marker of a clean stop is removed, and a partition's directory too. The missing marker does
+// not mean that a Kafka broker has removed the records.
 func TestMissingMarkerOfACleanStopVoidsNoEvidence(t *testing.T) {
 	for _, marker := range []func(*vfs.MemFS, string) error{
 		func(fsys *vfs.MemFS, name string) error { return fsys.Remove(name) },
@@ -288,8 +290,8 @@ func TestMissingMarkerOfACleanStopVoidsNoEvidence(t *testing.T) {
 	}
 }
 
-// The directories of two partitions of a topic change places. Neither is served, or is made again
-// from the others, and with the directories back each has its records.
+// The directories of two partitions of a topic change places. Neither is served, or copied again
+// from other replicas. With the directories back each partition has its records.
 func TestDirectoryOfAnotherPartitionOfTheTopicIsNotServed(t *testing.T) {
 	swap := func(t *testing.T, fsys *vfs.MemFS, root string) {
 		for _, names := range [][2]string{{"orders-0", "aside"}, {"orders-1", "orders-0"}, {"aside", "orders-1"}} {
@@ -340,7 +342,7 @@ func TestDirectoryOfAnotherPartitionOfTheTopicIsNotServed(t *testing.T) {
 	}
 }
 
-// A directory of Kafka or of an earlier version does not have its number.
+// A directory of Kafka or of an earlier version has no partition number in its file.
 func TestDirectoryWithoutAPartitionsNumberIsTakenAsItIs(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)
@@ -360,8 +362,8 @@ func TestDirectoryWithoutAPartitionsNumberIsTakenAsItIs(t *testing.T) {
 	require.Equal(t, earlier, p)
 }
 
-// The end of a log counts after other epochs of the same leader have begun, though they were not
-// noted.
+// The noted end of a log counts after other epochs of the same leader have begun, even if these
+// were not noted.
 func TestEndCountsInLaterEpochsOfTheSameLeader(t *testing.T) {
 	for what, begin := range map[string]func(*testing.T, *Cluster){
 		"restart": func(t *testing.T, c *Cluster) {
@@ -405,8 +407,8 @@ func TestEndCountsInLaterEpochsOfTheSameLeader(t *testing.T) {
 	}
 }
 
-// A log whose strata.state is missing has a hole or deleted records, perhaps: it is not read by
-// Kafka's rules.
+// A log without its strata.state may have a hole or deleted records. It is not read by Kafka's
+// rules.
 func TestLogWithoutItsStateIsOffline(t *testing.T) {
 	ends := maps.Clone(sudden)
 	ends["closed"] = nil
@@ -438,8 +440,8 @@ func TestLogWithoutItsStateIsOffline(t *testing.T) {
 	}
 }
 
-// A partition that is offline, or that was not closed in order, makes the ends of the others no
-// less exact.
+// The ends of other partitions stay exact beside a partition that is offline or was not closed in
+// order.
 func TestEndsAreExactBesideAnOfflinePartition(t *testing.T) {
 	for how, end := range sudden {
 		t.Run(how, func(t *testing.T) {
@@ -478,7 +480,7 @@ func TestEndsAreExactBesideAnOfflinePartition(t *testing.T) {
 	}
 }
 
-// The end of a log that was closed in order is exact, whichever of the marks of that is missing.
+// The end of a log that was closed in order is exact, whichever mark of the clean stop is missing.
 func TestMissingMarksOfACleanStopVoidNoEnd(t *testing.T) {
 	for _, missing := range [][]string{
 		{".kafka_cleanshutdown"}, {"strata.closed"}, {".kafka_cleanshutdown", "strata.closed"}, {".kafka_cleanshutdown", "recovery-point-offset-checkpoint"},

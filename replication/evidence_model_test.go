@@ -25,17 +25,16 @@ import (
 )
 
 // The model of docs/explanation/evidence.md: each file and each directory of a broker is damaged,
-// removed or replaced by an old copy, while the cluster is closed, after it was killed, or after a
-// power cut. Then each partition serves all that was acknowledged, or its calls fail; what another
-// replica has stays.
+// removed or replaced by an old copy. This happens while the cluster is closed, after a kill, or
+// after a power cut. Then each partition serves all acknowledged records, or its calls fail. The
+// records of other replicas stay.
 
-// perLife is how many records each of the two lives of the cluster acknowledges in a partition.
+// perLife is the number of records acknowledged in a partition in each of the cluster's two lives.
 const perLife = 12
 
-// modelPartitions is the number of partitions.
 const modelPartitions = 2
 
-// A ruin is what happens to one file or directory of a broker.
+// A ruin is damage to one file or directory of a broker.
 type ruin struct {
 	kind string
 	do   func(fsys, old *vfs.MemFS, name string) error
@@ -43,7 +42,7 @@ type ruin struct {
 
 var errNotApplicable = errors.New("nothing to be done")
 
-// ruins of files.
+// ruins are ruins of files.
 var ruins = []ruin{
 	{"removed", func(fsys, _ *vfs.MemFS, name string) error { return fsys.RemoveAll(name) }},
 	{"emptied", func(fsys, _ *vfs.MemFS, name string) error {
@@ -122,7 +121,7 @@ var ruinsOfDirectories = []ruin{
 	{"an old copy over the newer one", func(fsys, old *vfs.MemFS, name string) error { return copyFiles(old, fsys, name) }},
 }
 
-// copyFiles copies the files of a directory, and leaves others that are there.
+// copyFiles copies the files of a directory, and leaves other files there.
 func copyFiles(from, to *vfs.MemFS, dir string) error {
 	entries, err := from.ReadDir(dir)
 	for _, e := range entries {
@@ -169,7 +168,7 @@ var ruinsOfBrokers = []ruin{
 	{"an old copy", func(fsys, old *vfs.MemFS, name string) error { return putTree(old, fsys, name, name) }},
 }
 
-// putTree puts a copy of a directory of from, with all directories in it, in a place of to.
+// putTree puts a copy of a directory of from, with its subdirectories, in a place of to.
 func putTree(from, to *vfs.MemFS, root, place string) error {
 	entries, err := from.ReadDir(root)
 	if err = errors.Join(err, to.RemoveAll(place), to.MkdirAll(place, 0o755)); err != nil {
@@ -211,8 +210,8 @@ func removeIn(fsys *vfs.MemFS, dir string, which func(file string) bool) error {
 	return err
 }
 
-// evidenceWorld is a cluster that has had two lives; old has the disks after the first. Each act is
-// done in the second life when the ends on stable storage are noted, before the end.
+// evidenceWorld returns the disks of a cluster after two lives. old has the disks after the first
+// one. The acts run in the second life, after the ends on stable storage are noted.
 func evidenceWorld(t *testing.T, brokers int, end string, seed uint64, acts ...func(*testing.T, *Cluster)) (now, old disks) {
 	t.Helper()
 	ds := newDisks(brokers)
@@ -257,7 +256,7 @@ func evidenceWorld(t *testing.T, brokers int, end string, seed uint64, acts ...f
 	return now, old
 }
 
-// restart kills a broker, or the whole cluster's only one stays, and starts it again.
+// restart kills a broker and starts it again, unless it is the only one.
 func restart(id int32) func(*testing.T, *Cluster) {
 	return func(t *testing.T, c *Cluster) {
 		if len(c.Brokers()) > 1 {
@@ -281,8 +280,8 @@ func pause(d time.Duration) func(*testing.T, *Cluster) {
 	return func(*testing.T, *Cluster) { time.Sleep(d) }
 }
 
-// TestRuinsAfterRandomHistoriesLoseNothingInSilence is the model with brokers that are started
-// again and leaders that change before the end, by seed.
+// TestRuinsAfterRandomHistoriesLoseNothingInSilence is the model with random restarts and changes
+// of leaders before the end, by seed.
 func TestRuinsAfterRandomHistoriesLoseNothingInSilence(t *testing.T) {
 	seeds := 240
 	if text := os.Getenv("STRATA_RUIN_SEEDS"); text != "" {
@@ -312,7 +311,7 @@ func TestRuinsAfterRandomHistoriesLoseNothingInSilence(t *testing.T) {
 						acts = append(acts, pause(time.Duration(rng.Int64N(2*int64(defaultHighWatermarkInterval)))))
 					}
 				}
-				for p := range int32(modelPartitions) { // else a ruin of a second replica may take the only one
+				for p := range int32(modelPartitions) { // else a ruin may take the only replica
 					acts = append(acts, func(t *testing.T, c *Cluster) { inSync(t, c, at("orders", p), brokers) })
 				}
 				now, old := evidenceWorld(t, brokers, end, uint64(seed), acts...)
@@ -338,10 +337,10 @@ func TestRuinsAfterRandomHistoriesLoseNothingInSilence(t *testing.T) {
 	t.Logf("%v", counts)
 }
 
-// ruinsOf returns what may happen to a file or directory of a broker.
+// ruinsOf returns the ruins that apply to a file or directory of a broker.
 func ruinsOf(fsys *vfs.MemFS, name string, brokers int) []ruin {
 	switch info, err := fsys.Stat(name); {
-	case strings.HasPrefix(filepath.Base(name), dirPrefix) && brokers == 1: // an old copy of all is what it was
+	case strings.HasPrefix(filepath.Base(name), dirPrefix) && brokers == 1: // an old copy is valid
 		return ruinsOfBrokers[:len(ruinsOfBrokers)-1]
 	case strings.HasPrefix(filepath.Base(name), dirPrefix):
 		return ruinsOfBrokers
@@ -390,7 +389,7 @@ func ruinAll(t *testing.T, brokers int, end string) {
 }
 
 // TestDirectoriesThatWereAwayLoseNothing is the model with directories of the partition that are
-// taken away from some brokers, or all, while the cluster runs, and put back as they were.
+// away from some or all brokers during runs. They are then put back unchanged.
 func TestDirectoriesThatWereAwayLoseNothing(t *testing.T) {
 	for brokers, subsets := range map[int][][]int{1: {{1}}, 3: {{1}, {2}, {1, 2}, {2, 3}, {1, 2, 3}}} {
 		for _, end := range []string{"closed", "killed", "cut off"} {
@@ -431,7 +430,7 @@ func isAway(what string) bool {
 	return !strings.Contains(what, "served") || strings.Contains(what, "offline") || strings.Contains(what, "without a leader")
 }
 
-// treeOf returns the files and directories of a broker, but for its lock.
+// treeOf returns the files and directories of a broker, except its lock.
 func treeOf(t *testing.T, root string, now, old *vfs.MemFS) (names []string) {
 	for _, fsys := range []*vfs.MemFS{now, old} {
 		entries, err := fsys.ReadDir(root)
@@ -452,7 +451,7 @@ func treeOf(t *testing.T, root string, now, old *vfs.MemFS) (names []string) {
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return filepath.Base(name) == ".lock" })
 }
 
-// requireNothingLostInSilence opens the cluster and reads its records.
+// requireNothingLostInSilence opens the cluster and reads its records. It returns the outcomes.
 func requireNothingLostInSilence(t *testing.T, ds disks, brokers int) (what string) {
 	t.Helper()
 	c, err := Open(ds.config())
@@ -498,7 +497,7 @@ func requireServedOrOffline(t *testing.T, c *Cluster, p int32) string {
 		require.Error(t, r.Err)
 		requireTyped(t, c.Status("orders", p).Err)
 		return "offline"
-	case err != nil: // a batch that reading has found to be damaged
+	case err != nil: // a read found a damaged batch
 		if r.Err == nil {
 			require.GreaterOrEqual(t, r.BaseOffset, int64(2*perLife))
 		}
@@ -526,7 +525,7 @@ func requireServedByOthers(t *testing.T, c *Cluster, p int32, brokers int) strin
 	_, err := tryAll(t, c, p)
 	time.Sleep(time.Minute)
 	n, later := tryAll(t, c, p)
-	if err != nil || later != nil { // a batch that reading has found to be damaged, say
+	if err != nil || later != nil { // for example, a read found a damaged batch
 		requireWholeOnTwo(t, c, p)
 		return "unreadable"
 	}
@@ -548,7 +547,7 @@ func requireTyped(t *testing.T, err error) {
 	require.True(t, typed && strings.Contains(err.Error(), "data/"), "%v", err)
 }
 
-// requireWholeOnTwo checks that the replicas whose files were whole have all that they had.
+// requireWholeOnTwo checks that at least two replicas have the records of both lives.
 func requireWholeOnTwo(t *testing.T, c *Cluster, p int32) {
 	t.Helper()
 	whole := 0

@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/internal/synctest"
 )
 
-// A directory stands in the place of any file: the partition is served, or an error with a type
-// names the path, and nothing is lost.
+// A directory stands in the place of a file. The partition is served, or a typed error names the
+// path, and no record is lost.
 func TestDirectoryInPlaceOfAFileIsATypedError(t *testing.T) {
 	for _, end := range []string{"closed", "killed"} {
 		var now, old disks
@@ -33,7 +33,7 @@ func TestDirectoryInPlaceOfAFileIsATypedError(t *testing.T) {
 	}
 }
 
-// A link that leads nowhere stands in the place of any file.
+// A symbolic link without a target stands in the place of any file.
 func TestLinkThatLeadsNowhereIsNoEmptyFile(t *testing.T) {
 	whole := t.TempDir()
 	c := openWith(t, Config{Dir: whole})

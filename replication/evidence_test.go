@@ -28,7 +28,7 @@ var evidenceEnds = map[string]func(*testing.T, *Cluster, disks) disks{
 	"killed": func(_ *testing.T, _ *Cluster, ds disks) disks { return ds.kill() },
 }
 
-// The file that names a partition's topic is made again where the metadata leave no doubt.
+// The file that names a partition's topic is written again if the metadata leaves no doubt.
 func TestFileThatNamesThePartitionsTopicIsMadeAgain(t *testing.T) {
 	for name, end := range evidenceEnds {
 		t.Run(name, func(t *testing.T) {
@@ -57,8 +57,8 @@ func TestFileThatNamesThePartitionsTopicIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A directory that names another topic stands where a partition was: it is neither served nor
-// moved.
+// A directory that names another topic stands in the place of a partition. It is neither served
+// nor moved.
 func TestDirectoryOfAnotherTopicInPlaceOfAPartitionIsNotServed(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)
@@ -78,8 +78,8 @@ func TestDirectoryOfAnotherTopicInPlaceOfAPartitionIsNotServed(t *testing.T) {
 	require.Equal(t, []string{"a"}, values(t, open(t, fsys), at("orders", 0)))
 }
 
-// The only replica has lost its directory, or files in it: the partition is offline, nothing in the
-// directory changes, and with the files back it has its records.
+// The only replica has lost its directory, or files in it. The partition is offline, and nothing
+// in the directory changes. With the files back the partition has its records.
 func TestPartitionThatLostItsFilesIsOffline(t *testing.T) {
 	losses := map[string]func(disk *vfs.MemFS, dir string) error{
 		"directory": func(disk *vfs.MemFS, dir string) error { return disk.RemoveAll(dir) },
@@ -99,7 +99,7 @@ func TestPartitionThatLostItsFilesIsOffline(t *testing.T) {
 				dir := filepath.Join(root, "orders-0")
 				disk := whole.Kill()
 				require.NoError(t, lose(disk, dir))
-				for range 2 { // the second open knows as much as the first
+				for range 2 { // the second open has the same evidence as the first
 					c := open(t, disk)
 					err := c.Status("orders", 0).Err
 					if !errors.As(err, new(*log.IncompleteError)) {
@@ -124,7 +124,7 @@ func TestPartitionThatLostItsFilesIsOffline(t *testing.T) {
 	}
 }
 
-// A log of which only the last segment is left, after a close in order, is not a short log.
+// A log with only its last segment left, after a close in order, is not taken for a short log.
 func TestLogWithoutItsFirstSegmentsIsOffline(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)
@@ -151,8 +151,9 @@ func TestLogWithoutItsFirstSegmentsIsOffline(t *testing.T) {
 	require.ErrorContains(t, incomplete, "orders-0")
 }
 
-// The leader's directory is gone, its files are, or the file that names the topic is no use, before
-// any high watermark was saved: the others' records count, and it is made anew from them.
+// The leader's directory or its files are missing, or the file that names the topic is unusable,
+// before any high watermark was saved. The others' records count, and the replica is copied again
+// from them.
 func TestReplicaThatLostWhatItHadIsMadeAnew(t *testing.T) {
 	losses := map[string]func(disk *vfs.MemFS, dir string) error{
 		"directory": func(disk *vfs.MemFS, dir string) error { return disk.RemoveAll(dir) },
@@ -186,7 +187,8 @@ func TestReplicaThatLostWhatItHadIsMadeAnew(t *testing.T) {
 	}
 }
 
-// A leader whose log cannot be opened leaves the lead to others in sync, and stays as it is.
+// A leader whose log cannot be opened gives the lead to an in-sync replica, and its files do not
+// change.
 func TestLeaderThatCannotBeOpenedGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)
@@ -209,7 +211,8 @@ func TestLeaderThatCannotBeOpenedGivesWay(t *testing.T) {
 	})
 }
 
-// After a kill the leader's last segment was replaced by an older copy: the others have more.
+// After a kill the leader's last segment is replaced by an older copy. The other replicas have
+// more records.
 func TestLongestReplicaInSyncLeadsWhenTheClusterOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)
@@ -231,7 +234,7 @@ func TestLongestReplicaInSyncLeadsWhenTheClusterOpens(t *testing.T) {
 	})
 }
 
-// An older copy of the metadata is refused before directories of later topics belong to none.
+// An older copy of the metadata is refused. Otherwise directories of later topics would be strays.
 func TestMetadataThatWentBackIsRefused(t *testing.T) {
 	for name, end := range evidenceEnds {
 		t.Run(name, func(t *testing.T) {
@@ -274,7 +277,7 @@ func TestMetadataThatWentBackIsRefused(t *testing.T) {
 	}
 }
 
-// Directories that were moved to another disk, with links in their places, are what they were.
+// Directories moved to another disk, with symbolic links in their places, are served as before.
 func TestDirectoriesBehindSymbolicLinksAreServed(t *testing.T) {
 	for _, moved := range []string{"broker-1", "broker-1/orders-0", "broker-1/__cluster_metadata-0"} {
 		t.Run(filepath.Base(moved), func(t *testing.T) {
@@ -302,7 +305,7 @@ func TestDirectoriesBehindSymbolicLinksAreServed(t *testing.T) {
 	}
 }
 
-// What an earlier version has kept of high watermarks is read, and replaced.
+// The high watermarks in the file of an earlier version are read, and the file is replaced.
 func TestHighWatermarksOfAnEarlierVersionAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := onThreeOfFour(t)
@@ -321,7 +324,7 @@ func TestHighWatermarksOfAnEarlierVersionAreRead(t *testing.T) {
 	})
 }
 
-// earlierEvidence is the file of an earlier version with that body.
+// earlierEvidence returns a file of an earlier version with this body.
 func earlierEvidence(body string) []byte {
 	return fmt.Appendf(nil, "%s1 xxhash64 %016x\n%s", metaMagic, xxhash.Sum64String(body), body)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// failures are ways of a disk to fail for good, or until it is mended, without hanging.
+// failures are ways in which a disk fails permanently, or until it is mended, without hanging.
 var failures = map[string]vfs.Fault{
 	"full":   {Ops: vfs.OpWrite | vfs.OpAllocate | vfs.OpCreate, Err: syscall.ENOSPC},
 	"writes": {Ops: vfs.OpWrite, Err: syscall.EIO},
@@ -20,13 +20,14 @@ var failures = map[string]vfs.Fault{
 	"all":    {Ops: vfs.OpAny, Err: syscall.EIO},
 }
 
-// fails has all such calls of a disk fail until mend is called.
+// fails makes all such calls of a disk fail until mend is called.
 func fails(disk *vfs.MemFS, f vfs.Fault) (mend func()) {
 	f.Times = vfs.Always
 	return disk.Inject(f)
 }
 
-// sends tries to append, as a producer does, until that is acknowledged or the patience is over.
+// sends appends repeatedly, as a producer does, until an append is acknowledged or patience is
+// exhausted.
 func sends(t *testing.T, c *Cluster, tp record.TopicPartition, value string, patience time.Duration) (ok bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Second) {
@@ -37,8 +38,8 @@ func sends(t *testing.T, c *Cluster, tp record.TopicPartition, value string, pat
 	return false
 }
 
-// A leader whose disk fails whatever is asked of it, and goes on being asked, gives way to others
-// in sync, whether the partition has files yet or not.
+// A leader whose disk fails every request, while requests continue, gives way to an in-sync
+// replica. It does so whether or not the partition has files yet.
 func TestLeaderWhoseDiskFailsGivesWay(t *testing.T) {
 	for how, failure := range failures {
 		for _, written := range []bool{false, true} {
@@ -62,7 +63,8 @@ func TestLeaderWhoseDiskFailsGivesWay(t *testing.T) {
 	}
 }
 
-// Nor does a leader lead on that takes records and cannot be read: its followers get nothing.
+// A leader that accepts records and cannot be read gives way as well, because its followers get
+// nothing.
 func TestLeaderWhoseDiskCannotBeReadGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)
@@ -74,15 +76,16 @@ func TestLeaderWhoseDiskCannotBeReadGivesWay(t *testing.T) {
 	})
 }
 
-// When the disks of all fail, nobody is fenced, and all go on as soon as they are mended. Where no
-// more files can be made the metadata, which has its own, could still say otherwise.
+// When the disks of all brokers fail, no broker is fenced, and all continue when their disks are
+// mended. If only the creation of files fails, the metadata's existing files can still be written,
+// and a change could fence brokers.
 func TestFullDiskOfAllBrokersCostsNone(t *testing.T) {
 	for _, failure := range []vfs.Fault{failures["full"], {Ops: vfs.OpCreate, Err: syscall.ENOSPC}} {
 		synctest.Test(t, func(t *testing.T) {
 			c, ds := openThree(t)
 			replicated(t, c, "orders", 3)
 			tp := at("orders", 0)
-			for c.Leader("orders", tp.Partition) == c.Controller() { // which would have to be another one first
+			for c.Leader("orders", tp.Partition) == c.Controller() { // its role would move first
 				tp.Partition++
 			}
 			var mend []func()
@@ -90,7 +93,7 @@ func TestFullDiskOfAllBrokersCostsNone(t *testing.T) {
 				mend = append(mend, fails(disk, failure))
 			}
 			require.False(t, sends(t, c, tp, "a", 3*time.Minute))
-			time.Sleep(time.Nanosecond) // disks are compared at this instant: it is not for all at once that they are mended
+			time.Sleep(time.Nanosecond) // no disk check runs while only some disks are mended
 			synctest.Wait()
 			for _, m := range mend {
 				m()
@@ -102,7 +105,7 @@ func TestFullDiskOfAllBrokersCostsNone(t *testing.T) {
 	}
 }
 
-// A disk that failed, and then did what it was asked, or was asked for nothing more, costs nobody.
+// A disk that failed for a moment, and then worked or was not used, fences no broker.
 func TestDiskThatFailedForAMomentCostsNobody(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// metaRecords are the records of a broker's copy of the metadata.
+// metaRecords returns the records of a broker's copy of the metadata.
 func metaRecords(t *testing.T, fsys vfs.FS, broker int) (recs []metarecord.Record) {
 	t.Helper()
 	for rest := metaBatches(t, fsys, broker); len(rest) > 0; {
@@ -38,13 +38,13 @@ func metaRecords(t *testing.T, fsys vfs.FS, broker int) (recs []metarecord.Recor
 	return recs
 }
 
-// Kafka's tools read no log that does not say at which level its records are.
+// Kafka's tools read a metadata log only if it contains the feature levels of its records.
 func TestMetadataSaysAtWhichLevelItIs(t *testing.T) {
 	level := &metarecord.FeatureLevel{Name: "metadata.version", Level: 29}
 	eligible := &metarecord.FeatureLevel{Name: "eligible.leader.replicas.version", Level: 1}
 	for _, slack := range []int64{0, -1} { // with -1 the log begins with a snapshot
 		fsys := vfs.Mem()
-		for range 3 { // it says so once
+		for range 3 { // the levels are written once
 			c, err := Open(Config{FS: fsys, Dir: "data", metaSlack: slack})
 			require.NoError(t, err)
 			require.NoError(t, c.EnsureTopic(t.Context(), "orders", topic.Config{}))
@@ -112,8 +112,9 @@ func unpack(t *testing.T, name string, fsys vfs.FS, to string) {
 	}
 }
 
-// Three brokers as the version before feature levels and directories of replicas left them: orders
-// with four partitions, a topic that was deleted, broker 2 killed once.
+// The test data are three brokers of the version before feature levels and directories of
+// replicas. They have the topic orders with four partitions, a deleted topic, and broker 2 killed
+// once.
 func TestDirectoriesWithoutFeatureLevelsOpen(t *testing.T) {
 	fsys := vfs.Mem()
 	unpack(t, "three-brokers-0.tar.gz", fsys, "data")
@@ -169,7 +170,7 @@ func TestPartitionsNameTheDirectoriesOfTheirReplicas(t *testing.T) {
 	require.Len(t, c.image.Topics["orders"].Partitions[6].Directories, 1)
 	requireDirectories(t, c)
 
-	// A disk that is replaced is another directory.
+	// A replaced disk is another directory.
 	lost := c.image.Topics["orders"].Partitions[1].Directories[0]
 	require.NoError(t, c.KillBroker(2))
 	require.NoError(t, ds[1].RemoveAll("data"))

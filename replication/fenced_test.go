@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// An append that a leader's disk takes its time over is not acknowledged when the leader has been
-// fenced meanwhile, be there other replicas or not, and be the partition open already or not.
+// An append waits for a leader's slow disk, and the leader is fenced meanwhile. The append is not
+// acknowledged, with or without other replicas, whether or not the partition was open.
 func TestAppendUnderWayAtALeaderThatIsFencedIsNotAcknowledged(t *testing.T) {
 	for name, replicas := range map[string][]int32{"replicated": {2, 1, 3}, "single": {2}} {
 		for _, opened := range []bool{true, false} {
@@ -48,7 +48,7 @@ func TestAppendUnderWayAtALeaderThatIsFencedIsNotAcknowledged(t *testing.T) {
 					inSync(t, c, tp, len(replicas))
 					require.NoError(t, all(c, tp, "z").Err)
 					have := values(t, c, tp)
-					if name == "single" && opened { // nobody has cut it off
+					if name == "single" && opened { // no other leader has truncated it
 						want = []string{"a", "under way", "z"}
 					}
 					require.Equal(t, want, have)
@@ -58,8 +58,8 @@ func TestAppendUnderWayAtALeaderThatIsFencedIsNotAcknowledged(t *testing.T) {
 	}
 }
 
-// The disks of the others fail between the change that fences a leader and the one that elects
-// another: nobody leads then, though the metadata still names it.
+// The disks of the others fail between the change that fences a leader and the election of the
+// next one. No broker leads then, although the metadata still names the fenced leader.
 func TestLeaderThatIsFencedLeadsNothingBeforeAnotherIsElected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)
@@ -67,7 +67,7 @@ func TestLeaderThatIsFencedLeadsNothingBeforeAnotherIsElected(t *testing.T) {
 		mend := aloneFrom["both ways"](c, 2, othersOf(c, 2))
 		time.Sleep(c.cfg.SessionTimeout / 2)
 		var work []func()
-		for _, id := range []int{1, 3} { // one write is the change that fences it
+		for _, id := range []int{1, 3} { // the first write fences broker 2
 			work = append(work, ds[id-1].Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: "*.log", After: 1, Times: vfs.Always, Err: errDisk}))
 		}
 		time.Sleep(c.cfg.SessionTimeout / 2)
@@ -90,8 +90,9 @@ func TestLeaderThatIsFencedLeadsNothingBeforeAnotherIsElected(t *testing.T) {
 	})
 }
 
-// A replica that is eligible when its broker is fenced for being cut off stays so when that is
-// back: it has lost nothing. Who syncs nothing would lose the place by a restart.
+// A replica that is eligible when its broker is fenced for a network cut stays eligible after the
+// return, because it lost nothing. A restart would cost it the place, because the topic never
+// syncs.
 func TestBrokerThatComesBackKeepsItsPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := openThree(t)
@@ -117,8 +118,8 @@ func TestBrokerThatComesBackKeepsItsPlaces(t *testing.T) {
 	})
 }
 
-// A broker that is fenced and runs goes on to when all copies of the metadata have to be opened
-// again, and is back after that.
+// A fenced broker that still runs survives when all metadata copies have to be opened again, and
+// returns afterwards.
 func TestBrokerThatIsFencedAndRunsOutlivesCopiesThatAreOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)
@@ -148,8 +149,7 @@ func TestBrokerThatIsFencedAndRunsOutlivesCopiesThatAreOpenedAgain(t *testing.T)
 	})
 }
 
-// A broker that is fenced and runs, and whose disk hangs, ends: the next change does not wait for
-// it.
+// A fenced broker that still runs ends when its disk hangs. The next change does not wait for it.
 func TestBrokerThatIsFencedAndRunsEndsWhenItsDiskHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// ask makes a request for partitions 0 to n-1 of a topic from their start.
+// ask returns a fetch request for partitions 0 to n-1 of a topic from their start.
 func ask(name string, n int, req partition.FetchRequest) *partition.FetchRequest {
 	for i := range n {
 		req.Partitions = append(req.Partitions, partition.FetchPartition{TopicPartition: at(name, int32(i)), CurrentLeaderEpoch: -1})
@@ -298,7 +298,7 @@ func TestFirstAppendsToAPartitionKeepTheirOrder(t *testing.T) {
 		results := make([]partition.ProduceResult, n)
 		var wg sync.WaitGroup
 		wg.Add(n)
-		for i := range n { // the first ones come before there are files, the last ones after
+		for i := range n { // the first appends come before there are files, the last ones after
 			c.Produce(&partition.ProduceRequest{TopicPartition: at("orders", 0), Batch: batch(fmt.Sprint(i)), Done: func(r partition.ProduceResult) {
 				results[i] = r
 				wg.Done()

@@ -15,7 +15,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// openRacks opens three brokers in the racks a, b and c, and makes a topic that 1 leads.
+// openRacks opens three brokers in the racks a, b and c, and creates a topic led by broker 1.
 func openRacks(t *testing.T, selector ReplicaSelector) (*Cluster, disks) {
 	t.Helper()
 	ds := newDisks(3)
@@ -31,12 +31,12 @@ func openRacks(t *testing.T, selector ReplicaSelector) (*Cluster, disks) {
 	return c, ds
 }
 
-// fetcher is who Cluster and View are to a reader.
+// fetchable is implemented by Cluster and View.
 type fetchable interface {
 	Fetch(context.Context, *partition.FetchRequest) (*partition.FetchResponse, error)
 }
 
-// from fetches from orders-0 at an offset, as alter says.
+// from fetches from orders-0 at an offset. Each alter function changes the request.
 func from(t *testing.T, c fetchable, offset int64, alter ...func(*partition.FetchRequest)) partition.FetchedPartition {
 	t.Helper()
 	req := &partition.FetchRequest{
@@ -62,7 +62,7 @@ func inEpoch(epoch int32) func(*partition.FetchRequest) {
 	return func(r *partition.FetchRequest) { r.Partitions[0].CurrentLeaderEpoch = epoch }
 }
 
-// reads is how often the replicas of orders-0 were read from, by broker.
+// reads returns the number of reads from the replicas of orders-0, by broker.
 func reads(t *testing.T, c *Cluster) map[int32]int64 {
 	t.Helper()
 	n := map[int32]int64{}
@@ -111,7 +111,8 @@ func TestReaderIsServedInItsRack(t *testing.T) {
 	}
 }
 
-// A leader that is asked by name says who is in the reader's rack, at once and without records.
+// A fetch from the leader's view returns the follower in the reader's rack, at once and without
+// records.
 func TestLeaderNamesTheFollowerInTheReadersRack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := openRacks(t, RackAwareSelector)
@@ -121,7 +122,7 @@ func TestLeaderNamesTheFollowerInTheReadersRack(t *testing.T) {
 		synctest.Wait()
 		epoch := c.Status("orders", 0).LeaderEpoch
 		start := time.Now()
-		for offset := range int64(3) { // 2 is the end, and not waited at
+		for offset := range int64(3) { // 2 is the end, where the fetch does not wait
 			got := from(t, c.View(1), offset, inTheRack("b"), waiting(time.Hour), inEpoch(epoch))
 			require.Equal(t, partition.FetchedPartition{
 				TopicPartition: at("orders", 0), HighWatermark: 2, LastStableOffset: 2, LeaderEpoch: epoch, PreferredReplica: 2, Aborted: []partition.AbortedTxn{},
@@ -147,12 +148,13 @@ func TestLeaderNamesTheFollowerInTheReadersRack(t *testing.T) {
 	})
 }
 
-// all1 appends one batch that the leader alone acknowledges.
+// all1 appends one batch with acks=1.
 func all1(c *Cluster, tp tp, values ...string) partition.ProduceResult {
 	return tryAcks(c, tp, record.AcksLeader, values...)
 }
 
-// A follower that is asked serves whoever asks, up to the high watermark that it knows.
+// A follower serves every reader that fetches from it, up to the high watermark that it has
+// received.
 func TestFollowerShowsWhatItKnowsToBeCommitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := openRacks(t, LeaderSelector)
@@ -170,7 +172,7 @@ func TestFollowerShowsWhatItKnowsToBeCommitted(t *testing.T) {
 		require.ErrorIs(t, from(t, c.View(2), 0, inEpoch(epoch+1), func(r *partition.FetchRequest) { r.LeaderOnly = true }).Err, partition.ErrUnknownLeaderEpoch)
 		require.ErrorIs(t, from(t, c.View(7), 0).Err, ErrNotLeader)
 
-		// 3 is slow, so 2 has a record for a while that is not committed.
+		// Broker 3 is slow, so broker 2 has a record for a while that is not committed.
 		c.Network().Pause(NetworkPath{From: 1, To: 3})
 		require.NoError(t, all1(c, at("orders", 0), "y").Err)
 		synctest.Wait()
@@ -182,7 +184,8 @@ func TestFollowerShowsWhatItKnowsToBeCommitted(t *testing.T) {
 		require.NoError(t, from(t, c.View(2), 2).Err, "the end of its log")
 		require.ErrorIs(t, from(t, c.View(2), 3).Err, partition.ErrOffsetOutOfRange)
 
-		// Who waits there hears of it when the follower does.
+		// A reader that waits at the follower gets the record when the follower has the new high
+		// watermark.
 		heard := make(chan partition.FetchedPartition, 1)
 		go func() { heard <- from(t, c.View(2), 1, waiting(time.Hour)) }()
 		synctest.Wait()
@@ -191,12 +194,12 @@ func TestFollowerShowsWhatItKnowsToBeCommitted(t *testing.T) {
 		require.NotEmpty(t, (<-heard).Bytes)
 		require.Less(t, time.Since(start), time.Second)
 
-		// The end is what the leader says.
+		// Only the leader returns the end.
 		ends, err := c.View(2).ListOffsets(t.Context(), map[record.TopicPartition]partition.OffsetSpec{at("orders", 0): partition.Latest}, partition.ReadCommitted)
 		require.NoError(t, err)
 		require.ErrorIs(t, ends[at("orders", 0)].Err, ErrNotLeader)
 
-		// Nobody leads: what is committed can be read all the same.
+		// Without a leader, committed records can still be read.
 		c.Network().Cut(NetworkPath{From: 1, To: 2})
 		require.NoError(t, all1(c, at("orders", 0), "z").Err)
 		time.Sleep(2 * time.Minute)
@@ -207,8 +210,8 @@ func TestFollowerShowsWhatItKnowsToBeCommitted(t *testing.T) {
 	})
 }
 
-// Whoever waits for a record at a follower gets it from the leader when the follower is gone, out
-// of sync or leads itself: nothing is lost, and no position is out of range.
+// A reader waits for a record at a follower that stops, is cut off or becomes the leader. It gets
+// the record from the leader. Nothing is lost, and no offset is out of range.
 func TestReaderOfAFollowerThatCannotServeItGoesOnAtTheLeader(t *testing.T) {
 	const out = 2 * time.Minute // longer than a follower that lags stays in sync
 	for name, tc := range map[string]struct {
@@ -255,7 +258,7 @@ func TestErrorsOfAFollowerDoNotReachTheReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openRacks(t, RackAwareSelector)
 		require.NoError(t, all(c, at("orders", 0), "x").Err)
-		require.NoError(t, c.StopBroker(t.Context(), 2)) // nothing is in memory afterwards
+		require.NoError(t, c.StopBroker(t.Context(), 2)) // afterwards nothing is in memory
 		require.NoError(t, c.StartBroker(t.Context(), 2))
 		inSync(t, c, at("orders", 0), 3)
 		synctest.Wait()
@@ -287,8 +290,8 @@ func TestFurthestFollowerThatHasTheOffsetIsSelected(t *testing.T) {
 		{Broker: 2, End: 10, LogStart: 0, CaughtUp: at(1)},
 		{Broker: 3, End: 12, LogStart: 5, CaughtUp: at(1)},
 		{Broker: 4, End: 12, LogStart: 5, CaughtUp: at(2)},
-		{Broker: 5, End: 20, LogStart: 0, CaughtUp: at(2)}, // elsewhere
-		{Broker: 6, End: -1, LogStart: -1},                 // not heard of yet
+		{Broker: 5, End: 20, LogStart: 0, CaughtUp: at(2)}, // not in near
+		{Broker: 6, End: -1, LogStart: -1},                 // no fetch received yet
 	}
 	near := []int32{2, 3, 4, 6}
 	for offset, want := range map[int64]int32{0: 2, 4: 2, 5: 4, 10: 4, 12: 4, 13: 0} {

@@ -20,9 +20,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Whatever moment of its founding a new cluster is killed at, or the power fails, the next open has
-// a cluster, and what that one acknowledges outlives any power cut. It is so whatever the disk
-// takes longest for.
+// A new cluster is killed or loses power at any moment of its founding. The next open succeeds,
+// and its acknowledged changes survive any power cut. This holds whichever syncs are slow.
 func TestFoundingThatIsCutShortIsBegunAnew(t *testing.T) {
 	for _, slow := range []string{"meta.properties.tmp", "broker-1", "data", "deep", "*.log", "strata.state.tmp", "__cluster_metadata-0"} {
 		t.Run(slow, func(t *testing.T) {
@@ -49,7 +48,7 @@ func cutFoundingShort(t *testing.T, slow string) {
 	require.NoError(t, err)
 	partitions := 1
 	if slow == "data" {
-		partitions = 500 // more than is written before the founding is over
+		partitions = 500 // more than is written before the founding ends
 	}
 	require.NoError(t, c.CreateTopic(t.Context(), "first", topic.Config{Partitions: partitions}))
 	x.begin("acknowledged", c.clusterID)
@@ -59,7 +58,7 @@ func cutFoundingShort(t *testing.T, slow string) {
 	for i, cut := range x.taken() {
 		cfg := one(cut.disk)
 		if _, err := cut.disk.Stat("deep/data/broker-1/" + metaPropertiesFile); err != nil && i%2 == 0 {
-			cfg.Brokers = 2 // makes its directories as ever
+			cfg.Brokers = 2 // creates its directories as usual
 		}
 		c, err := Open(cfg)
 		require.NoError(t, err, cut.where)
@@ -89,8 +88,8 @@ func cutFoundingShort(t *testing.T, slow string) {
 	}
 }
 
-// A process that is killed leaves identities that no power cut may take any more once something was
-// written under them: every broker serves afterwards, also after a power cut while they are opened.
+// A killed process leaves identities, and no power cut may remove them once data was written under
+// them. All brokers serve afterwards, also after a power cut during their next open.
 func TestIdentitiesOutliveAKillAndThenAPowerCut(t *testing.T) {
 	for brokers, every := range map[int]int{1: 8, 3: 40} {
 		if sample.Hurried() {
@@ -115,8 +114,8 @@ func TestIdentitiesOutliveAKillAndThenAPowerCut(t *testing.T) {
 	}
 }
 
-// killedFoundings returns a disk for every change of the file system in the founding of a cluster,
-// each killed just before.
+// killedFoundings returns a disk for every change of the file system in the founding of a cluster.
+// Each is the disk as killed just before the change.
 func killedFoundings(t *testing.T, brokers int) (killed []cut) {
 	fsys := vfs.Mem()
 	x := observe(fsys, func(i int) bool { return i%5 == 4 }) // kills
@@ -128,8 +127,8 @@ func killedFoundings(t *testing.T, brokers int) (killed []cut) {
 	return killed
 }
 
-// openedWhole opens the cluster, of which all brokers must serve and the topics be there, and makes
-// the topic "orders".
+// openedWhole opens the cluster and requires that all brokers serve and the topics exist. It
+// creates the topic "orders".
 func openedWhole(t *testing.T, fsys vfs.FS, brokers int, where string, topics ...string) {
 	t.Helper()
 	c, err := Open(Config{Dir: "data", FS: fsys, Brokers: brokers})
@@ -145,16 +144,16 @@ func openedWhole(t *testing.T, fsys vfs.FS, brokers int, where string, topics ..
 	require.NoError(t, c.Close(), where)
 }
 
-// awaitFounding returns when the founding is over that a change has begun to end, or when nobody
-// changes the metadata.
+// awaitFounding waits for the end of the founding if a change has begun to end it. Otherwise it
+// waits only for a change under way.
 func awaitFounding(c *Cluster) {
 	c.changing <- struct{}{}
 	<-c.changing
 }
 
-// What somebody was told of a new cluster is durable.
+// Data of a new cluster that a caller has received is durable.
 func TestFoundedClusterSurvivesAPowerCut(t *testing.T) {
-	for _, around := range []string{"", "data", root} { // what was there before, not durably
+	for _, around := range []string{"", "data", root} { // exists before, not durably
 		fsys := vfs.Mem()
 		if around != "" {
 			require.NoError(t, fsys.MkdirAll(around, 0o755))
@@ -178,7 +177,7 @@ func TestFoundedClusterSurvivesAPowerCut(t *testing.T) {
 }
 
 // Checklist row L4: a new cluster waits for the disk twice before its first topic is acknowledged,
-// however many syncs that takes, and Open for nothing.
+// however many syncs that takes. Open does not wait at all.
 func TestFoundingWaitsForTheDiskInFewTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := vfs.Faulty(vfs.Mem())
@@ -205,8 +204,8 @@ func TestFoundingWaitsForTheDiskInFewTurns(t *testing.T) {
 	})
 }
 
-// Metadata that were changed after the founding are somebody's, whatever else is lost of the
-// directory.
+// Metadata that was changed after the founding is never founded again, whatever else is lost of
+// the directory.
 func TestMetadataWithoutIdentityAreNotTakenForAFoundingThatWasCutShort(t *testing.T) {
 	const meta = root + "/__cluster_metadata-0/"
 	for what, spoil := range map[string]func(t *testing.T, fsys *vfs.MemFS){
@@ -246,7 +245,7 @@ func TestMetadataWithoutIdentityAreNotTakenForAFoundingThatWasCutShort(t *testin
 	}
 }
 
-// A cluster that could not be founded is founded when the disk is well again.
+// A cluster that could not be founded is founded when the disk works again.
 func TestFoundingWhoseDiskFailsIsTriedAgain(t *testing.T) {
 	for n := 0; ; n++ {
 		mem := vfs.Mem()
@@ -271,7 +270,7 @@ func TestFoundingWhoseDiskFailsIsTriedAgain(t *testing.T) {
 		if acknowledged {
 			_, err = c.Topic(t.Context(), "orders")
 		} else if err = c.CreateTopic(t.Context(), "orders", topic.Config{}); errors.Is(err, ErrTopicExists) {
-			err = nil // it failed, and may have happened
+			err = nil // the failed change may have been made
 		}
 		require.NoError(t, err, n)
 		disk := mem.Crash(uint64(n))
@@ -284,8 +283,8 @@ func TestFoundingWhoseDiskFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A founding that was cut short is begun anew with as many brokers as the next open asks for, and
-// that one may be cut short too.
+// A founding that was cut short starts again with the number of brokers of the next open. That
+// open may be cut short too.
 func TestFoundingThatIsCutShortIsBegunAnewWithMoreBrokers(t *testing.T) {
 	for _, steps := range [][]int{{2, 3}, {2, 5}, {3, 5}, {3, 0, 3}, {3, 2, 4}, {2, 3, 5}} {
 		t.Run(fmt.Sprint(steps), func(t *testing.T) {
@@ -308,7 +307,7 @@ func TestFoundingThatIsCutShortIsBegunAnewWithMoreBrokers(t *testing.T) {
 					x.begin(fmt.Sprintf("%s; %d brokers", l.where, brokers))
 					c, err := Open(Config{Dir: "data", FS: l.disk, Brokers: brokers})
 					require.NoError(t, err, l.where)
-					taken := x.taken() // nobody was told of anything so far
+					taken := x.taken() // no change was acknowledged so far
 					require.NoError(t, c.Close())
 					left = append(left, taken...)
 				}
@@ -321,8 +320,8 @@ func TestFoundingThatIsCutShortIsBegunAnewWithMoreBrokers(t *testing.T) {
 	}
 }
 
-// A broker that was being added has an empty copy of the metadata, or none, and an identity: if
-// those that have the metadata are missing this is no new cluster.
+// A broker that was being added has an identity, and an empty copy of the metadata or none. If the
+// brokers with the metadata are missing, this is not a new cluster.
 func TestBrokerThatWasBeingAddedIsNotTakenForANewCluster(t *testing.T) {
 	for _, id := range []int32{1, 4} {
 		fsys := vfs.Mem()
@@ -332,7 +331,7 @@ func TestBrokerThatWasBeingAddedIsNotTakenForANewCluster(t *testing.T) {
 			require.NoError(t, c.KillBroker(1))
 			require.NoError(t, c.RemoveLostBroker(t.Context(), 1))
 			require.NoError(t, fsys.RemoveAll(root))
-			require.NoError(t, fsys.SyncDir(filepath.Dir(root))) // no power cut brings it back
+			require.NoError(t, fsys.SyncDir(filepath.Dir(root))) // no power cut restores it
 		}
 		own := fmt.Sprintf("data/broker-%d", id)
 		x := observe(fsys, func(i int) bool { return true })
@@ -360,8 +359,8 @@ func TestBrokerThatWasBeingAddedIsNotTakenForANewCluster(t *testing.T) {
 	}
 }
 
-// Whatever a disk refuses once while a cluster is founded, Open says so or does without it, and the
-// next one has the cluster with all of its brokers.
+// One call of a disk fails while a cluster is founded. Open returns the error or succeeds without
+// the call. The next open has the cluster with all its brokers.
 func TestFoundingOutlivesAnyCallThatFailsOnce(t *testing.T) {
 	const metalogDir = root + "/" + topic.MetadataTopic + "-0"
 	for brokers := 1; brokers <= 3; brokers++ {
@@ -394,8 +393,8 @@ func TestFoundingOutlivesAnyCallThatFailsOnce(t *testing.T) {
 	}
 }
 
-// Whatever two operations fail while a cluster is founded and closed, it is founded when the disk
-// is well again, with all of its brokers.
+// Two operations fail while a cluster is founded and closed. When the disk works again, the
+// cluster is founded with all its brokers.
 func TestFoundingThatFailsAtTwoPlacesIsBegunAnew(t *testing.T) {
 	for brokers := 1; brokers <= 3; brokers++ {
 		for first := range 20 + 20*brokers {
@@ -418,7 +417,7 @@ func TestFoundingThatFailsAtTwoPlacesIsBegunAnew(t *testing.T) {
 	}
 }
 
-// Open does not wait for the founding. If that fails so does all that would be told of it.
+// Open does not wait for the founding. If the founding fails, all calls that depend on it fail.
 func TestFoundingThatFailsFailsWhoeverWaitsForIt(t *testing.T) {
 	for _, pattern := range []string{"meta.properties.tmp", "one", "*.log", "__cluster_metadata-0"} {
 		for what, call := range map[string]func(c *Cluster) error{
@@ -451,7 +450,7 @@ func TestFoundingThatFailsFailsWhoeverWaitsForIt(t *testing.T) {
 	}
 }
 
-// A new cluster that nobody changes is on stable storage a moment later.
+// A new cluster without changes is on stable storage after foundAfter.
 func TestFoundingEndsWithoutAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := vfs.Mem()
@@ -480,8 +479,8 @@ func TestNewClusterThatIsClosedAtOnceIsFounded(t *testing.T) {
 	require.Equal(t, c.clusterID, again.clusterID)
 }
 
-// A first topic is acknowledged before the metadata have their state. If that cannot be written
-// they are opened again with the next change.
+// A first topic is acknowledged before the state of the metadata is written. If the state cannot
+// be written, the metadata is opened again with the next change.
 func TestStateThatANewClusterCannotWriteIsWrittenLater(t *testing.T) {
 	fsys := vfs.Mem()
 	errDisk := errors.New("the disk fails")
@@ -493,12 +492,12 @@ func TestStateThatANewClusterCannotWriteIsWrittenLater(t *testing.T) {
 	require.Equal(t, []string{"orders", "payments"}, names(t, again))
 }
 
-// A cluster is founded where another one is just being opened, between two looks at the directory:
-// it is in use, and nobody else's.
+// A cluster is founded between two looks of another open at the directory. That open returns
+// ErrLocked, and does not report the directory as foreign.
 func TestOpenBesideAFoundingSaysThatTheDirectoryIsInUse(t *testing.T) {
 	for look := int64(1); ; look++ {
 		disk := vfs.Mem()
-		var first *Cluster // of this goroutine, which makes it at a look of its own
+		var first *Cluster // opened in this goroutine, at one look of the second open
 		var looks atomic.Int64
 		stop := disk.Observe(vfs.Observer{After: func(e vfs.Event, err error) {
 			missing := filepath.Base(e.Name) == metaPropertiesFile && errors.Is(err, fs.ErrNotExist)
@@ -512,7 +511,7 @@ func TestOpenBesideAFoundingSaysThatTheDirectoryIsInUse(t *testing.T) {
 		}})
 		second, err := Open(Config{FS: disk, Dir: "data"})
 		stop()
-		if first == nil { // the second was there before
+		if first == nil { // the second open was first
 			require.NoError(t, err)
 			require.NoError(t, second.Close())
 			require.Greater(t, look, int64(1))

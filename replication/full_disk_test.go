@@ -15,7 +15,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A smallDisk is a disk of 64 MiB, most of which others have.
+// A smallDisk is a disk of 64 MiB, most of which other files occupy.
 type smallDisk struct{ *vfs.MemFS }
 
 func newSmallDisk(t *testing.T) smallDisk {
@@ -45,8 +45,8 @@ func (d smallDisk) free(t *testing.T) int64 {
 	return free
 }
 
-// fill appends to a partition until that fails, takes the rest of the disk, and returns the number
-// of records.
+// fill appends to a partition until an append fails, takes the rest of the disk, and returns the
+// number of records.
 func (d smallDisk) fill(t *testing.T, c *Cluster, tp record.TopicPartition) (n int64) {
 	t.Helper()
 	for value := strings.Repeat("v", 50_000); ; n++ {
@@ -59,7 +59,8 @@ func (d smallDisk) fill(t *testing.T, c *Cluster, tp record.TopicPartition) (n i
 	return n
 }
 
-// What gives space back needs none: a disk that is full to the last block heals without a restart.
+// Operations that free space need none. A disk that is full to the last block heals without a
+// restart.
 func TestFullDiskHeals(t *testing.T) {
 	for name, tc := range map[string]struct {
 		props []string
@@ -99,8 +100,8 @@ func TestFullDiskHeals(t *testing.T) {
 	}
 }
 
-// A broker starts on a full disk, and serves its records; appends fail for want of space until there
-// is some.
+// A broker starts on a full disk and serves its records. Appends fail with ENOSPC until there is
+// space.
 func TestBrokerStartsOnAFullDisk(t *testing.T) {
 	for _, how := range []string{"closed", "killed"} {
 		t.Run(how, func(t *testing.T) {
@@ -139,7 +140,8 @@ func TestBrokerStartsOnAFullDisk(t *testing.T) {
 	}
 }
 
-// An error of the disk is no missing directory: the metadata need not be given up for it.
+// An error of the disk is not reported as a missing directory, and the error does not suggest
+// AcceptMetadataLoss.
 func TestStartThatTheDiskRefusesNamesItsError(t *testing.T) {
 	for _, cause := range []error{syscall.EACCES, syscall.ENOSPC, syscall.EIO} {
 		m := vfs.Mem()

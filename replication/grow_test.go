@@ -61,8 +61,8 @@ func TestPartitionsThatAreAddedHaveTheTopicsReplicas(t *testing.T) {
 	})
 }
 
-// A partition that is moved has old replicas and new ones; those that are added have as many as it
-// will have.
+// A partition that is moved has old and new replicas. Added partitions have as many replicas as it
+// has after the move.
 func TestPartitionsAreAddedWhileTheFirstOneIsMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openSix(t)

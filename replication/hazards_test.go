@@ -13,10 +13,10 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A follower has acknowledged a record, and has not heard that it is committed, when the leader
-// dies. The next leader cannot be heard either, and dies as well: the follower is the only one that
-// has the record. Cut off at its high watermark, as Kafka's followers did before KIP-101, it would
-// be gone.
+// A follower has acknowledged a record when the leader dies, and does not know that the record is
+// committed. The follower is cut off from the next leader, which dies as well, so only the
+// follower has the record. A truncation to the high watermark, as in Kafka's followers before
+// KIP-101, would lose it.
 func TestFollowerKeepsWhatItHasAcknowledgedAboveItsHighWatermark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openWith(t, newDisks(4).config())
@@ -29,7 +29,7 @@ func TestFollowerKeepsWhatItHasAcknowledgedAboveItsHighWatermark(t *testing.T) {
 		done := make(chan error, 1)
 		c.Produce(&partition.ProduceRequest{
 			TopicPartition: at("orders", 0), Batch: batch("b"), Acks: record.AcksAll, Timeout: time.Hour,
-			Done: func(r partition.ProduceResult) { // before anybody is told of the high watermark
+			Done: func(r partition.ProduceResult) { // before any follower has the high watermark
 				for _, p := range paths {
 					c.Network().Cut(p)
 				}
@@ -53,8 +53,8 @@ func TestFollowerKeepsWhatItHasAcknowledgedAboveItsHighWatermark(t *testing.T) {
 	})
 }
 
-// What a leader has taken its followers take, whatever their own settings say of sizes, keys, times
-// and compression: one that refused a batch would stand still behind it for good.
+// Followers store every batch of the leader, whatever their own settings for sizes, keys, times
+// and compression. A follower that rejected a batch would never get past it.
 func TestFollowerTakesWhatItWouldRefuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openWith(t, newDisks(3).config())
@@ -88,7 +88,7 @@ func TestFollowerTakesWhatItWouldRefuse(t *testing.T) {
 	})
 }
 
-// stored returns the batches of the topic orders, once they can be read.
+// stored returns the batches of the topic orders, once they are readable.
 func stored(t *testing.T, c *Cluster) []byte {
 	t.Helper()
 	resp, err := c.Fetch(t.Context(), ask("orders", 1, partition.FetchRequest{MaxWait: time.Minute, MinBytes: 1}))
@@ -97,9 +97,9 @@ func stored(t *testing.T, c *Cluster) []byte {
 	return resp.Partitions[0].Bytes
 }
 
-// All brokers lose power at once, with records that nobody has acknowledged on some of them. Under
-// SyncOnAck nothing else is lost, so each keeps its place, and somebody leads at once, in another
-// epoch: what the leader has lost of its own its followers may still have.
+// All brokers lose power at once, and some have records that were not acknowledged. Under
+// SyncOnAck nothing else is lost. So each replica keeps its place, and one leads at once in a new
+// epoch. The epoch is new because followers may still have records that the leader has lost.
 func TestPowerCutOfAllBrokersCostsNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)
@@ -121,7 +121,7 @@ func TestPowerCutOfAllBrokersCostsNoPlace(t *testing.T) {
 		require.Positive(t, after.Leader)
 		require.Greater(t, after.LeaderEpoch, before.LeaderEpoch)
 		require.Zero(t, c.Stats().UncleanElections)
-		require.NoError(t, all(c, at("orders", 0), "last").Err) // all before it is shown by then
+		require.NoError(t, all(c, at("orders", 0), "last").Err) // all earlier records are readable
 		require.Equal(t, "a", values(t, c, at("orders", 0))[0])
 	})
 }

@@ -49,7 +49,8 @@ func TestUnhealthyClustersNameTheirBrokersAndPartitions(t *testing.T) {
 	})
 }
 
-// Calls while a disk hangs share one test of it, which ends with the disk or the broker.
+// Calls during a hang of a disk share one test of the disk, which ends with the disk or the
+// broker.
 func TestHealthCheckOfADiskThatHangsEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)

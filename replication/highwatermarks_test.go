@@ -14,8 +14,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// onThreeOfFour opens four brokers, of which the first three have replicas of "orders" with five
-// records that were acknowledged, and waits until that is saved.
+// onThreeOfFour opens four brokers. The first three have replicas of "orders" with five
+// acknowledged records. It waits until their high watermark is saved.
 func onThreeOfFour(t *testing.T, props ...string) (*Cluster, disks) {
 	t.Helper()
 	ds := newDisks(4)
@@ -30,8 +30,9 @@ func onThreeOfFour(t *testing.T, props ...string) (*Cluster, disks) {
 	return c, ds
 }
 
-// A leader that starts with fewer replicas in sync than there must be shows what was known to be
-// committed, however its broker has ended. It showed nothing until others were back.
+// A leader that starts with too few in-sync replicas shows the records known to be committed,
+// however its broker ended. Without the saved high watermark it would show nothing until others
+// return.
 func TestLeaderWithTooFewInSyncShowsWhatWasCommitted(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, c *Cluster) error{
 		"stopped": func(t *testing.T, c *Cluster) error { return c.StopBroker(t.Context(), 1) },
@@ -55,8 +56,8 @@ func TestLeaderWithTooFewInSyncShowsWhatWasCommitted(t *testing.T) {
 	}
 }
 
-// Somebody has removed the directory of a replica, on a disk that is otherwise the same. It is not
-// one that was never written: it must not lead with nothing, nor count for what was acknowledged.
+// The directory of a replica is removed, on an otherwise unchanged disk. The replica is not taken
+// for an unwritten one. It must neither lead with an empty log nor count for acknowledged records.
 func TestReplicaWhoseDirectoryWasRemovedDoesNotLead(t *testing.T) {
 	t.Run("while the cluster is closed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -90,7 +91,8 @@ func TestReplicaWhoseDirectoryWasRemovedDoesNotLead(t *testing.T) {
 	})
 }
 
-// What a replica cuts off below its own high watermark is a loss, and told, also after a restart.
+// Records that a replica truncates below its own high watermark are counted as lost, also after a
+// restart.
 func TestRecordsBelowTheOwnHighWatermarkAreCountedWhenTheyAreCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := onThreeOfFour(t, "min.insync.replicas", "1", "unclean.leader.election.enable", "true")
@@ -112,7 +114,7 @@ func TestRecordsBelowTheOwnHighWatermarkAreCountedWhenTheyAreCut(t *testing.T) {
 	})
 }
 
-// A damaged line of the file is as good as missing.
+// A damaged line of the file is treated as missing.
 func TestDamagedHighWatermarksAreNotKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := onThreeOfFour(t)
@@ -144,13 +146,13 @@ func TestDamagedHighWatermarksAreNotKnown(t *testing.T) {
 		require.NoError(t, vfs.WriteFile(ds[0], name, p))
 		c = openWith(t, ds.config())
 		inSync(t, c, at("orders", 0), 3)
-		synctest.Wait() // they were in sync all the time, and have to say where they are before there is a high watermark
+		synctest.Wait() // the followers, in sync all the time, report their end offsets first
 		require.Len(t, values(t, c, at("orders", 0)), 5)
 	})
 }
 
-// Kafka finds its own file where a broker has stopped in order. Partitions with one replica are not
-// in it: what their log says is all there is.
+// Kafka finds its own file after a broker has stopped in order. Partitions with one replica are
+// not in it, because their log alone suffices.
 func TestHighWatermarksAreLeftForKafka(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := onThreeOfFour(t)

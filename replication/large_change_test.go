@@ -16,7 +16,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// One change may be larger than a batch can be: it is a transaction, and counts as a whole.
+// One change may be larger than the largest batch. It is written as a transaction, and applies as
+// a whole.
 func TestChangeOfAnySizeIsMade(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 2 x 17 MiB of metadata")
@@ -70,7 +71,7 @@ func TestRecordThatNoBatchCanHoldIsRefusedBeforeAnythingIsWritten(t *testing.T) 
 	create(t, c, "orders", 1)
 }
 
-// A disk that fails in the middle of a large change costs its broker, not the change.
+// A disk that fails in the middle of a large change fences its broker, and the change is made.
 func TestLargeChangeGoesOnWithoutACopyThatFails(t *testing.T) {
 	for _, broken := range []int{1, 2, 3} { // 1 is the controller
 		inTheMiddle := false
@@ -89,7 +90,7 @@ func TestLargeChangeGoesOnWithoutACopyThatFails(t *testing.T) {
 			if len(left) == 2 && after > 0 && c.meta.Own().EndOffset() > end {
 				inTheMiddle = true
 			}
-			_ = c.Close() // the broken disk may say so
+			_ = c.Close() // may return the broken disk's error
 			mend()
 			again, err := Open(ds.config())
 			require.NoError(t, err)
@@ -98,7 +99,7 @@ func TestLargeChangeGoesOnWithoutACopyThatFails(t *testing.T) {
 			require.Equal(t, []int32{1, 2, 3}, again.Brokers())
 			require.NoError(t, again.Close())
 			ds.requireEqualCopies(t)
-			if len(left) == 3 { // the change was over before
+			if len(left) == 3 { // the change had ended before
 				require.Greater(t, after, 3)
 				break
 			}
@@ -108,7 +109,7 @@ func TestLargeChangeGoesOnWithoutACopyThatFails(t *testing.T) {
 	}
 }
 
-// If too many disks fail in its middle a large change is taken back.
+// If too many disks fail in the middle of a large change, the change is taken back.
 func TestLargeChangeIsTakenBackAsAWhole(t *testing.T) {
 	for after := range 5 {
 		fsys := vfs.Mem()
@@ -130,7 +131,7 @@ func TestLargeChangeIsTakenBackAsAWhole(t *testing.T) {
 	}
 }
 
-// A log whose beginning is gone is not believed, whatever it begins with.
+// A log without its beginning is refused, whatever it begins with.
 func TestMetadataLogThatBeginsWithALargeChangeIsDamaged(t *testing.T) {
 	fsys := vfs.Mem()
 	c := openWith(t, Config{FS: fsys, Dir: "data", metaPart: 100})

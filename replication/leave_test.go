@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Of two brokers one is stopped while the other's disk fails, from whichever call on: the one that
-// was to stop serves on, and the metadata can be changed.
+// One of two brokers is stopped while the other's disk fails, from any call on. The broker serves
+// again, and the metadata can be changed.
 func TestStopThatLeavesNobodyIsTakenBack(t *testing.T) {
 	for _, stopped := range []int32{1, 2} { // 1 is controller
 		for _, ops := range []vfs.Op{vfs.OpSync | vfs.OpSyncDir, vfs.OpWrite, vfs.OpChange} {
@@ -39,8 +39,8 @@ func TestStopThatLeavesNobodyIsTakenBack(t *testing.T) {
 	}
 }
 
-// stopBesideFailure stops one of two brokers while the disk of the other fails, and returns why it
-// was not stopped.
+// stopBesideFailure stops one of two brokers while the disk of the other fails. It returns the
+// error of the stop.
 func stopBesideFailure(t *testing.T, stopped int32, fault vfs.Fault) error {
 	ds := newDisks(2)
 	c, err := Open(ds.config())
@@ -50,7 +50,7 @@ func stopBesideFailure(t *testing.T, stopped int32, fault vfs.Fault) error {
 		produce(t, c, at("orders", p), "x")
 	}
 	other := 3 - stopped
-	led := stopped - 1 // the partition of the one that is stopped
+	led := stopped - 1 // the stopped broker's partition
 	where := fmt.Sprintf("stop of %d, %v after %d", stopped, fault.Ops, fault.After)
 	mend := ds[other-1].Inject(fault)
 	err = c.StopBroker(t.Context(), stopped)
@@ -66,7 +66,7 @@ func stopBesideFailure(t *testing.T, stopped int32, fault vfs.Fault) error {
 	if err == nil {
 		return nil
 	}
-	if c.meta.Failure() != nil { // in the very change that fences it
+	if c.meta.Failure() != nil { // in the change that fences the broker
 		require.ErrorIs(t, err, ErrMetadataReadOnly, where)
 		require.ErrorIs(t, c.EnsureTopic(t.Context(), "new", topic.Config{}), ErrMetadataReadOnly, where)
 		return err

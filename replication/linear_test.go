@@ -21,8 +21,8 @@ import (
 	"github.com/stratalog/strata/record"
 )
 
-// linearLog is a partition as its clients see it: an append puts a value at the end, and a look at
-// the end (value -1) tells how many there are.
+// linearLog models a partition as its clients see it. An append puts a value at the end. A look at
+// the end (value -1) returns the number of values.
 var linearLog = porcupine.Model{
 	Init: func() any { return int64(0) },
 	Step: func(state, input, output any) (bool, any) {
@@ -35,19 +35,19 @@ var linearLog = porcupine.Model{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%d -> %d", input, output) },
 }
 
-// linearClients append to a partition and look at its end at the same time as each other. Each has
-// one append under way, which it repeats with the same sequence until it is acknowledged.
+// linearClients append to a partition and look at its end concurrently. Each has one append under
+// way, which it repeats with the same sequence until it is acknowledged.
 type linearClients struct {
 	c     *Cluster
 	tp    tp
-	ticks atomic.Int64 // the clock of the history: in a bubble much happens at one instant
+	ticks atomic.Int64 // the clock of the history: in a bubble many operations share one instant
 
 	mu      sync.Mutex
 	history []porcupine.Operation
 	reads   [][]string
 }
 
-// run is client id's part.
+// run runs the client with this id.
 func (l *linearClients) run(t *testing.T, id, steps int) {
 	pid, epoch, err := l.c.InitProducerID(t.Context())
 	if err != nil {
@@ -113,8 +113,8 @@ func (l *linearClients) end(t *testing.T) int64 {
 	}
 }
 
-// read reads the partition from its beginning. A leader that was elected a moment ago may show less
-// than the one before it did, never anything else.
+// read reads the partition from its beginning. A leader that was just elected may show fewer
+// records than its predecessor, but never other ones.
 func (l *linearClients) read(t *testing.T) {
 	vs, err := tryValues(t.Context(), l.c, l.tp)
 	if err != nil {
@@ -125,7 +125,7 @@ func (l *linearClients) read(t *testing.T) {
 	l.reads = append(l.reads, vs)
 }
 
-// trouble breaks and mends things until ctx ends, then mends all of them.
+// trouble breaks and mends paths and brokers until ctx ends, then mends all of them.
 func (l *linearClients) trouble(ctx context.Context, t *testing.T, seed uint64) {
 	rnd, down := rand.New(rand.NewPCG(seed, 2)), int32(0)
 	path := func() NetworkPath { return NetworkPath{From: rnd.Int32N(3) + 1, To: rnd.Int32N(3) + 1} }
@@ -164,11 +164,11 @@ func (l *linearClients) trouble(ctx context.Context, t *testing.T, seed uint64) 
 	}
 }
 
-// Clients that append, look at the end and read while brokers are killed, stopped, cut off from
-// each other and leadership moves: appends take effect one after the other, between their call and
-// their acknowledgement, each once; the end is never behind what was acknowledged; and whatever was
-// read is a beginning of what is there when all is over. Free running: a seed chooses the acts, not
-// the order of things.
+// Clients append, look at the end and read. Meanwhile brokers are killed, stopped and cut off from
+// each other, and leadership moves. Appends take effect one after the other, each once, between
+// their call and their acknowledgement. The end is never behind an acknowledged append. All values
+// read are a prefix of the final contents. The order of events is not seeded: a seed chooses only
+// the actions.
 func TestAppendsAreLinearizableWhileLeadersChange(t *testing.T) {
 	rounds := 40
 	switch {
@@ -194,7 +194,7 @@ func TestAppendsAreLinearizableWhileLeadersChange(t *testing.T) {
 			cancel()
 			troubles.Wait()
 			inSync(t, l.c, l.tp, 3)
-			require.NoError(t, all(l.c, l.tp, "last").Err) // a leader shows all that is before what it acknowledges
+			require.NoError(t, all(l.c, l.tp, "last").Err) // makes all earlier records readable
 			final = values(t, l.c, l.tp)
 			elections += int(l.c.Status("orders", 0).LeaderEpoch)
 		})
