@@ -433,7 +433,8 @@ func (w *world) restart(n *node) {
 		return
 	}
 	n.incarnation++
-	n.alive, n.epoch, n.leads, n.asked, n.durable = true, -1, nil, nil, n.end() // recovery syncs
+	// Recovery syncs the entries that it keeps.
+	n.alive, n.epoch, n.leads, n.asked, n.durable = true, -1, nil, nil, n.end()
 	n.hw = min(n.hw, int64(n.end()))
 	w.brokers[n.id] = registration{n.incarnation, true}
 	c := Change{Restarted: []int32{n.id}}
