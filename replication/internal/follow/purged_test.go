@@ -264,7 +264,8 @@ func TestNothingIsPurgedUnderACopyThatGetsOn(t *testing.T) {
 		leader.mark(t, 5, 1, true)                                       // 1
 		require.NoError(t, leader.put(t, 0, 0, 0, "k", "deleted").Err)   // 2
 		require.NoError(t, leader.put(t, 0, 0, 0, "k", "").Err)          // 3
-		time.Sleep(time.Hour)                                            // the high watermark does not wait for the follower
+		// After an hour the high watermark no longer waits for the follower.
+		time.Sleep(time.Hour)
 		read(0)
 		read(3)
 		require.False(t, leader.purge(t), "the tombstone at 3, which the follower is about to copy")

@@ -110,7 +110,8 @@ func TestFollowerThatBeginsLaterKnowsTheProducersOfWhatWasDeleted(t *testing.T) 
 // purged since. The transaction has ended, and is not open on a follower that begins there.
 func TestFollowerThatBeginsBehindAPurgedMarkerTakesNothingForOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, err := partition.Open("p", compactedConfig(vfs.Mem(), 400)) // so small that the two segments stay apart
+		// Segments are so small that the two stay apart.
+		p, err := partition.Open("p", compactedConfig(vfs.Mem(), 400))
 		require.NoError(t, err)
 		leader, follower := &real{Partition: p}, openCompacted(t, vfs.Mem())
 		leader.alone(t, 3)
@@ -118,10 +119,11 @@ func TestFollowerThatBeginsBehindAPurgedMarkerTakesNothingForOpen(t *testing.T) 
 		require.NoError(t, follower.Follow(3))
 		require.NoError(t, leader.put(t, 0, 0, 0, "k", strings.Repeat("v", 250)).Err) // 0
 		require.NoError(t, leader.put(t, 5, 0, 0, "x", "aborted").Err)                // 1
-		require.NoError(t, leader.Roll())                                             // takes the snapshot with the open transaction
-		leader.mark(t, 5, 1, false)                                                   // 2
-		require.NoError(t, leader.put(t, 0, 0, 0, "kept", "v").Err)                   // 3
-		require.NoError(t, leader.put(t, 0, 0, 0, "kept2", "v").Err)                  // 4
+		// The snapshot has the open transaction.
+		require.NoError(t, leader.Roll())
+		leader.mark(t, 5, 1, false)                                  // 2
+		require.NoError(t, leader.put(t, 0, 0, 0, "kept", "v").Err)  // 3
+		require.NoError(t, leader.put(t, 0, 0, 0, "kept2", "v").Err) // 4
 		require.NoError(t, leader.Roll())
 		require.True(t, leader.purge(t))
 		_, err = leader.DeleteRecords(4)
