@@ -17,7 +17,7 @@ func ask(t *testing.T, m *Image, name string, replicas ...int32) error {
 	return errs[0]
 }
 
-// propose requests an in-sync set for the leader of topic t.
+// propose requests an in-sync set as the leader of topic t.
 func propose(t *testing.T, m *Image, inSync ...int32) {
 	t.Helper()
 	p := state(m)
