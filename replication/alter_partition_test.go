@@ -100,7 +100,8 @@ func TestElectionsGoByTheWeakestPromise(t *testing.T) {
 	refused(2, ConfigChange{Key: "min.insync.replicas", Value: "2"})
 	refused(2, ConfigChange{Key: "min.insync.replicas", Op: UnsetConfig})
 	refused(AllBrokers, ConfigChange{Key: "min.insync.replicas", Op: UnsetConfig})
-	require.NoError(t, c.change(t.Context(), func(*image.Image) ([]metarecord.Record, error) { // as in clusters of earlier versions
+	// As in clusters of earlier versions.
+	require.NoError(t, c.change(t.Context(), func(*image.Image) ([]metarecord.Record, error) {
 		return []metarecord.Record{&metarecord.FeatureLevel{Name: "eligible.leader.replicas.version"}}, nil
 	}))
 	set(2, "min.insync.replicas", "2")

@@ -250,7 +250,7 @@ func foundAndKill(t *testing.T, disk *vfs.MemFS, brokers int, kill int64) (kille
 	return errors.Is(err, vfs.ErrEnded)
 }
 
-// Of several opens of one new cluster at once, one succeeds and the others get ErrLocked. When
+// Several opens request one new cluster at once. One succeeds, and the others get ErrLocked. When
 // they take turns, all succeed.
 func TestOpensOfANewClusterAtOnceBehaveAsThoseOfOneThatIsThere(t *testing.T) {
 	rounds := map[string]int{"memory": 100, "disk": 10}

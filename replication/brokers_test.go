@@ -320,7 +320,8 @@ func TestDirectoriesThatDoNotBelongTogetherAreRefused(t *testing.T) {
 		var dir *DirectoryError
 		require.ErrorAs(t, err, &dir, what)
 		require.NotEmpty(t, dir.Advice)
-		if what != "one of another disk" && tc.want != ErrMissing { // for these the metadata has to be read
+		// The metadata has to be read for the cases left out here.
+		if what != "one of another disk" && tc.want != ErrMissing {
 			require.Equal(t, changes, fsys.Count(vfs.OpChange), "%s: nothing was changed", what)
 		}
 	}
@@ -386,7 +387,8 @@ func TestEachBrokerCanHaveADiskOfItsOwn(t *testing.T) {
 	require.ErrorContains(t, c.Backup(t.Context(), "data/broker-1/x"), "inside")
 	require.NoError(t, c.Backup(t.Context(), "copy"))
 	require.NoError(t, c.Close())
-	cfg.BrokerSpecs = map[int32]BrokerSpec{2: cfg.BrokerSpecs[2]} // the disk of broker 3 is not mounted
+	// The disk of broker 3 is not mounted.
+	cfg.BrokerSpecs = map[int32]BrokerSpec{2: cfg.BrokerSpecs[2]}
 	c, err = Open(cfg)
 	require.NoError(t, err)
 	require.Equal(t, []int32{1, 2}, c.Brokers(), "the place where it would be otherwise is not taken for its disk")

@@ -39,7 +39,8 @@ func TestTopicCreatedAgainWaitsForTheDirectoryOfTheFormer(t *testing.T) {
 		synctest.Wait()
 		go func() { created <- c.CreateTopic(t.Context(), "orders", topic.Config{Assignment: [][]int32{{2}}}) }()
 		synctest.Wait()
-		go func() { entered <- c.enter(context.Background(), c.changing) }() // the broker cannot be fenced yet
+		// The broker cannot be fenced while this call holds c.changing.
+		go func() { entered <- c.enter(context.Background(), c.changing) }()
 		require.NoError(t, <-deleted)
 		require.NoError(t, <-created)
 		require.NoError(t, <-entered)

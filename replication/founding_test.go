@@ -303,7 +303,8 @@ func TestFoundingThatIsCutShortIsBegunAnewWithMoreBrokers(t *testing.T) {
 				left = nil
 				chosen, n := sample.OneIn(t, every), -1
 				for _, l := range before {
-					x := observe(l.disk, func(int) bool { n++; return chosen(n) }) // of all opens: one has fewer calls than that
+					// The count covers all opens, because a single open has fewer calls.
+					x := observe(l.disk, func(int) bool { n++; return chosen(n) })
 					x.begin(fmt.Sprintf("%s; %d brokers", l.where, brokers))
 					c, err := Open(Config{Dir: "data", FS: l.disk, Brokers: brokers})
 					require.NoError(t, err, l.where)

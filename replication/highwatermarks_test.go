@@ -139,7 +139,8 @@ func TestDamagedHighWatermarksAreNotKnown(t *testing.T) {
 			q := append([]byte{}, p...)
 			q[bit/8] ^= 1 << (bit % 8)
 			if e, damaged := decode(q); damaged == 0 {
-				require.Equal(t, whole.found, e.found, "bit %d: %q", bit, q) // a letter of the hash in another case
+				// A letter of the hash may change its case.
+				require.Equal(t, whole.found, e.found, "bit %d: %q", bit, q)
 			}
 		}
 		p[len(p)-2] ^= 1

@@ -17,10 +17,10 @@ func deleteBefore(ctx context.Context, c *Cluster, tp tp, before int64) (int64, 
 	return starts[tp], err
 }
 
-// What was deleted does not come back with another leader, whoever that is, and though all of them
-// lose power.
+// Deleted records stay deleted when the leader and a follower are killed, whichever follower leads
+// next.
 func TestDeletedRecordsStayDeletedAtTheNextLeader(t *testing.T) {
-	for _, next := range []int32{1, 2} { // which of the followers
+	for _, next := range []int32{1, 2} { // which follower leads next
 		synctest.Test(t, func(t *testing.T) {
 			c, _ := openThree(t)
 			replicated(t, c, "orders", 1)
@@ -48,8 +48,8 @@ func TestDeletedRecordsStayDeletedAtTheNextLeader(t *testing.T) {
 	}
 }
 
-// Who deletes records waits for a follower that the leader does not hear of, until the caller gives
-// up or its broker is fenced.
+// DeleteRecords waits for a follower that is cut off, until the caller's context ends or the
+// follower's broker is killed.
 func TestDeletionWaitsForFollowersThatLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := openThree(t)
@@ -79,7 +79,7 @@ func TestDeletionWaitsForFollowersThatLive(t *testing.T) {
 	})
 }
 
-// It ends when there is nobody any more who could tell.
+// DeleteRecords ends when its leader is killed or the cluster is closed.
 func TestDeletionEndsWithItsLeader(t *testing.T) {
 	for how, end := range map[string]func(c *Cluster, leader int32) error{
 		"killed": func(c *Cluster, leader int32) error { return c.KillBroker(leader) },
@@ -109,7 +109,7 @@ func TestDeletionEndsWithItsLeader(t *testing.T) {
 	}
 }
 
-// A follower whose disk hangs is fenced, though nothing but the deletion asks for it.
+// A follower whose disk hangs is fenced, even if only a deletion waits for it.
 func TestDeletionFindsOutWhoseDiskHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)

@@ -51,7 +51,7 @@ func at(name string, p int32) record.TopicPartition {
 	return record.TopicPartition{Topic: name, Partition: p}
 }
 
-// batch is one encoded batch with a record for each value.
+// batch returns an encoded batch with a record for each value.
 func batch(values ...string) []byte {
 	var b record.Builder
 	b.Reset(0)
@@ -130,7 +130,7 @@ func names(t *testing.T, c *Cluster) []string {
 
 type tp = record.TopicPartition
 
-// partitionDirs lists the directories of partitions, of all brokers.
+// partitionDirs returns the directories of partitions, of all brokers.
 func partitionDirs(t *testing.T, fsys vfs.FS) []string {
 	t.Helper()
 	ids, err := brokersIn(fsys, "data")
@@ -148,8 +148,8 @@ func partitionDirs(t *testing.T, fsys vfs.FS) []string {
 	return dirs
 }
 
-// servedDirs are the directories of partitions, without those of deleted ones that wait to be
-// deleted.
+// servedDirs returns the directories of partitions, except the deleted ones whose removal is
+// pending.
 func servedDirs(t *testing.T, fsys vfs.FS) []string {
 	t.Helper()
 	return slices.DeleteFunc(partitionDirs(t, fsys), func(name string) bool { return strings.HasSuffix(name, deleteSuffix) })
@@ -160,7 +160,7 @@ var (
 	errCorrupt = record.ErrCorrupt
 )
 
-// keyBatch is one encoded batch of a record with that key.
+// keyBatch returns an encoded batch of one record with this key.
 func keyBatch(key string) []byte {
 	var b record.Builder
 	b.Reset(0)

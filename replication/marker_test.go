@@ -11,8 +11,8 @@ import (
 
 const never = "9223372036854775807"
 
-// Without SyncOnAck a broker that was stopped in order has lost nothing: its replicas keep their
-// places in the in-sync sets. One that was not may have lost what it had.
+// Without SyncOnAck a broker that was stopped in order has lost nothing, so its replicas keep
+// their places in the in-sync sets. A broker that ended otherwise may have lost records.
 func TestBrokersStoppedInOrderKeepTheirPlacesWithoutSyncOnAck(t *testing.T) {
 	for name, restart := range map[string]func(t *testing.T, c *Cluster, ds disks) *Cluster{
 		"all at once": func(t *testing.T, c *Cluster, ds disks) *Cluster {
@@ -51,7 +51,7 @@ func TestBrokersStoppedInOrderKeepTheirPlacesWithoutSyncOnAck(t *testing.T) {
 	}
 }
 
-// Every way to end that is none in order: the elections say what may be lost.
+// After any other end, the elections report possible losses.
 func TestBrokersThatDiedLoseTheirPlacesWithoutSyncOnAck(t *testing.T) {
 	for name, crash := range map[string]func(ds disks) disks{"power cut": disks.crash, "killed process": disks.kill} {
 		t.Run(name, func(t *testing.T) {
@@ -65,9 +65,9 @@ func TestBrokersThatDiedLoseTheirPlacesWithoutSyncOnAck(t *testing.T) {
 	}
 }
 
-// A broker loses power and what it had not synced. It starts, and fails before it has registered:
-// all that it has opened is closed in order. Nobody has heard of the loss, so it is none that ended
-// in order.
+// A broker loses power and its unsynced records. It starts, and fails before it has registered,
+// and its files are closed in order. The loss was never reported, so this end does not count as
+// one in order.
 func TestStartThatFailsDoesNotHideAPowerCut(t *testing.T) {
 	c, ds := openThree(t)
 	replicated(t, c, "orders", 1, "flush.messages", never)
@@ -84,19 +84,20 @@ func TestStartThatFailsDoesNotHideAPowerCut(t *testing.T) {
 	mend()
 	mendOther()
 	require.Contains(t, eligible(c, at("orders", 0)), follower, "nobody was told of what it has lost")
-	c.Network().Cut(NetworkPath{From: follower, To: leader}) // it does not come back into the set
+	c.Network().Cut(NetworkPath{From: follower, To: leader}) // it does not rejoin the set
 	require.NoError(t, c.StartBroker(t.Context(), follower))
 	require.NotContains(t, eligible(c, at("orders", 0)), follower, fmt.Sprintf("%+v", c.Status("orders", 0)))
 }
 
-// eligible returns who may lead a partition that nobody is in sync of.
+// eligible returns the replicas that may lead a partition without in-sync replicas.
 func eligible(c *Cluster, tp tp) []int32 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.image.Topics[tp.Topic].Partitions[tp.Partition].State().Eligible
 }
 
-// The note goes before anything is written by the next life: a power cut in it is none in order.
+// The next life removes the note before it writes anything. A power cut in that life then does not
+// count as a stop in order.
 func TestNoteOfAnOrderlyStopIsReadOnce(t *testing.T) {
 	c, ds := openThree(t)
 	replicated(t, c, "orders", 1, "flush.messages", never)

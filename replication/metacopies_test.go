@@ -61,8 +61,8 @@ func TestEveryBrokerKeepsACopyOfTheMetadata(t *testing.T) {
 	}
 }
 
-// Whatever the moment of a power cut or a kill, and whichever disk is lost with it: what the others
-// know is all that was ever acknowledged.
+// One disk is lost, at any moment, with a power cut or a kill. The other disks have all metadata
+// that was ever acknowledged.
 func TestLossOfAnyDiskAtAnyMomentLosesNoMetadata(t *testing.T) {
 	every := 13
 	if sample.Hurried() {
@@ -89,7 +89,7 @@ func TestLossOfAnyDiskAtAnyMomentLosesNoMetadata(t *testing.T) {
 		require.NoError(t, x.disk.RemoveAll(fmt.Sprint("data/broker-", lost)), x.where)
 		c, err := Open(Config{FS: x.disk, Dir: "data", Brokers: 3})
 		if strings.HasPrefix(x.where, "open") && errors.Is(err, ErrMissing) {
-			continue // a cluster that was not complete, and that nobody was told of
+			continue // an incomplete cluster, in which nothing was acknowledged
 		}
 		require.NoError(t, err, "%s, without broker %d", x.where, lost)
 		var allowed []string
@@ -128,7 +128,7 @@ func (ds disks) kill() (killed disks) {
 	return killed
 }
 
-// fail makes every write of a broker fail.
+// fail makes every write to a broker's disk fail.
 func (ds disks) fail(broker int) (mend func()) {
 	return ds[broker-1].Inject(vfs.Fault{Ops: vfs.OpWrite, Times: vfs.Always, Err: errDisk})
 }
@@ -167,7 +167,7 @@ func TestBrokerWhoseCopyFailsIsFencedAndTheChangeIsMade(t *testing.T) {
 			produce(t, c, at("orders", p), "y")
 		}
 		require.NoError(t, c.AlterTopic(t.Context(), "new", properties("retention.ms", "1000")))
-		_ = c.Close() // the broken disk may say so
+		_ = c.Close() // may return the broken disk's error
 		mend()
 		again, err := Open(ds.config())
 		require.NoError(t, err)
@@ -180,8 +180,8 @@ func TestBrokerWhoseCopyFailsIsFencedAndTheChangeIsMade(t *testing.T) {
 	}
 }
 
-// A disk breaks while everything is in use: what was acknowledged is there,
-// the copies are equal, and no call hangs.
+// A disk breaks under load. All acknowledged records are there, the copies are equal, and no call
+// hangs.
 func TestBrokerIsFencedAmidTraffic(t *testing.T) {
 	for round := range 10 {
 		ds := newDisks(3)
@@ -223,7 +223,7 @@ func TestBrokerIsFencedAmidTraffic(t *testing.T) {
 		}
 		cancel()
 		wg.Wait()
-		_ = c.Close() // the broken disk may say so
+		_ = c.Close() // may return the broken disk's error
 		mend()
 		again, err := Open(ds.config())
 		require.NoError(t, err)
@@ -285,7 +285,8 @@ func TestMetadataOfAMinorityIsOnlyTakenIfAskedFor(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// Two brokers that went on without the third know more than it does, even if it comes back first.
+// Two brokers that continued without the third have newer copies than it, even if it returns
+// first.
 func TestStaleCopyDoesNotCount(t *testing.T) {
 	fsys := vfs.Mem()
 	c := openBrokers(t, fsys, 3)
@@ -311,8 +312,8 @@ func TestStaleCopyDoesNotCount(t *testing.T) {
 	require.Equal(t, metaBatches(t, fsys, 1), metaBatches(t, fsys, 3))
 }
 
-// What a controller wrote to its own copy only, and then died, gives way to what the others went on
-// with.
+// A controller dies after it has written to its own copy only. The other copies' later changes
+// replace that write.
 func TestTailThatWasNotCommittedIsCut(t *testing.T) {
 	fsys := vfs.Mem()
 	c := openBrokers(t, fsys, 3)
@@ -352,8 +353,8 @@ func TestBrokerThatCannotKeepTheMetadataDoesNotJoin(t *testing.T) {
 	ds.requireEqualCopies(t)
 }
 
-// A disk that fails while the cluster opens costs its broker, whichever call it
-// is that fails first, and nothing else.
+// A disk that fails while the cluster opens, from any call on, takes down its broker and nothing
+// else.
 func TestBrokerWhoseDiskFailsAtOpenIsDown(t *testing.T) {
 	origin := newDisks(3)
 	c, err := Open(origin.config())
@@ -381,7 +382,7 @@ func TestBrokerWhoseDiskFailsAtOpenIsDown(t *testing.T) {
 					break
 				}
 				require.NoError(t, err, what)
-				create(t, c, "new", 3) // at the latest with this the copy fails
+				create(t, c, "new", 3) // the copy fails here at the latest
 				if len(c.Brokers()) < 3 {
 					down++
 					require.Len(t, c.Brokers(), 2, what)
@@ -395,7 +396,7 @@ func TestBrokerWhoseDiskFailsAtOpenIsDown(t *testing.T) {
 				mend()
 				if len(c.Brokers()) < 3 {
 					var err error
-					require.Eventually(t, func() bool { // unless it ends still, because the change of above has failed
+					require.Eventually(t, func() bool { // it may be ending still
 						err = c.StartBroker(t.Context(), int32(broken))
 						return !isRunning(err)
 					}, time.Minute, time.Millisecond, what)
@@ -415,7 +416,7 @@ func TestBrokerWhoseDiskFailsAtOpenIsDown(t *testing.T) {
 	}
 }
 
-// A cluster that is only being created needs all its disks.
+// A cluster that is being created needs all its disks.
 func TestNewClusterNeedsAllItsDisks(t *testing.T) {
 	ds := newDisks(3)
 	mend := ds.fail(2)

@@ -28,8 +28,8 @@ func (ds disks) flip(t *testing.T, broker int, pos int64) {
 	require.NoError(t, f.Close())
 }
 
-// Whatever byte of one copy is damaged, the controller's or another, the cluster opens with those
-// of the others. The broker starts with a copy that is made anew.
+// Any byte of one copy is damaged, of the controller's or another one. The cluster opens with the
+// other copies, and the broker starts with a new copy.
 func TestDamagedCopyOfTheMetadataCostsItsBrokerOnly(t *testing.T) {
 	origin := newDisks(3)
 	c, err := Open(origin.config())
@@ -83,7 +83,7 @@ func hasStray[E interface{ Name() string }](entries []E) bool {
 	return false
 }
 
-// What a damaged copy may have had is not given up if the others may know less.
+// A damaged copy is not given up if the other copies may be older.
 func TestDamagedCopyThatMayBeTheOnlyNewestOneIsNotDoneWithout(t *testing.T) {
 	ds := newDisks(3)
 	c, err := Open(ds.config())
@@ -105,7 +105,7 @@ func TestDamagedCopyThatMayBeTheOnlyNewestOneIsNotDoneWithout(t *testing.T) {
 	require.Equal(t, []string{"new", "old"}, names(t, c))
 }
 
-// The disk fails while a copy is made anew, whichever call it is: it is made by the next start.
+// The disk fails at any call while a copy is made again. The next start makes it.
 func TestCopyIsMadeAnewWhateverFailsMeanwhile(t *testing.T) {
 	failed := 0
 	reached := failedOnce{}
@@ -128,7 +128,7 @@ func TestCopyIsMadeAnewWhateverFailsMeanwhile(t *testing.T) {
 			require.ErrorIs(t, err, errDisk, after)
 			mend()
 			create(t, c, "new", 1)
-			if after%2 == 0 { // by the process that goes on, or by the next one
+			if after%2 == 0 { // by the running process, or by the next one
 				_ = c.Close()
 				c, err = Open(ds.config())
 				require.NoError(t, err, after)

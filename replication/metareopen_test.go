@@ -18,20 +18,20 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A faultyCluster has brokers on disks of their own, and knows what callers were told.
+// A faultyCluster has brokers on disks of their own, and records the outcomes of calls.
 type faultyCluster struct {
 	*Cluster
 	t     *testing.T
 	ds    disks
 	where string // of the scenario
 
-	made, refused []string // topics: created for sure, and for sure not; the others may be there
+	made, refused []string // topics: certainly created, and certainly not; the others may exist
 	partitions    int      // of "orders", at least
 	wanted        int      // at most
 	finals        int      // calls that ended with ErrMetadataReadOnly
 }
 
-// newFaultyCluster opens one of three brokers.
+// newFaultyCluster opens a faultyCluster of three brokers.
 func newFaultyCluster(t *testing.T, where string) *faultyCluster {
 	ds := newDisks(3)
 	return openFaultyCluster(t, where, ds, ds.config())
@@ -49,7 +49,7 @@ func openFaultyCluster(t *testing.T, where string, ds disks, cfg Config) *faulty
 	return f
 }
 
-// note takes in the error of a call whose disks may fail: it says so.
+// note counts ErrMetadataReadOnly, and requires that it includes the disk's error.
 func (f *faultyCluster) note(err error) {
 	if errors.Is(err, ErrMetadataReadOnly) {
 		f.finals++
@@ -57,7 +57,7 @@ func (f *faultyCluster) note(err error) {
 	}
 }
 
-// try creates a topic.
+// try creates a topic, and records the outcome.
 func (f *faultyCluster) try(name string) {
 	err := f.CreateTopic(f.t.Context(), name, topic.Config{Partitions: 2})
 	switch f.note(err); {
@@ -68,7 +68,7 @@ func (f *faultyCluster) try(name string) {
 	}
 }
 
-// grow adds a partition to "orders".
+// grow adds a partition to "orders", and records the outcome.
 func (f *faultyCluster) grow() {
 	n := f.wanted + 1
 	err := f.AddPartitions(f.t.Context(), "orders", n)
@@ -80,15 +80,15 @@ func (f *faultyCluster) grow() {
 	}
 }
 
-// requireWhole demands, with disks that work, that metadata can be changed, that every broker can
-// be started, that nothing which was acknowledged is lost and nothing which was refused is there,
-// also after the next open, and that all copies are equal.
+// requireWhole requires, with working disks, that the metadata can be changed and every broker
+// started. No acknowledged change is lost and no refused change is there, also after the next
+// open. All copies are equal.
 func (f *faultyCluster) requireWhole() {
 	t, where := f.t, f.where
 	t.Helper()
 	require.NoError(t, f.CreateTopic(t.Context(), "after", topic.Config{Partitions: 3}), where)
 	f.made = append(f.made, "after")
-	synctest.Wait() // who was fenced by that ends
+	synctest.Wait() // brokers fenced by that change end
 	for i := range f.ds {
 		if err := f.StartBroker(t.Context(), int32(i+1)); !errors.Is(err, ErrBrokerRunning) {
 			require.NoError(t, err, "%s: start broker %d", where, i+1)
@@ -124,7 +124,7 @@ func (f *faultyCluster) requireState(c *Cluster) {
 	require.NotContains(t, led, int32(-1), f.where)
 }
 
-// requireRecords demands that partitions have what was acknowledged, and take more.
+// requireRecords requires that partitions have the acknowledged records, and accept more.
 func (f *faultyCluster) requireRecords(c *Cluster) {
 	t, led := f.t, leaders(f.t, c, "orders")
 	t.Helper()
@@ -137,8 +137,8 @@ func (f *faultyCluster) requireRecords(c *Cluster) {
 	}
 }
 
-// Another disk fails while the controller goes, once or for good, whichever of its calls is the
-// first: the metadata can be changed as soon as the disk works again, at the latest.
+// Another disk fails while the controller ends, once or permanently, from any of its calls on. The
+// metadata can be changed when the disk works again, at the latest.
 func TestMetadataCanBeChangedAfterTheControllerWentBesideAFailingDisk(t *testing.T) {
 	for _, kill := range []bool{true, false} {
 		for bad := 2; bad <= 3; bad++ {
@@ -156,7 +156,7 @@ func TestMetadataCanBeChangedAfterTheControllerWentBesideAFailingDisk(t *testing
 						disk.Observe(reached.observer())
 						err := f.end(t, 1, kill)
 						f.note(err)
-						synctest.Wait() // who was fenced ends
+						synctest.Wait() // fenced brokers end
 						f.try("during")
 						if times == 1 {
 							require.NoError(t, err, where)
@@ -175,7 +175,7 @@ func TestMetadataCanBeChangedAfterTheControllerWentBesideAFailingDisk(t *testing
 	}
 }
 
-// A broker that is not controller goes while the metadata changes and one disk fails once.
+// A broker other than the controller ends while the metadata changes and one disk fails once.
 func TestMetadataCanBeChangedAfterABrokerWentBesideAChangeAndAFailingDisk(t *testing.T) {
 	seeds := 300
 	if sample.Hurried() {
@@ -199,8 +199,8 @@ func TestMetadataCanBeChangedAfterABrokerWentBesideAChangeAndAFailingDisk(t *tes
 			f.note(ended)
 			synctest.Wait()
 			mend()
-			// Two copies may be all that was left when the second of them went: it has to come
-			// back.
+			// The metadata may have been down to two copies when this broker ended. Then it has to
+			// return.
 			if f.grow(); f.wanted > f.partitions {
 				if err := f.StartBroker(t.Context(), gone); !errors.Is(err, ErrBrokerRunning) {
 					require.NoError(t, err, f.where)
@@ -211,7 +211,7 @@ func TestMetadataCanBeChangedAfterABrokerWentBesideAChangeAndAFailingDisk(t *tes
 	}
 }
 
-// A broker starts, and a disk fails in the very change that registers it, once or for good.
+// A broker starts, and a disk fails in the change that registers it, once or permanently.
 func TestMetadataCanBeChangedAfterAStartBesideAFailingDisk(t *testing.T) {
 	for bad := 1; bad <= 3; bad++ {
 		for _, times := range []int{1, vfs.Always} {
@@ -245,7 +245,7 @@ func TestMetadataCanBeChangedAfterAStartBesideAFailingDisk(t *testing.T) {
 	}
 }
 
-// Brokers come and go at random, metadata changes, disks fail once or for a while.
+// Brokers end and start at random, the metadata changes, and disks fail once or for a while.
 func TestMetadataCanBeChangedAfterAnyFaults(t *testing.T) {
 	seeds := 300
 	if sample.Hurried() {
@@ -291,7 +291,7 @@ func faultsAtRandom(t *testing.T, seed uint64) (finals int) {
 		}
 		id := int32(1 + r.IntN(len(ds)))
 		switch r.IntN(6) {
-		case 0, 1: // who is killed while nothing can be changed is missing for the next majority
+		case 0, 1: // not while changes fail: the next majority would lack it
 			if f.meta.Failure() == nil {
 				f.note(f.end(t, id, r.IntN(2) == 0))
 			}
@@ -317,8 +317,8 @@ func faultsAtRandom(t *testing.T, seed uint64) (finals int) {
 	return f.finals
 }
 
-// A disk fails for good while another broker goes: too few are left. The broker that comes back
-// makes a majority, and what it leads is in another epoch.
+// A disk fails permanently while another broker ends, and too few copies are left. The broker that
+// returns makes a majority, and its partitions are led in another epoch.
 func TestBrokerThatComesBackMakesTheMajority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFaultyCluster(t, "a majority by a start")
@@ -351,7 +351,7 @@ func TestBrokerThatComesBackMakesTheMajority(t *testing.T) {
 	})
 }
 
-// A stop is taken back, and that cannot be written either: it is with the next change.
+// A stop is taken back, and this cannot be written either. The next change writes it.
 func TestBrokerWhoseStopCouldNotBeTakenBackServesOn(t *testing.T) {
 	again := 0
 	for after := range 12 {
@@ -372,7 +372,7 @@ func TestBrokerWhoseStopCouldNotBeTakenBackServesOn(t *testing.T) {
 			if f.isLeaving(1) {
 				again++
 			}
-			create(t, f.Cluster, "new", 2) // with this the other is fenced, if it was not before
+			create(t, f.Cluster, "new", 2) // fences the other broker, if it was not fenced before
 			require.Equal(t, []int32{1, -1}, leaders(t, f.Cluster, "orders"), where)
 			create(t, f.Cluster, "newer", 2)
 			require.Equal(t, []int32{1, 1}, leaders(t, f.Cluster, "newer"), "%s: it is not about to leave", where)
@@ -385,7 +385,7 @@ func TestBrokerWhoseStopCouldNotBeTakenBackServesOn(t *testing.T) {
 	require.Positive(t, again)
 }
 
-// A change that its caller was told may have happened has, if it is on the newest copy.
+// A change whose outcome was unknown to its caller is in force if it is on the newest copy.
 func TestUncertainChangeThatTurnsOutMadeIsInForce(t *testing.T) {
 	for _, snapshots := range []int64{0, -1} {
 		fsys := vfs.Mem()
@@ -398,7 +398,7 @@ func TestUncertainChangeThatTurnsOutMadeIsInForce(t *testing.T) {
 			"create": func() error { return c.CreateTopic(t.Context(), "new", topic.Config{}) },
 			"delete": func() error { return c.DeleteTopic(t.Context(), "gone") },
 		} {
-			c.changing <- struct{}{} // the snapshot after a change is through
+			c.changing <- struct{}{} // the snapshot after a change has ended
 			version := c.MetadataVersion()
 			<-c.changing
 			mend := fsys.Inject(vfs.Fault{Ops: vfs.OpSync, Pattern: "*.log", Times: 1, Err: errDisk})
@@ -418,12 +418,12 @@ func TestUncertainChangeThatTurnsOutMadeIsInForce(t *testing.T) {
 	}
 }
 
-// What was committed is never taken back, whatever the copies say.
+// A committed change is never taken back, whatever the copies contain.
 func TestCopiesThatLackWhatWasCommittedAreNotTaken(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)
 	create(t, c, "orders", 1)
-	create(t, c, "payments", 1) // with the founding over
+	create(t, c, "payments", 1) // ends the founding
 	mend := fsys.Inject(vfs.Fault{Ops: vfs.OpChange, Pattern: "*.log", Times: vfs.Always, Err: errDisk})
 	require.ErrorIs(t, c.CreateTopic(t.Context(), "lost", topic.Config{}), errDisk)
 	mend()
@@ -439,14 +439,14 @@ func TestCopiesThatLackWhatWasCommittedAreNotTaken(t *testing.T) {
 	require.Equal(t, []string{"orders", "payments"}, names(t, c))
 }
 
-// comeBack starts brokers until a majority runs: without one nothing can be changed.
+// comeBack starts all brokers, because nothing can be changed without a majority.
 func (f *faultyCluster) comeBack() {
 	for i := range f.ds {
 		_ = f.StartBroker(f.t.Context(), int32(i+1))
 	}
 }
 
-// failedOnce tells whether a call has failed with errDisk. Calls can be made side by side.
+// failedOnce reports whether a call has failed with errDisk. Calls may be concurrent.
 type failedOnce struct{ at atomic.Bool }
 
 func (f *failedOnce) observer() vfs.Observer {

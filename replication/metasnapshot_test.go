@@ -21,7 +21,7 @@ import (
 
 const metaDir = root + "/__cluster_metadata-0"
 
-// metaBytes is what the metadata log's segments take.
+// metaBytes returns the size of the metadata log's segments, in bytes.
 func metaBytes(t *testing.T, fsys vfs.FS) (n int64) {
 	t.Helper()
 	entries, err := fsys.ReadDir(metaDir)
@@ -73,7 +73,7 @@ func TestMetadataLogStaysShortWhateverIsDone(t *testing.T) {
 	require.Greater(t, md.Version, version, "the new block of producer ids")
 }
 
-// Whatever was done, a snapshot says the same as the history.
+// After any history, a snapshot makes the same image.
 func TestSnapshotMakesTheSameImage(t *testing.T) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -131,8 +131,8 @@ func TestMetadataLogWithoutItsBeginningIsDamaged(t *testing.T) {
 	}
 }
 
-// A topic whose directory could not be renamed is remembered as removed, also by a snapshot: at the
-// next open its directory is deleted, not kept as a stray.
+// A topic whose directory could not be renamed stays listed as removed, also in a snapshot. The
+// next open deletes its directory, and does not keep it as a stray.
 func TestSnapshotRemembersTopicsWhoseDirectoriesAreStillThere(t *testing.T) {
 	var out bytes.Buffer
 	fsys := vfs.Mem()
@@ -153,7 +153,8 @@ func TestSnapshotRemembersTopicsWhoseDirectoriesAreStillThere(t *testing.T) {
 	require.Empty(t, partitionDirs(t, fsys))
 }
 
-// What takes more than a batch is written as several, and counts when the last one is there.
+// A snapshot larger than a batch is written as several batches. It counts when the last one is
+// there.
 func TestSnapshotOfAnySizeCountsAsAWhole(t *testing.T) {
 	ds := newDisks(2)
 	cfg := ds.config()
@@ -183,7 +184,7 @@ func TestSnapshotOfAnySizeCountsAsAWhole(t *testing.T) {
 	}
 }
 
-// A snapshot that a full disk interrupts is taken back; what was there before stays.
+// A snapshot that a disk error interrupts is taken back. The log before it stays.
 func TestSnapshotThatFailsHalfWayIsTakenBack(t *testing.T) {
 	for after := 1; after <= 12; after++ {
 		ds := newDisks(3)

@@ -12,7 +12,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// The files of a cluster have credentials and records in them: only their owner reads them.
+// The files of a cluster contain credentials and records, so only their owner can read them.
 func TestFilesOfAClusterAreTheirOwnersOnly(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no modes")
@@ -38,7 +38,7 @@ func TestFilesOfAClusterAreTheirOwnersOnly(t *testing.T) {
 	}
 }
 
-// A backup of somebody else makes Restore neither copy files from elsewhere nor wait for ever.
+// A malicious backup makes Restore neither copy files from elsewhere nor wait for ever.
 func TestRestoreFollowsNoLinksAndOpensNoPipes(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(secret, []byte("secret"), 0o600))

@@ -12,7 +12,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Checklist row L4: what a new partition's first record waits for. Syncs are counted, not time.
+// Checklist row L4: the syncs that a new partition's first record waits for. Time is not measured.
 func TestFirstRecordOfAPartitionCostsFewSyncs(t *testing.T) {
 	cost := func(partitions int) (syncs, files float64) {
 		fsys := vfs.Mem()
@@ -20,7 +20,7 @@ func TestFirstRecordOfAPartitionCostsFewSyncs(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.CreateTopic(t.Context(), "big", topic.Config{Partitions: partitions}))
 		s, n := fsys.Count(vfs.OpSync|vfs.OpSyncDir), fsys.Count(vfs.OpCreate)
-		for i := range int32(partitions) { // in turn: those that come at once share syncs, and make the file they share them in
+		for i := range int32(partitions) { // in turn: concurrent ones share syncs, in another file
 			require.NoError(t, produce(t, c, at("big", i), "first").Err)
 		}
 		syncs, files = float64(fsys.Count(vfs.OpSync|vfs.OpSyncDir)-s), float64(fsys.Count(vfs.OpCreate)-n)
@@ -63,7 +63,7 @@ func TestTopicsCreatedTogetherAreWrittenTogether(t *testing.T) {
 		}
 	}
 
-	// What was answered is there after a power cut; the rest is not.
+	// Acknowledged topics are there after a power cut. The others are not.
 	for seed := range uint64(5) {
 		again := open(t, fsys.Crash(seed))
 		infos, err := again.Topics(t.Context())

@@ -9,8 +9,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// What is done to all replicas every few seconds goes through them in the same order each time, and
-// does not sort them anew.
+// Periodic work on all replicas visits them in the same order each time, and does not sort them
+// again.
 func TestReplicasAreGoneThroughInOrderAndCheaply(t *testing.T) {
 	c := open(t, vfs.Mem())
 	n := c.nodes[1]

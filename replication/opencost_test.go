@@ -10,15 +10,15 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Checklist row L4: what a start costs grows with the partitions that hold data, so each of them
-// must cost little. Calls are counted, not time: one more for each partition is 30 ms of a start
-// with 10,000.
+// Checklist row L4: the cost of a start grows with the partitions that hold data, so each of them
+// must cost little. Calls are counted, and time is not: one more call for each partition is 30 ms
+// of a start with 10,000.
 func TestOpenMakesFewCallsForEachPartition(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		stop    func(*testing.T, *Cluster, *vfs.MemFS) *vfs.MemFS
 		calls   float64 // of all kinds
-		changes float64 // of what is on the disk: nothing is rewritten after a close in order
+		changes float64 // of the disk: nothing is rewritten after a close in order
 		reads   float64
 	}{
 		{name: "closed", calls: 17, changes: 0, reads: 4, stop: func(t *testing.T, c *Cluster, fsys *vfs.MemFS) *vfs.MemFS {
@@ -52,8 +52,8 @@ func TestOpenMakesFewCallsForEachPartition(t *testing.T) {
 			few, many := cost(10), cost(60)
 			var each [3]float64
 			for i := range each {
-				// A call of the cluster's own goroutines may be in one count and not in the other;
-				// one for each partition is 50.
+				// A call of the cluster's own goroutines may be in one count and not in the other.
+				// One call for each partition is 50.
 				each[i] = math.Round((many[i] - few[i]) / 50)
 			}
 			t.Logf("each partition: %v calls, changes, reads", each)

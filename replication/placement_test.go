@@ -49,7 +49,7 @@ func TestEachTopicHasItsOwnNumberOfPartitions(t *testing.T) {
 	}
 }
 
-// Nobody says where partitions go: as soon as they exist, each has replicas on brokers of the
+// The caller does not place partitions. As soon as they exist, each has replicas on brokers of the
 // cluster, exactly one of which leads.
 func TestPartitionsArePlacedByThemselvesWithOneLeaderEach(t *testing.T) {
 	fsys := vfs.Mem()
@@ -83,8 +83,8 @@ func TestPartitionsArePlacedByThemselvesWithOneLeaderEach(t *testing.T) {
 	}
 }
 
-// What the cluster has agreed on, it agrees on after any crash: topics, numbers of partitions,
-// settings of topics and brokers, deletions.
+// The decisions of the cluster survive any crash: topics, numbers of partitions, settings of
+// topics and brokers, and deletions.
 func TestWhatTheClusterDecidedIsThereAfterKillAndAfterPowerLoss(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)

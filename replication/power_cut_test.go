@@ -15,8 +15,8 @@ import (
 
 const flushNever = "9223372036854775807"
 
-// Checklist row L4: a partition whose records are not synced is made without a sync, and is durable
-// when it is closed, its directory's file too.
+// Checklist row L4: a partition whose records are not synced is created without a sync. It is
+// durable when it is closed, including the file in its directory.
 func TestFirstRecordOfAPartitionThatIsNotSyncedWaitsForNoDisk(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)
@@ -40,8 +40,8 @@ func TestFirstRecordOfAPartitionThatIsNotSyncedWaitsForNoDisk(t *testing.T) {
 	}
 }
 
-// What the system has given up after a failed sync is not durable because the next sync succeeds:
-// that goes for the file that says whose a directory is.
+// The system may drop data after a failed sync. Then the next sync succeeds, and the data is not
+// durable. This holds for the file that names the topic of a directory as well.
 func TestTopicIDWhoseSyncHasFailedIsMadeDurableForReal(t *testing.T) {
 	fsys := vfs.Mem()
 	c, err := Open(Config{Dir: "data", FS: fsys})
@@ -58,8 +58,9 @@ func TestTopicIDWhoseSyncHasFailedIsMadeDurableForReal(t *testing.T) {
 	require.NoError(t, again.Close())
 }
 
-// Records that readers have seen may be gone without a trace, directory and all. The new leader
-// epoch that tells them so is not lost with the process that was about to begin it.
+// A power cut may remove, without a trace, records that readers have seen and their directory. A
+// new leader epoch shows the loss to readers. The epoch is not lost with a process that was about
+// to begin it.
 func TestEpochOfAPartitionThatWasLostWithoutATraceBegins(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)
@@ -67,7 +68,8 @@ func TestEpochOfAPartitionThatWasLostWithoutATraceBegins(t *testing.T) {
 	create(t, c, "safe", 1)
 	produce(t, c, at("weak", 0), "seen")
 	produce(t, c, at("safe", 0), "kept")
-	for _, entries := range []vfs.CrashMode{vfs.CrashLost, vfs.CrashKept} { // with the directory, or an empty one
+	// Without the directory, or with an empty one.
+	for _, entries := range []vfs.CrashMode{vfs.CrashLost, vfs.CrashKept} {
 		cut := fsys.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: entries})
 		epochs := func(left *vfs.MemFS, where string) {
 			c, err := Open(Config{Dir: "data", FS: left})
@@ -77,7 +79,7 @@ func TestEpochOfAPartitionThatWasLostWithoutATraceBegins(t *testing.T) {
 			require.EqualValues(t, 1, produce(t, c, at("weak", 0), "new").LeaderEpoch, where)
 			require.NoError(t, c.Close(), where)
 		}
-		var mu sync.Mutex // guards what follows while the cluster opens
+		var mu sync.Mutex // guards the variables below while the cluster opens
 		var all []*vfs.MemFS
 		var where []string
 		stop := cut.Observe(vfs.Observer{Before: func(e vfs.Event) {
@@ -99,7 +101,7 @@ func TestEpochOfAPartitionThatWasLostWithoutATraceBegins(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// Ids of incarnations differ, and say of which run of the machine they are.
+// Ids of incarnations differ, and identify the run of the machine.
 func TestIncarnationsNameTheRunOfTheMachine(t *testing.T) {
 	seen := map[topic.ID]bool{}
 	for i := range 200 {

@@ -58,15 +58,15 @@ func TestProducerIDIsNotHandedOutIfItsBlockCannotBeWritten(t *testing.T) {
 	require.ErrorIs(t, err, broken)
 }
 
-// A producer of a process that has just started waits for no disk to get its id, but that of a new
-// cluster which nobody has changed yet.
+// After an open, the first producer waits for no disk to get its id. The exception is a new
+// cluster without changes.
 func TestFirstProducerIDsAreReservedByTheOpen(t *testing.T) {
 	fsys := vfs.Mem()
 	for opens := range int64(3) {
 		c := open(t, fsys)
 		if opens == 0 {
 			create(t, c, "orders", 1)
-			create(t, c, "payments", 1) // the founding is over
+			create(t, c, "payments", 1) // ends the founding
 		}
 		before := fsys.Count(vfs.OpSync | vfs.OpSyncDir | vfs.OpWrite)
 		id, _, err := c.InitProducerID(t.Context())
@@ -77,8 +77,8 @@ func TestFirstProducerIDsAreReservedByTheOpen(t *testing.T) {
 	}
 }
 
-// The metadata is an older copy, and partitions have records of ids that it did not hand out yet. A
-// new producer gets another id: its records are no duplicates.
+// The metadata is an older copy, and partitions have records of ids that it has not handed out
+// yet. A new producer gets another id, so its records are not taken for duplicates.
 func TestProducerIDsOfRecordsAreNotHandedOutAgain(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)

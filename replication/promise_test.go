@@ -19,7 +19,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// without returns the disks with nothing on those of some brokers.
+// without returns the disks, with empty ones for some brokers.
 func (ds disks) without(brokers ...int) disks {
 	left := slices.Clone(ds)
 	for _, id := range brokers {
@@ -28,7 +28,7 @@ func (ds disks) without(brokers ...int) disks {
 	return left
 }
 
-// with puts the disks of some brokers in the place of those that there are.
+// with returns the disks, with the disks of some brokers taken from another set.
 func (ds disks) with(from disks, brokers ...int) disks {
 	all := slices.Clone(ds)
 	for _, id := range brokers {
@@ -37,8 +37,8 @@ func (ds disks) with(from disks, brokers ...int) disks {
 	return all
 }
 
-// dieWhile runs fn and returns the disks as they were before the n-th change of what is kept of the
-// metadata, on any of them, by a kill or a power cut; nil if there were fewer.
+// dieWhile runs fn and returns all disks as a kill or a power cut leaves them before the n-th
+// change of the metadata's files. It returns nil if there were fewer changes.
 func (ds disks) dieWhile(fn func(), n int, cut bool) (dead disks) {
 	var mu sync.Mutex // no change begins while the disks are copied
 	for _, d := range ds {
@@ -68,9 +68,9 @@ func (ds disks) dieWhile(fn func(), n int, cut bool) (dead disks) {
 	return dead
 }
 
-// Two opens in a row end in the death of the process, the second one perhaps with an epoch begun on
-// one disk only. Others go on without that disk, and when it is back they have lost nothing. See
-// TestNothingCommittedIsEverLost, which found it.
+// The process dies in two opens in a row, the second time perhaps with an epoch begun on one disk
+// only. Others continue without that disk, and nothing is lost when it returns.
+// TestNothingCommittedIsEverLost found this case.
 func TestDeathsInsideOfOpensWithOtherDisksMissingLoseNothing(t *testing.T) {
 	origin := newDisks(4)
 	c := openWith(t, origin.config())
@@ -125,7 +125,7 @@ func TestDeathsInsideOfOpensWithOtherDisksMissingLoseNothing(t *testing.T) {
 	require.Greater(t, looked, 30)
 }
 
-// A promise that cannot be read, or is damaged, costs its broker, and nothing else.
+// A promise that cannot be read, or is damaged, takes down its broker and nothing else.
 func TestPromiseThatCannotBeReadCostsItsBroker(t *testing.T) {
 	for _, content := range []string{"", "epoch=", "epoch=-2\n", "7\n", "epoch=99999999999\n"} {
 		ds := newDisks(3)
@@ -160,7 +160,7 @@ func TestPromiseThatCannotBeReadCostsItsBroker(t *testing.T) {
 	}
 }
 
-// A cluster that is closed and opened, or killed and opened, needs no file of promises.
+// A cluster that is closed or killed, and then opened, needs no promise file.
 func TestOpensThatCompleteLeaveNoPromiseFile(t *testing.T) {
 	ds := newDisks(3)
 	c := openWith(t, ds.config())
@@ -179,9 +179,9 @@ func TestOpensThatCompleteLeaveNoPromiseFile(t *testing.T) {
 	}
 }
 
-// fenceAndDie does to a cluster that is closed what a controller does that takes over with all
-// copies but those of fenced, and dies when the first change, which fences these, is on some copies
-// only.
+// fenceAndDie changes a closed cluster like a controller that takes over with all copies except
+// those of fenced. The controller dies when its first change, which fences these, is on some
+// copies only.
 func (ds disks) fenceAndDie(t *testing.T, fenced, on []int32) {
 	t.Helper()
 	c, err := Open(ds.kill().config())
@@ -231,9 +231,9 @@ func (ds disks) brokerEpoch(t *testing.T, broker int32) (epoch int64) {
 	return epoch
 }
 
-// A controller died while it made brokers 1, 2 and 5 the set, on 1 and 5, and the others went on
-// without ever hearing of it: 1 and 5 are more than half of that set, and must not go on by
-// themselves.
+// A controller died while it made brokers 1, 2 and 5 the set, with the change on copies 1 and 5.
+// The others continued without this change. 1 and 5 are more than half of that set, and must not
+// continue by themselves.
 func TestSetThatMayNotBeCommittedIsNotEnough(t *testing.T) {
 	ds := newDisks(5)
 	c := openWith(t, ds.config())
@@ -256,8 +256,8 @@ func TestSetThatMayNotBeCommittedIsNotEnough(t *testing.T) {
 	all.requireEqualCopies(t)
 }
 
-// A controller that does not know which set is in force takes over with half of each of them: its
-// first change registers all that are there, and not those of the last set alone.
+// A controller that does not know which set is in force takes over with half of each possible one.
+// Its first change registers all reachable brokers, and not only the brokers of the last set.
 func TestFirstSetOfAControllerHasHalfOfAnyThatMayBeInForce(t *testing.T) {
 	ds := newDisks(5)
 	c := openWith(t, ds.config())
@@ -272,7 +272,7 @@ func TestFirstSetOfAControllerHasHalfOfAnyThatMayBeInForce(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// An epoch whose first change too many copies refuse is not forgotten with it.
+// An epoch stays used even if too many copies refuse its first change.
 func TestEpochWhoseFirstChangeIsTakenBackIsNotUsedAgain(t *testing.T) {
 	ds := newDisks(3)
 	c := openWith(t, ds.config())
@@ -297,7 +297,7 @@ func TestEpochWhoseFirstChangeIsTakenBackIsNotUsedAgain(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// If each copy of the last set has it, it is committed, whatever came behind it.
+// The last set is committed if each of its copies has it, whatever came after it.
 func TestSetThatAllOfItsCopiesHaveIsEnough(t *testing.T) {
 	ds := newDisks(2)
 	c := openWith(t, ds.config())
@@ -314,8 +314,8 @@ func TestSetThatAllOfItsCopiesHaveIsEnough(t *testing.T) {
 	require.ErrorIs(t, err, ErrMissing, "of two brokers one does not know whether the other went on")
 }
 
-// When a stop has returned, the broker need not be there for the others to go on, whatever happens
-// to some of them: the metadata says that their set is in force.
+// After a stop has returned, the other brokers can continue without the stopped one, even if some
+// of them fail. The metadata shows that their set is in force.
 func TestBrokersThatWereStoppedNeedNotBeThere(t *testing.T) {
 	ds := newDisks(5)
 	c := openWith(t, ds.config())
@@ -331,13 +331,13 @@ func TestBrokersThatWereStoppedNeedNotBeThere(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// All that is left is the copy of a broker that had not joined yet.
+// Only the copy of a broker that had not joined yet is left. AcceptMetadataLoss accepts it.
 func TestCopyOfABrokerThatDidNotJoinIsTakenIfAskedFor(t *testing.T) {
 	ds := newDisks(2)
 	cfg := ds[:1].config()
 	c := openWith(t, cfg)
 	create(t, c, "first", 1)
-	// The copy is brought up to date, and then the change that has it join fails.
+	// The copy is brought up to date, and then the change with which the broker joins fails.
 	mend := ds[1].Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: "*.log", After: 1, Times: vfs.Always, Err: errDisk})
 	_, err := c.AddBroker(t.Context(), 2, BrokerSpec{FS: ds[1]})
 	require.ErrorIs(t, err, errDisk)

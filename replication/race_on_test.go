@@ -2,5 +2,6 @@
 
 package replication
 
-// raceEnabled: everything takes ten times as long, so what is seeded gets fewer seeds.
+// raceEnabled reports whether the race detector is on. Tests then take ten times as long, so
+// seeded tests use fewer seeds.
 const raceEnabled = true

@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// links are the brokers that have a link, by pairs; the others were parted when the world began.
+// links are the pairs of brokers that have a link. All other pairs were parted at the zero time.
 type links map[[2]int32]bool
 
 func (l links) parted(a, b int32) (since time.Time, parted bool) {
 	return since, !l[[2]int32{min(a, b), max(a, b)}]
 }
 
-// reachabilityOf is that of brokers 1 to n, long after the paths were cut.
+// reachabilityOf returns the reachability of brokers 1 to n, long after the paths were cut.
 func reachabilityOf(n int, controller int32, l links) *reachability {
 	r := &reachability{controller: controller, parted: l.parted, now: time.Time{}.Add(time.Hour), patience: 9 * time.Second}
 	for id := range int32(n) {
@@ -26,7 +26,7 @@ func reachabilityOf(n int, controller int32, l links) *reachability {
 	return r
 }
 
-// rest has done what is due until nothing is, and returns how many steps that took.
+// rest makes the changes that are due until none is, and returns the number of steps.
 func (r *reachability) rest(t *testing.T) (steps int) {
 	for ; ; steps++ {
 		require.Less(t, steps, 20, "it does not come to rest: %+v", r)
@@ -54,9 +54,9 @@ func (r *reachability) rest(t *testing.T) (steps int) {
 	}
 }
 
-// Whichever of all pairs of up to five brokers are parted, sessions come to rest. Then the
-// controller has links to all who serve, and these were a majority; or nobody has links to a
-// majority, and nothing has changed. When all paths are mended all serve.
+// Any pairs of up to five brokers are parted, and sessions come to rest. Then the controller has
+// links to all serving brokers, which were a majority. Or no broker has links to a majority, and
+// nothing has changed. When all paths are mended, all brokers serve.
 func TestSessionsComeToRestWhateverIsCut(t *testing.T) {
 	for n := 2; n <= 5; n++ {
 		var pairs [][2]int32
@@ -102,9 +102,9 @@ func TestSessionsComeToRestWhateverIsCut(t *testing.T) {
 	}
 }
 
-// Whatever is cut and mended, one after the other, sessions come to rest. A change fences fewer
-// than half of those that serve, and a controller with links to a majority of all that run has
-// those serve that it has links to, and no others.
+// Paths are cut and mended, one after the other, and sessions come to rest. A change fences fewer
+// than half of the serving brokers. If a controller has links to a majority of the running
+// brokers, exactly the brokers with a link to it serve.
 func TestSessionsComeToRestAfterAnyHistory(t *testing.T) {
 	fenced := 0
 	for seed := range uint64(3000) {
@@ -135,7 +135,7 @@ func TestSessionsComeToRestAfterAnyHistory(t *testing.T) {
 	require.NotZero(t, fenced)
 }
 
-// The controller is looked for again when the first session is over, and not before.
+// The controller is judged again when the next session ends, and not before.
 func TestSessionsAreJudgedAgainWhenTheNextIsOver(t *testing.T) {
 	cut := time.Unix(100, 0)
 	r := reachabilityOf(3, 1, nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// cutBetween cuts paths both ways; a broker is 1 to 3.
+// cutBetween cuts the paths between pairs of brokers, both ways.
 func cutBetween(c *Cluster, pairs ...[2]int32) (mend func()) {
 	each := func(do func(NetworkPath)) {
 		for _, p := range pairs {
@@ -25,8 +25,8 @@ func cutBetween(c *Cluster, pairs ...[2]int32) (mend func()) {
 	return func() { each(c.Network().Mend) }
 }
 
-// The broker that is controller is cut off from the others: another one is controller when its
-// session is over, once, and the role stays there when the paths are mended.
+// The controller is cut off from the others. Another broker becomes the controller when the
+// session ends, once, and keeps the role when the paths are mended.
 func TestControllerThatOthersCannotReachIsReplaced(t *testing.T) {
 	for name, cut := range map[string]func(c *Cluster, id int32) (mend func()){
 		"both ways": func(c *Cluster, id int32) func() {
@@ -53,7 +53,8 @@ func TestControllerThatOthersCannotReachIsReplaced(t *testing.T) {
 				require.Equal(t, c.cfg.SessionTimeout, time.Since(begin))
 				require.NotEqual(t, former, c.Controller())
 				require.Equal(t, epoch+1, c.Stats().ControllerEpoch, "it has moved once")
-				time.Sleep(4 * time.Minute) // before leaders are balanced, five minutes after the session
+				// Leaders are balanced five minutes after the session, which is later.
+				time.Sleep(4 * time.Minute)
 				require.Equal(t, epoch+1, c.Stats().ControllerEpoch)
 				mend()
 				for p := range int32(3) {
@@ -66,8 +67,8 @@ func TestControllerThatOthersCannotReachIsReplaced(t *testing.T) {
 	}
 }
 
-// A leader that is cut off alone does not take the role from the majority, and neither do two
-// brokers take it from each other.
+// A leader that is cut off alone does not take the controller's role from the majority. Two
+// brokers do not take the role from each other.
 func TestControllerThatReachesAMajorityStays(t *testing.T) {
 	for name, brokers := range map[string]int{"one of two": 2, "one of three": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +109,8 @@ func TestControllerThatReachesAMajorityStays(t *testing.T) {
 	}
 }
 
-// The leader reaches everybody but the controller: who reaches both is controller next.
+// The leader reaches all brokers except the controller. The broker that reaches both takes the
+// role.
 func TestControllerThatALeaderCannotReachGivesWayToWhoReachesBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := openThree(t)
@@ -125,8 +127,8 @@ func TestControllerThatALeaderCannotReachGivesWayToWhoReachesBoth(t *testing.T) 
 	})
 }
 
-// A broker that was cut off comes back, and the copy of another one fails in the very change that
-// registers it: that costs the other one only.
+// A broker that was cut off returns, and the copy of another one fails in the change that
+// registers it. Only the other broker is lost.
 func TestBrokerThatComesBackServesAlthoughAnotherFailsMeanwhile(t *testing.T) {
 	slow := vfs.Fault{Ops: vfs.OpSync, Times: vfs.Always, Delay: 25 * time.Millisecond}
 	hung := vfs.Fault{Ops: vfs.OpSync, Times: vfs.Always, Delay: 5 * time.Minute}

@@ -15,16 +15,16 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Reassignments are under way when the cluster closes, and go on when it opens: the leaders that
-// serve first ask for them to be completed while other brokers still load. A replica that was given
-// up before it was found stayed open, and with it the directory in use: by chance, in one of some
-// 500 lives.
+// Reassignments are under way when the cluster closes, and continue when it opens. The first
+// leaders that serve request their completion while other brokers still load. A replica that was
+// given up before it was found used to stay open, with its directory in use. This happened in one
+// of some 500 lives.
 func TestReassignmentsGoOnWhileTheClusterOpens(t *testing.T) {
 	seeds := uint64(60)
 	if testing.Short() || raceEnabled {
 		seeds = 10
 	}
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4)) // it is a race, and needs several at once
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4)) // the race needs several processors
 	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 9))
@@ -38,7 +38,7 @@ func TestReassignmentsGoOnWhileTheClusterOpens(t *testing.T) {
 				for p := range int32(6) {
 					c.Produce(&partition.ProduceRequest{TopicPartition: at("orders", p), Batch: batch("v"), Acks: record.AcksAll, Done: func(partition.ProduceResult) {}})
 				}
-				for range r.IntN(8) { // refused if nobody who can lead would be left
+				for range r.IntN(8) { // refused if no replica that can lead would be left
 					to := 1 + r.Int32N(3)
 					_ = c.AlterPartitionReassignments(t.Context(), Reassignment{Partition: at("orders", r.Int32N(6)), Replicas: []int32{to, 1 + to%3}})
 				}

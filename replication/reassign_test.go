@@ -14,7 +14,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// reassign asks for other replicas of one partition.
+// reassign requests other replicas of one partition, and waits until it is done.
 func reassign(c *Cluster, tp tp, replicas ...int32) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
@@ -67,7 +67,7 @@ func TestPartitionsMoveToOtherBrokers(t *testing.T) {
 					want = append(want, fmt.Sprint(i))
 				}
 				require.NoError(t, reassign(c, tp, move.to...))
-				synctest.Wait() // a new leader hears how far the others are
+				synctest.Wait() // a new leader receives its followers' end offsets
 				s := c.Status("orders", 0)
 				require.Equal(t, move.to, s.Replicas)
 				require.ElementsMatch(t, move.to, s.ISR)
@@ -84,7 +84,7 @@ func TestPartitionsMoveToOtherBrokers(t *testing.T) {
 					wanted := len(missing([]int32{id + 1}, move.to)) == 0
 					require.Equal(t, wanted, hasReplica(t, ds, id+1, tp), "broker %d", id+1)
 				}
-				// It is a partition like any other.
+				// Afterwards the partition works like any other.
 				require.NoError(t, c.StopBroker(t.Context(), s.Leader))
 				if len(move.to) > 1 {
 					require.NoError(t, all(c, tp, "the next leader's").Err)
@@ -100,8 +100,8 @@ func TestPartitionsMoveToOtherBrokers(t *testing.T) {
 	}
 }
 
-// What is written while a partition moves, and the leader with it, is there, once and in order, and
-// who writes hears nothing of it but that another broker leads.
+// Records are written while a partition and its leader move. The acknowledged records are there,
+// in order. The producer gets no errors except that another broker leads.
 func TestRecordsAreWrittenWhileAPartitionMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := openMany(t, 5)
@@ -140,7 +140,7 @@ func TestRecordsAreWrittenWhileAPartitionMoves(t *testing.T) {
 		synctest.Wait()
 		have := values(t, c, tp)
 		i := 0
-		for _, v := range have { // who asks again after ErrNotLeaderAfterAppend may have it twice
+		for _, v := range have { // a retry after ErrNotLeaderAfterAppend may store it twice
 			if i < len(acked) && v == acked[i] {
 				i++
 			}
@@ -193,7 +193,7 @@ func TestReassignmentIsCancelled(t *testing.T) {
 	})
 }
 
-// A broker that has to go is away when it is time: what it has is put aside when it is back.
+// A broker is away when its replica is dropped. The replica is put aside when the broker returns.
 func TestBrokerThatIsAwayGivesUpItsReplicaWhenItIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openMany(t, 4)

@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// pause returns how long nothing is done: mostly as long as an append takes, or as long as it takes
-// that somebody is missed.
+// pause returns a time without actions: mostly as long as an append takes, or as long as a missing
+// broker takes to be noticed.
 func (w *world) pause() time.Duration {
 	most := 3 * time.Millisecond
 	switch w.r.IntN(20) {
@@ -34,7 +34,7 @@ func (w *world) slow(from, to int32) {
 	w.c.Network().Slow(NetworkPath{From: from, To: to}, 1+time.Duration(w.r.Int64N(int64(most))))
 }
 
-// act has one thing happen.
+// act performs one random action.
 func (w *world) act() {
 	broker := int32(1 + w.r.IntN(3))
 	partition := w.r.Int32N(w.partitions)
@@ -78,8 +78,8 @@ func (w *world) act() {
 	}
 }
 
-// around cuts a broker off from both others, for good: both ways, or it is not heard, or hears
-// nobody, or one of these is held up. Or it mends that.
+// around cuts a broker off from both others, permanently: both ways, or in one direction, or by
+// holding up one direction. Or it mends the paths.
 func (w *world) around(broker int32, direction int, mend bool) {
 	if broker == 0 {
 		return
@@ -118,8 +118,8 @@ func (w *world) runsFenced(broker int32) bool {
 	return w.c.serving()[broker] != nil && w.c.isFenced(broker)
 }
 
-// mayEndFenced reports whether a broker may be ended that is fenced and runs: both others serve,
-// and have what was acknowledged.
+// mayEndFenced reports whether a fenced broker that runs may be ended. Both others must serve, and
+// have the acknowledged records.
 func (w *world) mayEndFenced(broker int32) bool {
 	w.mu.Lock()
 	idle := len(w.acting) == 0 && len(w.down) == 0 && len(w.c.Brokers()) == 2
@@ -128,7 +128,7 @@ func (w *world) mayEndFenced(broker int32) bool {
 	return idle && w.runsFenced(broker) && (!w.loose || len(out) == 0)
 }
 
-// background has something done that takes its time.
+// background runs an action that takes some time.
 func (w *world) background(what string, broker int32, do func(context.Context) error) {
 	w.tr.add("%s %d", what, broker)
 	w.tasks.Go(func() {
@@ -139,15 +139,15 @@ func (w *world) background(what string, broker int32, do func(context.Context) e
 	})
 }
 
-// idle reports whether all brokers serve, and nobody ends or starts one.
+// idle reports whether all brokers serve, and none is being ended or started.
 func (w *world) idle() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.acting) == 0 && len(w.down) == 0 && len(w.c.Brokers()) == 3
 }
 
-// mayEnd reports whether a broker may be ended, or its disk fail: what was acknowledged has to be
-// somewhere else.
+// mayEnd reports whether a broker may be ended, or its disk fail. Another broker must have the
+// acknowledged records.
 func (w *world) mayEnd() bool { return w.idle() && (!w.loose || len(w.outOfSync()) == 0) }
 
 func (w *world) kill(broker int32) {
@@ -190,7 +190,7 @@ func (w *world) start() {
 	}
 }
 
-// change ends or starts a broker, one at a time each.
+// change ends or starts a broker, with one change of a broker at a time.
 func (w *world) change(broker int32, down bool, what string, do func(context.Context) error) {
 	w.mu.Lock()
 	w.acting[broker] = true
@@ -209,7 +209,7 @@ func (w *world) change(broker int32, down bool, what string, do func(context.Con
 	})
 }
 
-// produce hands in a batch of one to three records, once.
+// produce appends a batch of one to three records, once.
 func (w *world) produce(p int32) {
 	acks := record.AcksAll
 	if w.r.IntN(5) == 0 {

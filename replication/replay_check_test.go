@@ -26,7 +26,7 @@ func (w *world) count(e Event) {
 	}
 }
 
-// read follows a partition. What was read once stays.
+// read follows a partition. Records that were read once must stay.
 func (w *world) read(ctx context.Context, p int32) {
 	for next := int64(0); ctx.Err() == nil; {
 		resp, err := w.c.Fetch(ctx, &partition.FetchRequest{
@@ -50,7 +50,7 @@ func (w *world) read(ctx context.Context, p int32) {
 	}
 }
 
-// note compares what was read with what was read before.
+// note compares the records of a read with earlier reads.
 func (w *world) note(p int32, next int64, bytes []byte) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,7 +75,7 @@ func (w *world) note(p int32, next int64, bytes []byte) int64 {
 	return next
 }
 
-// settle waits until all brokers serve, all replicas are in sync, and all is answered.
+// settle waits until all brokers serve, all replicas are in sync, and all requests have ended.
 func (w *world) settle() {
 	for range 100 {
 		time.Sleep(5 * time.Second)
@@ -84,7 +84,8 @@ func (w *world) settle() {
 		if len(w.c.Brokers()) == 3 && len(out) == 0 && len(w.failed) == 0 {
 			break
 		}
-		for _, broker := range slices.Sorted(maps.Keys(w.failed)) { // a log whose sync has failed is opened again
+		// A log whose sync has failed is opened again.
+		for _, broker := range slices.Sorted(maps.Keys(w.failed)) {
 			if w.idle() {
 				delete(w.failed, broker)
 				w.change(broker, true, "stop", func(ctx context.Context) error { return w.c.StopBroker(ctx, broker) })
@@ -92,7 +93,7 @@ func (w *world) settle() {
 			}
 		}
 	}
-	time.Sleep(2 * time.Minute) // every request is over
+	time.Sleep(2 * time.Minute) // every request has ended
 	for p := range w.partitions {
 		s := w.c.Status(worldTopic, p)
 		require.Len(w.t, s.ISR, 3, "%+v", s)
@@ -102,7 +103,7 @@ func (w *world) settle() {
 	require.False(w.t, slices.ContainsFunc(w.records[w.first:], func(s *sent) bool { return s.end == 0 }), "a batch without an answer")
 }
 
-// outOfSync returns the brokers that lack in the in-sync set of a partition.
+// outOfSync returns the brokers that are missing in the in-sync set of any partition.
 func (w *world) outOfSync() (out []int32) {
 	for p := range w.partitions {
 		s := w.c.Status(worldTopic, p)
@@ -115,7 +116,7 @@ func (w *world) outOfSync() (out []int32) {
 	return out
 }
 
-// close looks at the files once more, in a cluster that nobody disturbs.
+// close reads all partitions once more, in a cluster without disturbances.
 func (w *world) close() {
 	c, err := Open(w.disks.config())
 	require.NoError(w.t, err)
@@ -129,7 +130,7 @@ func (w *world) close() {
 	require.NoError(w.t, c.Close())
 }
 
-// check compares what clients were told with what is there.
+// check compares the results of appends with the contents of partitions.
 func (w *world) check() {
 	for p := range w.partitions {
 		where := map[string]int64{}
@@ -158,7 +159,7 @@ func (w *world) check() {
 				before = append(before, s)
 			}
 		}
-		for _, s := range before { // whoever was told before another one began is before it
+		for _, s := range before { // an append acknowledged before another began is before it
 			for _, o := range before {
 				if s.err == nil && s.end > 0 && s.end < o.begin {
 					require.Less(w.t, where[s.value], where[o.value], "%s was acknowledged before %s was handed in", s.value, o.value)
@@ -168,7 +169,7 @@ func (w *world) check() {
 	}
 }
 
-// neverAppended reports whether an error says that nothing was appended.
+// neverAppended reports whether an error means that nothing was appended.
 func neverAppended(err error) bool {
 	return errors.Is(err, ErrNotLeader) && !errors.Is(err, partition.ErrNotLeaderAfterAppend) ||
 		errors.Is(err, partition.ErrNotEnoughReplicas) && !errors.Is(err, partition.ErrNotEnoughReplicasAfterAppend)

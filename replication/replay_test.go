@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Three brokers, real logs, disks and paths that take their time, each operation one of its own;
-// brokers die, stop and return, paths are cut, syncs fail. What was acknowledged is there, once and
-// in order, replicas are equal, readers see nothing that goes again. One run in four is made
-// twice, and has to be the same to the nanosecond, so a seed that fails fails again.
+// Three brokers have real logs. Their disks and paths have delays, different for each operation.
+// Brokers die, stop and return, paths are cut, and syncs fail. Acknowledged records are there,
+// once and in order, replicas are equal, and records stay once they were read. One run in four is
+// repeated, and must be the same to the nanosecond, so that a seed that fails fails again.
 func TestReplicasOnSeededDisks(t *testing.T) {
 	first, seeds := seedsOf(t, 32, 200, 2000)
-	// What wakes at one instant runs in one order.
+	// Goroutines that wake at one instant run in one order.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	var all coverage
@@ -26,7 +26,7 @@ func TestReplicasOnSeededDisks(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			first := play(t, seed)
 			all.add(first.cover)
-			if (seed%8 < 2 || seeds == 1) && !raceEnabled { // the detector's scheduler draws lots
+			if (seed%8 < 2 || seeds == 1) && !raceEnabled { // the detector's scheduler is random
 				again.add(requireSame(t, seed, first))
 			}
 		})
@@ -46,8 +46,8 @@ func TestReplicasOnSeededDisks(t *testing.T) {
 	}
 }
 
-// replayed counts seeds that were made again, those of which two runs could be compared to their
-// end, and the lines of them all that were.
+// replayed counts repeated seeds, the seeds of which two runs could be compared to their end, all
+// lines, and the compared lines.
 type replayed struct{ seeds, whole, lines, compared int }
 
 func (r *replayed) add(o replayed) {
@@ -57,8 +57,8 @@ func (r *replayed) add(o replayed) {
 	r.compared += o.compared
 }
 
-// requireSame plays a seed again. What was not disturbed has to be the same in all runs, and they
-// are repeated until two were not disturbed at all, or there are five.
+// requireSame runs a seed again. Undisturbed parts must be the same in all runs. Runs are repeated
+// until two were not disturbed at all, or there are five.
 func requireSame(t *testing.T, seed uint64, first played) (r replayed) {
 	r = replayed{seeds: 1, lines: len(first.lines)}
 	runs := []played{first}
@@ -79,8 +79,8 @@ func requireSame(t *testing.T, seed uint64, first played) (r replayed) {
 	return r
 }
 
-// seedsOf returns the seeds of a run, in its short, usual and long form; STRATA_REPLAY_SEED asks
-// for one.
+// seedsOf returns the seeds of a run, in its short, usual and long form. STRATA_REPLAY_SEED
+// selects a single seed.
 func seedsOf(t *testing.T, short, usual, long uint64) (first, n uint64) {
 	if s := os.Getenv("STRATA_REPLAY_SEED"); s != "" {
 		seed, err := strconv.ParseUint(s, 10, 64)

@@ -15,10 +15,10 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A trace is what happened in a run, by virtual time. Runs of one seed have the same.
+// A trace has the events of a run, by virtual time. Runs of one seed have the same trace.
 type trace struct {
 	begin time.Time
-	turns turns // of the operations that it tells of
+	turns turns // of the operations in the trace
 
 	mu    sync.Mutex
 	lines []traceLine
@@ -37,8 +37,8 @@ func (tr *trace) add(format string, args ...any) {
 	tr.lines = append(tr.lines, traceLine{time.Since(tr.begin), drawn.ReplaceAllString(fmt.Sprintf(format, args...), ".-")})
 }
 
-// sorted returns the lines. What happens at one instant has no order: nothing but one cause begins
-// at it, and what that one leads to at once may be told by several goroutines.
+// sorted returns the lines by time and text. Lines of one instant have no order. A single cause
+// begins at an instant, and several goroutines may add its immediate effects.
 func (tr *trace) sorted() []traceLine {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -47,7 +47,7 @@ func (tr *trace) sorted() []traceLine {
 	return lines
 }
 
-// String returns the trace, a line each.
+// String returns the trace, with one line for each event.
 func (tr *trace) String() string {
 	var s strings.Builder
 	for _, l := range tr.sorted() {
@@ -56,8 +56,8 @@ func (tr *trace) String() string {
 	return s.String()
 }
 
-// firstDifference returns the first lines that two traces do not share, with those before; empty:
-// there is none.
+// firstDifference returns the first lines that differ between two traces, after the lines before
+// them. It returns "" if the traces are equal.
 func firstDifference(a, b []traceLine) string {
 	i := 0
 	for i < min(len(a), len(b)) && a[i] == b[i] {
@@ -78,12 +78,12 @@ func firstDifference(a, b []traceLine) string {
 	return s.String()
 }
 
-// drawn is in names that nobody chooses.
+// drawn matches random ids in names.
 var drawn = regexp.MustCompile(`\.[0-9a-f]{32}-`)
 
-// delays gives every operation of every disk a duration of its own: which, say the seed, the
-// operation, and how many like it there were. So no two operations end at the same instant, and the
-// order in which goroutines begin theirs does not matter.
+// delays gives every operation of every disk a duration of its own. The duration depends on the
+// seed, the operation, and the number of equal operations before. So no two operations end at the
+// same instant, and the order in which goroutines begin theirs does not matter.
 type delays struct {
 	seed uint64
 	tr   *trace
@@ -98,7 +98,7 @@ func newDelays(seed uint64, tr *trace) *delays {
 	return &delays{seed: seed, tr: tr, counts: map[string]int{}, factor: map[int32]time.Duration{}, syncing: map[string]int{}}
 }
 
-// watch has the disk of a broker take its time.
+// watch delays the operations of a broker's disk.
 func (d *delays) watch(broker int32, disk *vfs.MemFS) (stop func()) {
 	return disk.Observe(vfs.Observer{
 		Before: func(e vfs.Event) { d.pass(broker, e, "") },
@@ -106,12 +106,12 @@ func (d *delays) watch(broker int32, disk *vfs.MemFS) (stop func()) {
 	})
 }
 
-// pass takes as long as an operation does, before or after its effect.
+// pass sleeps for the duration of an operation, before or after its effect.
 func (d *delays) pass(broker int32, e vfs.Event, after string) {
 	if e.Op&vfs.OpChange == 0 {
 		return
 	}
-	e.N = 0 // reads count
+	e.N = 0 // N counts reads as well
 	key := drawn.ReplaceAllString(fmt.Sprint(broker, " ", e, after), ".-")
 	d.mu.Lock()
 	n := d.counts[key]
@@ -134,7 +134,7 @@ func (d *delays) pass(broker int32, e vfs.Event, after string) {
 	}
 }
 
-// someTime returns how long half of an operation takes, to the nanosecond.
+// someTime returns the duration of half an operation, to the nanosecond.
 func someTime(r *rand.Rand, op vfs.Op) time.Duration {
 	most := 60 * time.Microsecond
 	if op&(vfs.OpSync|vfs.OpSyncDir) != 0 {

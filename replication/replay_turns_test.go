@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// Go's scheduler interrupts what has run for ten milliseconds of the real clock, on a busy machine
-// also what has only waited for a processor. What is ready besides runs first then, and the order
-// of things is another one. A run cannot prevent that, but it knows where it may have happened:
-// turns begins a slice of the scheduler's at each operation of a disk and each act of the driver. A
-// slice that took less than ten milliseconds was not interrupted, so a run is a function of its
-// seed up to the first one that took more. The collector interrupts as well: it is off meanwhile.
+// Go's scheduler interrupts a goroutine that has run for ten milliseconds of the real clock. On a
+// busy machine it also interrupts a goroutine that only waited for a processor. Other ready
+// goroutines then run first, which changes the order of events. A run cannot prevent this, but it
+// records where it may have happened: turns begins a slice of the scheduler's at each operation of
+// a disk and each action of the driver. A slice of less than ten milliseconds was not interrupted.
+// So a run is a function of its seed up to the first longer slice. The garbage collector
+// interrupts as well, and is off during a run.
 type turns struct {
 	mu     sync.Mutex
 	at     time.Duration // virtual: when the slice began
@@ -20,7 +21,7 @@ type turns struct {
 	broken bool          // a slice took too long
 }
 
-// sliceLimit leaves something of the ten milliseconds to the steps of the clock.
+// sliceLimit leaves some of the ten milliseconds to the steps of the clock.
 const sliceLimit = 9 * time.Millisecond
 
 // next begins a slice, at a virtual time at which nothing else begins.
@@ -36,16 +37,16 @@ func (s *turns) next(at time.Duration) {
 	s.at, s.began = at, now
 }
 
-// undisturbed returns how long a trace was, by virtual time, when something may have been
-// interrupted first, and whether nothing was.
+// undisturbed returns the virtual time up to which the trace was certainly not interrupted, and
+// whether no slice took too long.
 func (s *turns) undisturbed() (until time.Duration, all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.at, !s.broken
 }
 
-// realTime returns the time outside of the bubble. The scheduler does not know of this call to the
-// system, so it does not interrupt for it.
+// realTime returns the time outside the bubble. The scheduler does not notice this system call, so
+// it does not interrupt for it.
 func realTime() time.Time {
 	var tv syscall.Timeval
 	if err := syscall.Gettimeofday(&tv); err != nil {

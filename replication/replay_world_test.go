@@ -21,17 +21,17 @@ import (
 
 const worldTopic = "orders"
 
-// A sent record is what a client knows of a record that it has handed in, once.
+// A sent record is a client's view of a record that it has appended, once.
 type sent struct {
 	value      string
 	partition  int32
-	begin, end time.Duration // end 0: no answer
+	begin, end time.Duration // end 0: no response
 	offset     int64
 	acks       record.Acks
 	err        error
 }
 
-// A world is a cluster of three brokers with what happens to it in one run.
+// A world is a cluster of three brokers with the events of one run.
 type world struct {
 	t      *testing.T
 	r      *rand.Rand // of the driver alone
@@ -39,12 +39,12 @@ type world struct {
 	delays *delays
 	c      *Cluster
 	disks  disks
-	loose  bool           // nobody syncs
+	loose  bool           // records are never synced
 	failed map[int32]bool // brokers whose disk has failed a sync
 
 	partitions int32
 	cutOff     int32   // the last broker that was cut off from both others; 0: none
-	fenced     [3]bool // brokers that were fenced while they run, at the last look
+	fenced     [3]bool // brokers that were running and fenced, at the last look
 
 	tasks  sync.WaitGroup
 	events func() []Event
@@ -54,14 +54,14 @@ type world struct {
 	mu      sync.Mutex
 	records []*sent
 	first   int            // of this life
-	seen    [2][]string    // by readers: what they have seen at each offset
+	seen    [2][]string    // values that readers have seen, by offset
 	acting  map[int32]bool // brokers that are being ended or started
 	down    map[int32]bool
-	dead    bool // nobody hears anything any more
+	dead    bool // clients receive nothing any more
 	cover   coverage
 }
 
-// coverage counts what must happen in some runs.
+// coverage counts events that must happen in some runs.
 type coverage struct {
 	elections, duringSync, divergences, lost, controllers, shrunk, acknowledged, faults int
 	fenced, fencedEnded                                                                 int // for being cut off
@@ -80,10 +80,10 @@ func (c *coverage) add(o coverage) {
 	c.fencedEnded += o.fencedEnded
 }
 
-// played is a run of a seed.
+// played is the result of one run of a seed.
 type played struct {
 	lines []traceLine
-	until time.Duration // before that, by the trace, nothing was disturbed
+	until time.Duration // virtual time before which nothing was disturbed
 	cover coverage
 }
 
@@ -117,7 +117,7 @@ func play(t *testing.T, seed uint64) (run played) {
 	return run
 }
 
-// live opens the cluster, has things happen, and ends with the end of all brokers at once.
+// live opens the cluster, performs random actions, and ends with the end of all brokers at once.
 func (w *world) live(life int) {
 	w.open()
 	w.first = len(w.records)
@@ -145,7 +145,7 @@ func (w *world) live(life int) {
 		w.act()
 	}
 	w.heal()
-	for n := 0; w.loose && !w.idle(); n++ { // of who is killed just now the others say that it is still in sync
+	for n := 0; w.loose && !w.idle(); n++ { // a broker killed just now still counts as in sync
 		require.Less(w.t, n, 600, "a broker does not start")
 		time.Sleep(time.Second)
 		w.start()
@@ -160,8 +160,8 @@ func (w *world) live(life int) {
 	w.end(cancel)
 }
 
-// die returns what the disks have when the process dies here, or all lose power. What clients hear
-// after that they have not heard.
+// die returns the disks as a kill of the process, or a power cut of all brokers, leaves them now.
+// Later responses to clients do not count.
 func (w *world) die() (after disks) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -216,7 +216,7 @@ func (w *world) end(cancel func()) {
 	w.cutOff, w.fenced = 0, [3]bool{}
 }
 
-// heal undoes what was done to networks and disks.
+// heal removes the faults of networks and disks.
 func (w *world) heal() {
 	w.delays.mu.Lock()
 	clear(w.delays.factor)

@@ -12,7 +12,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// The leader's sync is the last one: the followers had asked for the last time before it.
+// The leader's sync is the last one. The followers' last fetches came before it.
 func TestFollowersKnowTheHighWatermarkWhenAllIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)

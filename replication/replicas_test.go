@@ -17,7 +17,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// replicated makes a topic with three replicas of each partition, at least two of them in sync.
+// replicated creates a topic with three replicas of each partition and min.insync.replicas 2.
 func replicated(t *testing.T, c *Cluster, name string, partitions int, props ...string) {
 	t.Helper()
 	p := properties(append([]string{"min.insync.replicas", "2"}, props...)...)
@@ -30,8 +30,8 @@ func openThree(t *testing.T) (*Cluster, disks) {
 	return openWith(t, ds.config()), ds
 }
 
-// openThreePatient is openThree with sessions that no cut outlasts: a broker that is cut off is not
-// fenced, and leaders alone say who is in sync.
+// openThreePatient is openThree with sessions longer than any cut. A broker that is cut off is not
+// fenced, and only leaders decide which replicas are in sync.
 func openThreePatient(t *testing.T) (*Cluster, disks) {
 	t.Helper()
 	ds := newDisks(3)
@@ -40,7 +40,7 @@ func openThreePatient(t *testing.T) (*Cluster, disks) {
 	return openWith(t, cfg), ds
 }
 
-// all appends one batch and waits until all in sync have it, an hour at most.
+// all appends one batch with acks=all, and waits for an hour at most.
 func all(c *Cluster, tp tp, values ...string) partition.ProduceResult {
 	return tryAcks(c, tp, record.AcksAll, values...)
 }
@@ -70,7 +70,7 @@ func TestRecordsAreOnAllReplicasWhenTheyAreAcknowledged(t *testing.T) {
 	})
 }
 
-// inSync waits until that many replicas of a partition are in sync.
+// inSync waits until n replicas of a partition are in sync.
 func inSync(t *testing.T, c *Cluster, tp tp, n int) {
 	t.Helper()
 	for {
@@ -174,8 +174,8 @@ func allBrokersLosePower(t *testing.T, seed uint64) {
 	}
 }
 
-// A follower that the leader does not hear of leaves the in-sync set, and what is acknowledged
-// waits for it until then. It returns when it has what the others have.
+// A follower that is cut off from the leader leaves the in-sync set, and acks=all waits for it
+// until then. It returns when it has the records of the others.
 func TestFollowerThatIsCutOffLeavesAndReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := openThree(t)
@@ -204,9 +204,9 @@ func TestFollowerThatIsCutOffLeavesAndReturns(t *testing.T) {
 	})
 }
 
-// With fewer replicas in sync than min.insync.replicas a batch is refused before it is appended.
-// One that was appended before waits, or times out and stays in the log; nobody reads it until
-// there are enough.
+// With fewer replicas in sync than min.insync.replicas, a batch is refused before it is appended.
+// A batch that was appended before waits, or times out and stays in the log. It is readable only
+// when there are enough replicas.
 func TestTooFewReplicasInSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := openThreePatient(t)
@@ -248,7 +248,7 @@ func TestTooFewReplicasInSync(t *testing.T) {
 	})
 }
 
-// A fetch that waits at a leader is answered by the next one.
+// A fetch that waits at a leader continues at the next one.
 func TestWaitingFetchGoesOnAtTheNextLeader(t *testing.T) {
 	for name, written := range map[string]bool{"written": true, "never written": false} {
 		t.Run(name, func(t *testing.T) {
@@ -282,7 +282,7 @@ func TestWaitingFetchGoesOnAtTheNextLeader(t *testing.T) {
 	}
 }
 
-// Partitions with several replicas that nobody writes to ask nobody for anything.
+// Idle partitions with several replicas change neither the disks nor the metadata.
 func TestIdleReplicasDoNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)
@@ -302,7 +302,7 @@ func TestIdleReplicasDoNothing(t *testing.T) {
 	})
 }
 
-// A broker that was away comes back when its leader has deleted what it lacks.
+// A broker that was away returns after its leader has deleted records that it lacks.
 func TestFollowerComesBackBehindTheLogStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := openThree(t)
@@ -329,8 +329,8 @@ func TestFollowerComesBackBehindTheLogStart(t *testing.T) {
 	})
 }
 
-// A leader that comes back, because nobody else may lead, is followed by those that were there
-// before it.
+// A leader that returns, because no other replica may lead, is followed by the replicas that were
+// there before it.
 func TestLeaderThatComesBackIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := openThree(t)
@@ -352,8 +352,7 @@ func TestLeaderThatComesBackIsFollowed(t *testing.T) {
 	})
 }
 
-// A partition that was never written has its first record on a broker that was away when the topic
-// was created.
+// The first record of a partition reaches a broker that was away when the topic was created.
 func TestFirstRecordReachesABrokerThatWasAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := openThree(t)
@@ -366,8 +365,8 @@ func TestFirstRecordReachesABrokerThatWasAway(t *testing.T) {
 	})
 }
 
-// A cluster that opens lets nobody lead, copy or ask for anything before its brokers have loaded
-// what they have.
+// While a cluster opens, no replica leads, copies or sends requests before its broker has loaded
+// its logs.
 func TestReplicasRestWhileTheClusterOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ds := newDisks(3)

@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// restoreBeside restores from to to, and does other just before the call of the file system with
-// the number at. happened says whether there were so many.
+// restoreBeside restores from to to, and calls other just before the file system call with number
+// at. happened is false if there were fewer calls.
 func restoreBeside(t *testing.T, disk *vfs.MemFS, from, to string, at int64, other func()) (happened bool, err error) {
 	fsys := vfs.Faulty(disk) // so that the calls of other are not counted
 	stop := fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
@@ -26,7 +26,8 @@ func restoreBeside(t *testing.T, disk *vfs.MemFS, from, to string, at int64, oth
 	return happened, Restore(t.Context(), fsys, from, to)
 }
 
-// saved makes a cluster of several brokers, with a topic of this name, and closes it.
+// saved creates a cluster of several brokers with a topic of this name, closes it, and returns its
+// id.
 func saved(t *testing.T, disk *vfs.MemFS, dir, name string, brokers int) (id string) {
 	c, err := Open(Config{Dir: dir, FS: disk, Brokers: brokers})
 	require.NoError(t, err)
@@ -35,7 +36,7 @@ func saved(t *testing.T, disk *vfs.MemFS, dir, name string, brokers int) (id str
 	return c.ClusterID()
 }
 
-// requireCluster requires that the directory is the cluster with this id and topic, whole.
+// requireCluster requires that the directory is the whole cluster with this id and topic.
 func requireCluster(t *testing.T, disk *vfs.MemFS, dir, id, name string, brokers int, where string) {
 	t.Helper()
 	c, err := Open(Config{Dir: dir, FS: disk})
@@ -47,8 +48,8 @@ func requireCluster(t *testing.T, disk *vfs.MemFS, dir, id, name string, brokers
 	require.NoError(t, c.Close(), where)
 }
 
-// Checklist row D12. Whenever during a restore a cluster is founded where it copies to, one of the
-// two has the directory, and the other has changed nothing in it.
+// Checklist row D12. A cluster is founded in the target of a restore, before any of its calls. One
+// of the two has the directory, and the other has changed nothing in it.
 func TestRestoreBesideAFoundingLeavesItAlone(t *testing.T) {
 	for _, brokers := range []int{1, 3} {
 		for _, stays := range []bool{false, true} {
@@ -95,8 +96,8 @@ func TestRestoreBesideAFoundingLeavesItAlone(t *testing.T) {
 	}
 }
 
-// Checklist row D12. Of two restores to one directory beside each other at least one fails, and
-// what is there is whole or does not open.
+// Checklist row D12. Two restores to one directory run at once. At least one fails. The directory
+// is whole or does not open.
 func TestRestoresBesideEachOtherDoNotMix(t *testing.T) {
 	won := 0
 	for at, happened := int64(1), true; happened; at++ {
@@ -119,8 +120,8 @@ func TestRestoresBesideEachOtherDoNotMix(t *testing.T) {
 	require.Greater(t, won, 5)
 }
 
-// Checklist row D18. Whenever during a restore what it copies from is founded, or gets another
-// broker, the copy is whole or nothing is left of it.
+// Checklist row D18. The source of a restore is founded, or gets another broker, before any call
+// of the restore. The copy is whole, or nothing is left of it.
 func TestRestoreOfWhatIsFoundedMeanwhileIsWholeOrNothing(t *testing.T) {
 	for _, was := range []int{0, 1} {
 		t.Run(fmt.Sprintf("from %d brokers to 3", was), func(t *testing.T) {

@@ -21,7 +21,7 @@ func TestCrashDuringARestoreNeverOpensAsASmallerCluster(t *testing.T) {
 		produce(t, c, at("orders", 0), fmt.Sprint(i))
 	}
 	require.NoError(t, c.Backup(t.Context(), "saved"))
-	var one sync.Mutex // guards the counters: the cluster that was copied goes on
+	var one sync.Mutex // guards the counters: the copied cluster still runs
 	states, whole := 0, 0
 	check := func(m *vfs.MemFS, what string) {
 		states++
@@ -79,8 +79,8 @@ func TestRestoreRefusesWhatIsNoClusterOrInUse(t *testing.T) {
 	require.ErrorIs(t, Restore(t.Context(), fsys, "half", "copy"), ErrUnfinished)
 }
 
-// A backup has no lock that could be held, and nothing is made in it: whoever opens it while it is
-// copied is noticed, and the copy taken back.
+// A backup has no lock that could be held, and Restore creates nothing in it. Restore notices an
+// open of the backup during the copy, and takes the copy back.
 func TestRestoreOfABackupThatIsOpenedMeanwhileLeavesNothing(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)
@@ -105,7 +105,7 @@ func TestRestoreOfABackupThatIsOpenedMeanwhileLeavesNothing(t *testing.T) {
 	require.NoError(t, Restore(t.Context(), fsys, "saved", "copy"))
 }
 
-// A disk that cannot say whether a cluster is open is not taken to say that it is not.
+// If the disk fails, it is unknown whether the cluster is open, and Restore refuses.
 func TestRestoreOfAnOpenClusterIsRefusedWhileTheDiskFails(t *testing.T) {
 	fsys := vfs.Mem()
 	c := open(t, fsys)

@@ -28,8 +28,8 @@ func TestRoutingDoesNotAllocate(t *testing.T) {
 	}))
 }
 
-// What a fetch costs that finds data in one of its partitions: routing, watermarks, one read, the
-// response.
+// BenchmarkFetch measures a fetch that finds data in one of its partitions: routing, watermarks,
+// one read, the response.
 func BenchmarkFetch(b *testing.B) {
 	for _, n := range []int{1, 12, 100} {
 		b.Run(fmt.Sprintf("partitions=%d", n), func(b *testing.B) {

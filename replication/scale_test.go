@@ -15,9 +15,9 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Ten thousand partitions that were written once and then closed: open, what they cost, and that
-// nothing runs for them. STRATA_SCALE=1 runs it in full on the operating system's files; without it
-// there are a thousand.
+// Ten thousand partitions that were written once and then closed are opened. The test logs their
+// cost, and checks that nothing runs for them. STRATA_SCALE=1 runs it in full on the operating
+// system's files. Without it there are a thousand partitions.
 func TestIdlePartitionsCostLittle(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes many files")
@@ -41,7 +41,7 @@ func TestIdlePartitionsCostLittle(t *testing.T) {
 	each := (heap() - before) / n
 	t.Logf("%d partitions: open %v, %d B of heap each, %d goroutines more, %d descriptors", n, took, each, runtime.NumGoroutine()-goroutines, descriptors())
 	require.Equal(t, n, c.Stats().OpenPartitions)
-	if n == 10000 { // fewer calls than that take the time that other processes leave: see TestOpenMakesFewCallsForEachPartition
+	if n == 10000 { // fewer depend on other processes: TestOpenMakesFewCallsForEachPartition
 		require.Less(t, took, 5*time.Second)
 	}
 	require.Less(t, each, 4<<10)
@@ -82,7 +82,7 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// descriptors returns how many files the process has open, 0 where that cannot be told.
+// descriptors returns the number of files that the process has open, or 0 if it is unknown.
 func descriptors() int {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

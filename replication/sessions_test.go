@@ -57,8 +57,8 @@ func othersOf(c *Cluster, id int32) []int32 {
 	return slices.DeleteFunc(c.Members(), func(other int32) bool { return other == id })
 }
 
-// leads makes a broker the leader of orders-0, which has replicas on all of three brokers and one
-// record that was acknowledged.
+// leads makes a broker the leader of orders-0, which has replicas on all three brokers and two
+// acknowledged records.
 func leads(t *testing.T, c *Cluster, id int32) tp {
 	t.Helper()
 	replicated(t, c, "orders", 1)
@@ -69,16 +69,16 @@ func leads(t *testing.T, c *Cluster, id int32) tp {
 	return tp
 }
 
-// atSessionEnd returns when the session of who was cut off just now is over, and what becomes of
-// it has happened.
+// atSessionEnd waits until the session of a broker that was cut off just now has ended, with all
+// consequences.
 func atSessionEnd(c *Cluster) {
 	time.Sleep(c.cfg.SessionTimeout)
 	synctest.Wait()
 }
 
-// A leader that is cut off in whatever direction is fenced when its session is over, also if it is
-// controller: a producer with acks=all goes on at another broker, what only the old leader has was
-// not acknowledged and is cut off when it is back, and then it is in sync again.
+// A leader that is cut off in any direction is fenced when its session ends, also if it is the
+// controller. A producer with acks=all continues at another broker. Records that only the old
+// leader has were not acknowledged, and are truncated when it returns. Then it is in sync again.
 func TestLeaderThatIsCutOffIsFencedWhenItsSessionIsOver(t *testing.T) {
 	for direction, cut := range aloneFrom {
 		for _, role := range []string{"controller", "other"} {
@@ -115,7 +115,7 @@ func TestLeaderThatIsCutOffIsFencedWhenItsSessionIsOver(t *testing.T) {
 					require.NoError(t, c.TransferLeader(t.Context(), tp, cutOff))
 					require.NoError(t, all(c, tp, "d").Err)
 					want := []string{"a", "b", "c", "d"}
-					if direction == "what it is told is held up" { // their questions were there: they have it, and it did not hear so
+					if direction == "what it is told is held up" { // waiting fetches received it
 						want = slices.Insert(want, 2, "lost")
 					}
 					require.Equal(t, want, values(t, c, tp))
@@ -125,9 +125,9 @@ func TestLeaderThatIsCutOffIsFencedWhenItsSessionIsOver(t *testing.T) {
 	}
 }
 
-// From the end of its session on a leader that was cut off acknowledges nothing, with whatever
-// acks: not to who asks it, nor to who asked before. Until then it takes what need not be
-// replicated, as in Kafka, and loses it.
+// After the end of its session a leader that was cut off acknowledges nothing, with any acks,
+// neither later nor earlier requests. Until then it accepts records that need no replication, as
+// in Kafka, and loses them.
 func TestFencedLeaderAcknowledgesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := openThree(t)
@@ -160,8 +160,8 @@ func TestFencedLeaderAcknowledgesNothing(t *testing.T) {
 	})
 }
 
-// A reader rides through: it waits at a leader that is cut off, and goes on at the next one, also
-// where nobody else has the partition, when the path is back.
+// A reader waits at a leader that is cut off, and continues at the next one. If no other broker
+// has the partition, it continues when the path is mended.
 func TestReaderAtALeaderThatIsCutOffGoesOn(t *testing.T) {
 	for name, assignment := range map[string][]int32{"replicated": {1, 2, 3}, "single": {2}, "single without a record": {2}} {
 		t.Run(name, func(t *testing.T) {
@@ -200,8 +200,8 @@ func TestReaderAtALeaderThatIsCutOffGoesOn(t *testing.T) {
 	}
 }
 
-// readOn sends the values of a partition to got, as a consumer reads them: it waits an hour for
-// records, and looks for another leader when it is told that there is one.
+// readOn sends the values of a partition to got, as a consumer reads them. It waits an hour for
+// records, and fetches again after an error, from another leader if there is one.
 func readOn(ctx context.Context, c *Cluster, tp tp, got chan<- string) {
 	for next := int64(0); ctx.Err() == nil; {
 		resp, err := c.Fetch(ctx, &partition.FetchRequest{
@@ -222,8 +222,8 @@ func readOn(ctx context.Context, c *Cluster, tp tp, got chan<- string) {
 	}
 }
 
-// A path that is mended just before the session is over costs nobody anything, and one that is
-// mended just when it is, or just after, brings the broker back.
+// A path that is mended just before the end of the session changes nothing. A path that is mended
+// at the end, or just after it, brings the broker back.
 func TestPathIsMendedAroundTheEndOfASession(t *testing.T) {
 	for _, late := range []time.Duration{-time.Nanosecond, 0, time.Nanosecond, time.Millisecond} {
 		t.Run(late.String(), func(t *testing.T) {
@@ -257,8 +257,8 @@ func TestPathIsMendedAroundTheEndOfASession(t *testing.T) {
 	}
 }
 
-// Brokers that no majority reaches are in a state that does not change: nobody is fenced, the
-// controller stays, and acks=all goes on where the replicas in sync reach each other.
+// If no broker reaches a majority, the state does not change. No broker is fenced, the controller
+// stays, and acks=all continues where the in-sync replicas reach each other.
 func TestHalvesThatDoNotReachEachOtherStayAsTheyAre(t *testing.T) {
 	for name, pairs := range map[string][][2]int32{
 		"two and two": {{1, 3}, {1, 4}, {2, 3}, {2, 4}},
@@ -293,7 +293,8 @@ func TestHalvesThatDoNotReachEachOtherStayAsTheyAre(t *testing.T) {
 				require.NoError(t, all(c, at("single", 1), "b").Err)
 				mend()
 				require.NoError(t, (<-under).Err)
-				for _, tp := range tps { // brokers may be fenced between the first path and the last
+				// Brokers may be fenced between the mending of the first path and of the last one.
+				for _, tp := range tps {
 					inSync(t, c, tp, len(c.Status(tp.Topic, tp.Partition).Replicas))
 					require.NoError(t, all(c, tp, "c").Err)
 				}
@@ -302,8 +303,8 @@ func TestHalvesThatDoNotReachEachOtherStayAsTheyAre(t *testing.T) {
 	}
 }
 
-// The end of a broker makes a majority of one half, and a start of the other: sessions are judged
-// anew.
+// The end of a broker makes a majority of one half, and a start makes one of the other half.
+// Sessions are judged again.
 func TestHalfBecomesAMajorityWhenABrokerGoesOrComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openWith(t, newDisks(4).config())
@@ -327,8 +328,8 @@ func TestHalfBecomesAMajorityWhenABrokerGoesOrComes(t *testing.T) {
 	})
 }
 
-// A path from a broker that is fenced to one that is not controller is mended: that one gets the
-// role, since it reaches everybody, and brings the broker back.
+// A path is mended between a fenced broker and a broker that is not the controller. The latter
+// takes the role, since it reaches all brokers, and brings the fenced one back.
 func TestBrokerThatAnotherOneReachesIsBroughtBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openWith(t, newDisks(4).config())
@@ -344,8 +345,8 @@ func TestBrokerThatAnotherOneReachesIsBroughtBack(t *testing.T) {
 	})
 }
 
-// Two brokers that are cut off together are fenced together, and a broker that comes back to the
-// others counts for the majority again.
+// Two brokers that are cut off together are fenced together. A broker that returns to the others
+// counts for the majority again.
 func TestBrokersAreFencedOneAfterTheOtherAsLongAsAMajorityIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ds := newDisks(5)
@@ -378,7 +379,7 @@ func TestBrokersAreFencedOneAfterTheOtherAsLongAsAMajorityIsThere(t *testing.T) 
 	})
 }
 
-// A broker that is fenced and runs can be stopped, or killed, and started while it is cut off.
+// A fenced broker that runs can be stopped or killed, and started, while it is cut off.
 func TestBrokerThatIsFencedAndRunsIsEndedAndStarted(t *testing.T) {
 	for how, end := range map[string]func(c *Cluster, id int32) error{
 		"killed":  func(c *Cluster, id int32) error { return c.KillBroker(id) },
@@ -419,8 +420,8 @@ func TestBrokerThatIsFencedAndRunsIsEndedAndStarted(t *testing.T) {
 	}
 }
 
-// The last broker that serves can be neither stopped nor killed, though others run: they are
-// fenced. These can.
+// The last broker that serves can be neither stopped nor killed, even if fenced brokers run.
+// Fenced brokers can.
 func TestLastBrokerThatServesStaysBesideOnesThatAreFenced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := openThree(t)
@@ -439,8 +440,8 @@ func TestLastBrokerThatServesStaysBesideOnesThatAreFenced(t *testing.T) {
 	})
 }
 
-// A broker that is cut off while a partition moves to it or from it holds up nothing but its own
-// part: what can be finished without it is, what cannot goes on when it is back.
+// A broker is cut off while a partition moves to it or from it. Only its own part is delayed.
+// Steps without it are finished, and the other steps continue when it returns.
 func TestReassignmentGoesOnBesideABrokerThatIsCutOff(t *testing.T) {
 	for name, cutOff := range map[string]int32{"from it": 2, "to it": 4, "beside it": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -472,9 +473,8 @@ func TestReassignmentGoesOnBesideABrokerThatIsCutOff(t *testing.T) {
 	}
 }
 
-// What changes in the metadata while a broker is fenced and runs reaches it: topics that are
-// created, deleted, made anew and configured; its copy has all of it when it is back, and it alone
-// may go on with it.
+// Topics are created, deleted and configured while a broker is fenced and runs. Nothing is written
+// to its copy of the metadata. The copy has all changes when the broker returns.
 func TestBrokerThatIsFencedAndRunsFollowsTheMetadata(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ds := newDisks(3)
@@ -503,7 +503,8 @@ func TestBrokerThatIsFencedAndRunsFollowsTheMetadata(t *testing.T) {
 	})
 }
 
-// The disks of the others fail when a broker is to be fenced, or to join again: it happens later.
+// The disks of the others fail when a broker should be fenced, or should join again. Both happen
+// later.
 func TestSessionIsLookedAtAgainWhenTheMetadataCannotBeChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)

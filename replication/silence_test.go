@@ -15,8 +15,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// hang has the calls of a broker's disk take an hour, until the returned function is called: longer
-// than anybody waits.
+// hang makes the calls of a broker's disk take an hour, until the returned function is called.
+// This is longer than any wait.
 func (ds disks) hang(broker int32, ops vfs.Op, pattern string) (mend func()) {
 	return ds[broker-1].Inject(vfs.Fault{Ops: ops, Pattern: pattern, Times: vfs.Always, Delay: time.Hour})
 }
@@ -24,8 +24,8 @@ func (ds disks) hang(broker int32, ops vfs.Op, pattern string) (mend func()) {
 // hangs are the ways in which a disk hangs.
 var hangs = map[string]vfs.Op{"all": 0, "sync": vfs.OpSync, "write": vfs.OpWrite}
 
-// A follower whose disk hangs leaves the in-sync set like one that is gone, though the controller
-// cannot write that on its disk; and its broker is fenced, and may be started when the disk works.
+// A follower whose disk hangs leaves the in-sync set like a dead one, although the controller
+// cannot write this to its disk. Its broker is fenced, and may be started when the disk works.
 func TestFollowerWhoseDiskHangsHoldsUpNobody(t *testing.T) {
 	for how, ops := range hangs {
 		t.Run(how, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestFollowerWhoseDiskHangsHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// downThen waits until nothing is left of a broker's incarnation, and starts it.
+// downThen waits until a broker's incarnation has ended, and starts the broker.
 func downThen(t *testing.T, c *Cluster, id int32) {
 	t.Helper()
 	synctest.Wait()
@@ -61,7 +61,7 @@ func downThen(t *testing.T, c *Cluster, id int32) {
 	require.NoError(t, c.StartBroker(t.Context(), id))
 }
 
-// The disk of the broker hangs that leads, and that is controller.
+// The disk hangs of a broker that leads and is the controller.
 func TestControllerWhoseDiskHangsIsReplaced(t *testing.T) {
 	for how, ops := range hangs {
 		t.Run(how, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestControllerWhoseDiskHangsIsReplaced(t *testing.T) {
 	}
 }
 
-// A disk that all brokers are on stalls for all of them: it is waited for.
+// If the disks of all brokers stall, changes wait for them.
 func TestStallOfAllDisksCostsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)
@@ -103,7 +103,7 @@ func TestStallOfAllDisksCostsNobody(t *testing.T) {
 	})
 }
 
-// The only other copy has half of the set, which may go on.
+// The only other copy is half of the set, which may continue.
 func TestOneOfTwoDisksHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ds := newDisks(2)
@@ -116,7 +116,7 @@ func TestOneOfTwoDisksHangs(t *testing.T) {
 	})
 }
 
-// A broker that does not get on with what the metadata says holds up no other change.
+// A broker that cannot apply the metadata is fenced, and delays no other change.
 func TestBrokerThatDoesNotFollowIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)
@@ -133,9 +133,9 @@ func TestBrokerThatDoesNotFollowIsCutOff(t *testing.T) {
 	})
 }
 
-// Nothing is written but what the broker leads whose disk hangs: its followers have nothing to lag
-// behind, and the metadata does not change. It is found out all the same, and what waits there is
-// given to the next leader.
+// Only the partitions of the broker with the hanging disk are written. So its followers do not
+// lag, and the metadata does not change. The hang is noticed all the same. The waiting append ends
+// with an error, and another broker leads.
 func TestLeaderWhoseDiskHangsIsReplaced(t *testing.T) {
 	for how, ops := range hangs {
 		t.Run(how, func(t *testing.T) {
@@ -164,8 +164,8 @@ func TestLeaderWhoseDiskHangsIsReplaced(t *testing.T) {
 	}
 }
 
-// leaderThatTakesNothing makes orders-0, with one record that was acknowledged, whose leader's log
-// is read-only since a sync of it failed.
+// leaderThatTakesNothing creates orders-0, with one acknowledged record. The log of its leader is
+// read-only since a sync failed.
 func leaderThatTakesNothing(t *testing.T) (c *Cluster, ds disks, leader int32) {
 	t.Helper()
 	c, ds = openThree(t)
@@ -178,15 +178,15 @@ func leaderThatTakesNothing(t *testing.T) (c *Cluster, ds disks, leader int32) {
 	return c, ds, leader
 }
 
-// brokersAreLookedAt returns when every leader has looked at its followers and its own disk once
-// more: a little over half of replica.lag.time.max.ms, in virtual time.
+// brokersAreLookedAt returns when every leader has checked its followers and its own disk once
+// more. This takes a little over half of replica.lag.time.max.ms, in virtual time.
 func brokersAreLookedAt() {
 	time.Sleep(16 * time.Second)
 	synctest.Wait()
 }
 
-// A log that takes nothing since a sync of it failed leads no longer than until that is seen, if
-// there are others in sync.
+// A leader whose log is read-only after a failed sync gives way at the next check, if other
+// replicas are in sync.
 func TestLeaderWhoseLogIsReadOnlyGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, failed := leaderThatTakesNothing(t)
@@ -200,13 +200,13 @@ func TestLeaderWhoseLogIsReadOnlyGivesWay(t *testing.T) {
 	})
 }
 
-// The only one in sync leads on if nobody is eligible, since the minimum was never missed: what it
-// has can be read.
+// The only in-sync replica stays the leader if no other is eligible, because the minimum was never
+// missed. Its records can be read.
 func TestOnlyReplicaInSyncWhoseLogIsReadOnlyLeadsOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ds := newDisks(3)
 		cfg := ds.config()
-		cfg.SessionTimeout = 1000 * time.Hour // nobody is fenced for being cut off
+		cfg.SessionTimeout = 1000 * time.Hour // a cut fences no broker
 		c, err := Open(cfg)
 		require.NoError(t, err)
 		defer func() { require.ErrorIs(t, c.Close(), syscall.EIO) }()
@@ -230,7 +230,7 @@ func TestOnlyReplicaInSyncWhoseLogIsReadOnlyLeadsOn(t *testing.T) {
 	})
 }
 
-// Who cannot be fenced, because the disks of the others fail just then, is looked at again.
+// A leader that cannot be fenced, because the disks of the others fail as well, is checked again.
 func TestLeaderWhoseLogIsReadOnlyGivesWayLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds, failed := leaderThatTakesNothing(t)
@@ -252,8 +252,8 @@ func TestLeaderWhoseLogIsReadOnlyGivesWayLater(t *testing.T) {
 	})
 }
 
-// Nobody else is in sync, but one who is eligible has what was acknowledged: it leads in the place
-// of a leader that can take nothing any more.
+// No other replica is in sync, but an eligible one has the acknowledged records. It replaces a
+// leader whose log is read-only.
 func TestLeaderAloneWhoseLogIsReadOnlyGivesWayToTheEligible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThreePatient(t)

@@ -10,16 +10,16 @@ import (
 	"github.com/stratalog/strata/internal/synctest"
 )
 
-// isDurable reports whether the metadata says that replicas of a partition have what was
-// acknowledged on stable storage.
+// isDurable reports whether a partition's acknowledged records are on stable storage on its
+// replicas, according to the metadata.
 func isDurable(c *Cluster, tp tp) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.image.Topics[tp.Topic].Partitions[tp.Partition].Durable
 }
 
-// After a change to SyncOnAck the replicas keep their places through a power cut of all brokers, as
-// soon as those in sync have synced what was acknowledged before: no election is unclean.
+// After a change to SyncOnAck the replicas keep their places through a power cut of all brokers.
+// The in-sync replicas must have synced the records acknowledged before. No election is unclean.
 func TestTopicChangedToSyncOnAckSurvivesThePowerCutOfAllBrokers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)
@@ -45,9 +45,9 @@ func TestTopicChangedToSyncOnAckSurvivesThePowerCutOfAllBrokers(t *testing.T) {
 	})
 }
 
-// Followers that ask while their leader's partition is being opened are told that there is nothing.
-// They ask again when it is open: a partition that is never written would not be Durable before the
-// next look at who has fallen behind.
+// Followers that fetch while their leader's partition is being opened get nothing. They fetch
+// again when it is open. Otherwise a partition that is never written would become Durable only at
+// the next check for lagging followers.
 func TestFollowersThatAskedTooEarlyAreWokenByTheOpening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := openThree(t)
@@ -57,7 +57,7 @@ func TestFollowersThatAskedTooEarlyAreWokenByTheOpening(t *testing.T) {
 		r.opening = make(chan struct{})
 		p, err := leader.openPartition(r)
 		require.NoError(t, err)
-		time.Sleep(time.Second) // it leads, the followers have asked, and nobody finds it yet
+		time.Sleep(time.Second) // it leads, the followers have fetched, but it is not published
 		r.opened(p)
 		synctest.Wait()
 		for _, s := range c.Status("orders", 0).Copies {
@@ -68,8 +68,8 @@ func TestFollowersThatAskedTooEarlyAreWokenByTheOpening(t *testing.T) {
 	})
 }
 
-// As long as a follower has not synced what it has, the partition is not Durable; it is soon after,
-// with nothing produced.
+// As long as a follower has not synced its records, the partition is not Durable. It becomes so
+// soon after, without an append.
 func TestDurableWaitsForAllInSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := openThree(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// end ends a broker in one of the two ways.
+// end kills or stops a broker.
 func (c *Cluster) end(t *testing.T, id int32, kill bool) error {
 	if kill {
 		return c.KillBroker(id)
@@ -18,11 +18,12 @@ func (c *Cluster) end(t *testing.T, id int32, kill bool) error {
 	return c.StopBroker(t.Context(), id)
 }
 
-// Another disk fails while a controller goes, once, whichever of its calls that is, or for good:
-// its broker is fenced, another one is controller, and the metadata can be changed as before.
+// Another disk fails while a controller ends, once, at any of its calls, or permanently. The
+// disk's broker is fenced, another one is the controller, and the metadata can be changed as
+// before.
 func TestDiskFailsWhileTheNextControllerTakesOver(t *testing.T) {
 	for _, n := range []int{4, 5} {
-		for _, bad := range []int{2, n} { // the next controller, and one that only follows
+		for _, bad := range []int{2, n} { // the next controller, and a broker that only follows
 			for _, kill := range []bool{true, false} {
 				for after := range 12 {
 					synctest.Test(t, func(t *testing.T) { failInTakeOver(t, n, bad, kill, vfs.Fault{After: after, Times: 1}) })
@@ -33,8 +34,8 @@ func TestDiskFailsWhileTheNextControllerTakesOver(t *testing.T) {
 	}
 }
 
-// With three brokers the other two are both needed when one is gone: a copy that fails
-// once to begin the epoch is asked again, when the copies are opened again.
+// With three brokers, both others are needed when one has ended. A copy that fails once to begin
+// the epoch is tried again when the copies are opened again.
 func TestCopyThatCannotBeSparedIsAskedAgain(t *testing.T) {
 	for _, file := range []string{"leader-epoch-checkpoint*", "strata.state*"} {
 		for _, bad := range []int{2, 3} {
@@ -73,8 +74,8 @@ func failInTakeOver(t *testing.T, n, bad int, kill bool, fault vfs.Fault) {
 	ds.requireEqualCopies(t)
 }
 
-// When too few copies begin the epoch nothing can be changed while the disk fails. Then a change
-// finds all that was there.
+// If too few copies begin the epoch, nothing can be changed while the disk fails. Then a change
+// finds everything as before.
 func TestTakeOverWithTooFewLastsAsLongAsTheDiskFails(t *testing.T) {
 	ds := newDisks(3)
 	c := openWith(t, ds.config())
@@ -98,9 +99,9 @@ func TestTakeOverWithTooFewLastsAsLongAsTheDiskFails(t *testing.T) {
 	require.Equal(t, []int32{1, 2, 3}, leaders(t, c, "orders"), "nothing was written meanwhile")
 }
 
-// A start that fails because of a disk says so with the disk's error, and can be repeated.
+// A start that fails because of a disk returns the disk's error, and can be repeated.
 func TestStartThatADiskRefusesSaysWhy(t *testing.T) {
-	for _, bad := range []int{1, 2, 5} { // 1 is controller, 5 is started
+	for _, bad := range []int{1, 2, 5} { // 1 is the controller, 5 is started
 		for after := range 60 {
 			synctest.Test(t, func(t *testing.T) {
 				ds := newDisks(5)

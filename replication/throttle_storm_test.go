@@ -16,7 +16,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// randomThrottle changes one key of one broker, of all or of the topic.
+// randomThrottle returns a change of one key: of a broker, of all brokers or of the topic.
 func randomThrottle(rnd *rand.Rand) string {
 	e := rnd.IntN(int(ends))
 	if rnd.IntN(3) == 0 {
@@ -27,8 +27,8 @@ func randomThrottle(rnd *rand.Rand) string {
 	return fmt.Sprintf("%d:%s=%s", []int32{AllBrokers, 1, 2, 3, 4}[rnd.IntN(5)], throttledRate[e], rate)
 }
 
-// While throttles change at random, replicas move and brokers die, what is written is acknowledged
-// as if there were none; and once they are lifted all replicas are in sync, and equal.
+// Throttles change at random while replicas move and brokers die. Appends are acknowledged as
+// without throttles. When the throttles are lifted, all replicas are in sync, and equal.
 func TestThrottlesChangeUnderLoadWhileReplicasMoveAndBrokersDie(t *testing.T) {
 	seeds := uint64(20)
 	if sample.Hurried() {
@@ -98,7 +98,7 @@ func TestThrottlesChangeUnderLoadWhileReplicasMoveAndBrokersDie(t *testing.T) {
 			stop()
 			acked := <-written
 			have, i := values(t, c, tp), 0
-			for _, v := range have { // who asks again after ErrNotLeaderAfterAppend may have it twice
+			for _, v := range have { // a retry after ErrNotLeaderAfterAppend may store it twice
 				if i < len(acked) && v == acked[i] {
 					i++
 				}

@@ -14,7 +14,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// slow is a rate that takes 20 s for what heavy makes.
+// slow is a rate at which the records of heavy take 20 s.
 const slow = "50000"
 
 // full opens four brokers with a megabyte in partition 0 of a topic, led by broker 1.
@@ -25,7 +25,7 @@ func full(t *testing.T, replicas ...int32) (*Cluster, disks) {
 	return c, ds
 }
 
-// heavy makes a topic with one partition, which has 100 batches of 10,000 bytes.
+// heavy creates a topic with one partition, which has 100 batches of 10,000 bytes.
 func heavy(t *testing.T, c *Cluster, name string, replicas ...int32) {
 	t.Helper()
 	require.NoError(t, c.CreateTopic(t.Context(), name, topic.Config{Assignment: [][]int32{replicas}, ReplicationFactor: len(replicas)}))
@@ -35,7 +35,8 @@ func heavy(t *testing.T, c *Cluster, name string, replicas ...int32) {
 	}
 }
 
-// throttle sets keys of brokers, as "1:leader.replication.throttled.rate=5", and of topic orders.
+// throttle sets keys of brokers, as "1:leader.replication.throttled.rate=5", and keys of topic
+// orders.
 func throttle(t *testing.T, c *Cluster, settings ...string) {
 	t.Helper()
 	for _, s := range settings {
@@ -98,12 +99,12 @@ func TestNewReplicasAreCopiedAtTheRateOfTheirThrottle(t *testing.T) {
 	}
 }
 
-// A broker's rate is for all that it copies.
+// All copies of a broker share its rate.
 func TestThrottledReplicasShareTheRateOfTheirBroker(t *testing.T) {
 	for name, where := range map[string]struct {
 		settings []string
 		targets  [3]int32
-		least    int64 // batches that each has when half of the time is over
+		least    int64 // batches of each copy after half of the time
 	}{
 		"one leader":          {[]string{"1:" + leaderRate + "300000"}, [3]int32{2, 3, 4}, 5}, // by chance
 		"one follower":        {[]string{"4:" + followerRate + "300000"}, [3]int32{4, 4, 4}, 30},
@@ -166,7 +167,7 @@ func TestReplicasInSyncAreNotHeldBack(t *testing.T) {
 	})
 }
 
-// As in Kafka: a rate below that of writing starves the others.
+// As in Kafka, a rate below the rate of appends starves the other replicas.
 func TestWhatReplicasInSyncCopyCounts(t *testing.T) {
 	for name, list := range map[string]string{"leader": leaderReplicas, "follower": followerReplicas} {
 		t.Run(name, func(t *testing.T) {
@@ -186,7 +187,7 @@ func TestWhatReplicasInSyncCopyCounts(t *testing.T) {
 	}
 }
 
-// What is set for all topics where a cluster is opened counts for replicas, too.
+// Topic defaults of the cluster's configuration apply to throttled replicas as well.
 func TestThrottledReplicasHaveDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := newDisks(4).config()
@@ -270,7 +271,7 @@ func TestThrottleOutlivesRestarts(t *testing.T) {
 		require.NoError(t, c.WaitISR(t.Context(), tp))
 		require.Less(t, time.Since(begin), time.Second, "a batch is not divided")
 		require.NoError(t, c.KillBroker(4))
-		time.Sleep(time.Minute) // the high watermark does not wait for it when it is back
+		time.Sleep(time.Minute) // the high watermark does not wait for broker 4 when it returns
 		for range 50 {
 			require.NoError(t, all(c, tp, strings.Repeat("v", 9_900)).Err)
 		}
@@ -281,7 +282,7 @@ func TestThrottleOutlivesRestarts(t *testing.T) {
 	})
 }
 
-// The next leader has a quota of its own, and the copy goes on from where it is.
+// The next leader has its own quota, and the copy continues where it was.
 func TestThrottledCopyGoesOnFromTheNextLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := full(t, 1, 2)
@@ -298,7 +299,7 @@ func TestThrottledCopyGoesOnFromTheNextLeader(t *testing.T) {
 	})
 }
 
-// Who is held back moves its log start all the same, so that DeleteRecords ends.
+// A throttled replica moves its log start all the same, so that DeleteRecords ends.
 func TestRecordsAreDeletedWhileAReplicaIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := full(t, 1, 2)

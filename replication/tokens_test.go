@@ -11,7 +11,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Delegation tokens are there after a power cut, as they were changed last.
+// Delegation tokens survive a power cut, in their last state.
 func TestDelegationTokensAreKeptByTheCluster(t *testing.T) {
 	fs := vfs.Mem()
 	open := func() *Cluster {

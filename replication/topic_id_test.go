@@ -12,7 +12,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Whoever chooses a topic's id can create it again without knowing whether it has.
+// A caller that chooses a topic's id can repeat the creation after an unknown outcome.
 func TestCreationWithAnIdRecognisesItself(t *testing.T) {
 	fsys := vfs.Mem()
 	c := openBrokers(t, fsys, 2)

@@ -88,12 +88,12 @@ func TestCreateTopicRefusesWhatKafkaRefuses(t *testing.T) {
 	require.Equal(t, []string{"a.b", "d"}, names(t, c))
 }
 
-// A service that asks for six partitions and has three learns of it.
+// A service that requests six partitions gets an error if the topic has three.
 func TestEnsureTopicListsWhatDiffers(t *testing.T) {
 	c := open(t, vfs.Mem())
 	ctx := t.Context()
 	asked := topic.Config{Partitions: 3, ReplicationFactor: 1, Log: log.Config{RetentionAge: time.Hour}, Properties: properties("cleanup.policy", "compact")}
-	for range 2 { // once it creates the topic, once it compares it
+	for range 2 { // first creates the topic, then compares it
 		require.NoError(t, c.EnsureTopic(ctx, "orders", asked))
 	}
 	for _, same := range []topic.Config{{}, {Partitions: 3}, {Assignment: [][]int32{{1}, {1}, {1}}}, {Properties: properties("min.insync.replicas", "1")}} {
@@ -188,7 +188,7 @@ func TestConfigurationOfALiveTopicIsChanged(t *testing.T) {
 	require.ErrorIs(t, tryProduce(c, at("orders", 0), big).Err, partition.ErrRecordTooLarge)
 	require.NoError(t, c.AlterTopic(t.Context(), "orders", properties("max.message.bytes", "5000", "retention.ms", "77")))
 	produce(t, c, at("orders", 0), big)
-	produce(t, c, at("orders", 1), big) // was not open when the change was made
+	produce(t, c, at("orders", 1), big) // was not open at the time of the change
 
 	require.NoError(t, c.AlterTopicConfig(t.Context(), "orders",
 		ConfigChange{Key: "max.message.bytes", Op: UnsetConfig},

@@ -10,7 +10,7 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// writeMarkers returns what became of commit markers of producer 7, one for each partition.
+// writeMarkers returns the results of commit markers of producer 7, one for each partition.
 func writeMarkers(c *Cluster, path NetworkPath, stop chan struct{}, tps ...tp) []error {
 	markers := make([]TxnMarker, len(tps))
 	for i, tp := range tps {
@@ -46,7 +46,7 @@ func TestMarkersAreWrittenByWhoLeads(t *testing.T) {
 		require.Equal(t, []int64{2, 0, 1}, []int64{end(0), end(1), end(2)})
 		require.Equal(t, map[int32]int64{1: 2, 2: 2, 3: 2}, c.Status("orders", 0).Ends, "on all replicas")
 
-		// another topic of the name
+		// The markers have the id of a deleted topic with the same name.
 		old, _ := c.TopicID("orders")
 		require.NoError(t, c.DeleteTopic(t.Context(), "orders"))
 		replicated(t, c, "orders", 1)
@@ -64,7 +64,7 @@ func TestMarkersAreWrittenByWhoLeads(t *testing.T) {
 	})
 }
 
-// Broker 3 has no replica: the paths to and from it are the coordinator's only.
+// Broker 3 has no replica, so only the coordinator uses the paths to and from it.
 func TestMarkersGoOverTheNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := openThreePatient(t)
@@ -89,7 +89,7 @@ func TestMarkersGoOverTheNetwork(t *testing.T) {
 		require.NoError(t, (<-answered)[0])
 		require.Equal(t, before+1, end())
 
-		// the answer is lost
+		// The response is lost.
 		c.Network().Pause(back)
 		go func() { answered <- writeMarkers(c, there, nil, at("orders", 0)) }()
 		synctest.Wait()
@@ -99,7 +99,7 @@ func TestMarkersGoOverTheNetwork(t *testing.T) {
 		require.Equal(t, before+2, end(), "and yet it is written")
 		c.Network().Mend(back)
 
-		// nobody waits for it any more
+		// The caller stops waiting.
 		stop := make(chan struct{})
 		c.Network().Pause(there)
 		go func() { answered <- writeMarkers(c, there, stop, at("orders", 0)) }()
@@ -108,7 +108,7 @@ func TestMarkersGoOverTheNetwork(t *testing.T) {
 		require.ErrorIs(t, (<-answered)[0], ErrUnreachable)
 		c.Network().Mend(there)
 
-		// it is answered when it is safe
+		// The response comes when the marker is safe.
 		require.NoError(t, c.KillBroker(2))
 		go func() { answered <- writeMarkers(c, there, nil, at("orders", 0)) }()
 		synctest.Wait()

@@ -16,7 +16,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// A verifier is a coordinator that answers what the test says.
+// A verifier is a coordinator whose responses are set by the test.
 type verifier struct {
 	asked  chan string // one line for each call; may be left unread
 	answer func(ctx context.Context) error
@@ -48,7 +48,7 @@ func (v *verifier) Verify(ctx context.Context, w partition.TxnWrite, partitions 
 	return make([]error, len(partitions)), v.answer(ctx)
 }
 
-// questions returns what was asked since the last call.
+// questions returns the requests to v since the last call of questions.
 func (v *verifier) questions() (all []string) {
 	for {
 		select {
@@ -60,7 +60,7 @@ func (v *verifier) questions() (all []string) {
 	}
 }
 
-// txnRequest is a batch of a transaction of producer 7, epoch 3; done gets its outcome.
+// txnRequest returns a batch of a transaction of producer 7, epoch 3. done receives its outcome.
 func txnRequest(tp record.TopicPartition, version int16, seq int32, done chan partition.ProduceResult) *partition.ProduceRequest {
 	var b record.Builder
 	b.SetProducer(7, 3, seq)
@@ -79,7 +79,7 @@ func openVerified(t *testing.T, v *verifier) *Cluster {
 	return openWith(t, Config{FS: vfs.Mem(), Dir: "data", Brokers: 3, Transactions: v})
 }
 
-// openNow opens a partition: what is produced from then on is with its leader when Produce returns.
+// openNow opens a partition, so that later batches are with its leader when Produce returns.
 func openNow(t *testing.T, c *Cluster, tp record.TopicPartition) {
 	t.Helper()
 	_, err := c.Partition(tp)
@@ -125,8 +125,8 @@ func askedOnce(t *testing.T, version int16) {
 	require.NoError(t, c.Close())
 }
 
-// Partitions that are opened by the write, and requests one by one: while one question is under way
-// the others gather.
+// Requests for several partitions come one by one. While one verification is under way, the others
+// gather. The first write opens its partition.
 func TestQuestionsGatherWhileOneIsUnderWay(t *testing.T) {
 	v := newVerifier()
 	let := make(chan struct{})
@@ -179,7 +179,7 @@ func TestEachPartitionHasItsOwnAnswer(t *testing.T) {
 	require.ErrorIs(t, (<-done[1]).Err, partition.ErrNotEnoughReplicas, "no answer is no leave")
 }
 
-// What clients of each version can send again, and what ends them. Kafka:
+// Errors after which clients of each version retry, and errors that end them. Kafka:
 // ReplicaManager.handleProduceAppend.
 func TestCoordinatorsErrorsAreToldAsProducersKnowThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

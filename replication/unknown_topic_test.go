@@ -22,18 +22,18 @@ func TestUnknownTopicErrorNamesTheNearestTopic(t *testing.T) {
 	}
 	require.NoError(t, c.CreateTopic(t.Context(), "__consumer_offsets", topic.Config{}))
 	for wanted, nearest := range map[string]string{
-		"order":              "orders", // forgotten
+		"order":              "orders", // omitted
 		"orderss":            "orders", // doubled
 		"oredrs":             "orders", // swapped
 		"orbers":             "orders", // replaced
-		"Orders":             "orders", // shouted
+		"Orders":             "orders", // another case
 		"PAYMENTS":           "payments",
 		"order_lines":        "order-lines",
 		"abd":                "abc",
-		"shipments-europe-3": "shipments-europe-1", // of two the first by name
+		"shipments-europe-3": "shipments-europe-1", // the first of two by name
 		"shipmnets-euroep-2": "shipments-europe-2",
 		"invoices":           "", // nothing like it
-		"b":                  "", // a name of one letter is like any other
+		"b":                  "", // all names of one letter are alike
 		"ordxxx":             "",
 		"__consumer_offset":  "", // internal
 		"orders-europe":      "",
@@ -79,7 +79,7 @@ func TestSearchForTheNearestTopicIsBounded(t *testing.T) {
 	require.Less(t, shared.budget, 1000)
 }
 
-// plainDistance is the whole table, without a band.
+// plainDistance computes the whole table, without a band.
 func plainDistance(a, b string) int {
 	d := make([][]int, len(a)+1)
 	for i := range d {

@@ -13,8 +13,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// electionOrder creates topic orders, with one record. Its replicas are elected in the given order.
-// Broker 1 is the controller.
+// electionOrder creates topic orders, with one record. Its replicas are elected in the given
+// order. Broker 1 is the controller.
 func electionOrder(t *testing.T, c *Cluster, replicas []int32, props ...string) tp {
 	t.Helper()
 	cfg := topic.Config{Assignment: [][]int32{replicas}, Properties: properties(props...)}
@@ -24,8 +24,8 @@ func electionOrder(t *testing.T, c *Cluster, replicas []int32, props ...string) 
 	return at("orders", 0)
 }
 
-// A sync failed at a follower, whose log takes nothing since. It is elected before it has left the
-// in-sync set, and cannot begin its epoch.
+// The disk of a follower fails. The follower is elected before it has left the in-sync set, and
+// cannot begin its epoch.
 func TestElectedReplicaThatCannotBeginGivesWay(t *testing.T) {
 	for name, f := range map[string]vfs.Fault{
 		"sync fails":       {Ops: vfs.OpSync, Pattern: "*.log", Err: syscall.EIO},
@@ -48,7 +48,7 @@ func TestElectedReplicaThatCannotBeginGivesWay(t *testing.T) {
 	}
 }
 
-// No other replica could lead.
+// No other replica can lead.
 func TestElectedReplicaBeginsWhenItsDiskAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)
@@ -62,7 +62,7 @@ func TestElectedReplicaBeginsWhenItsDiskAnswers(t *testing.T) {
 	})
 }
 
-// Its disk kept it from dropping the epoch that it led without a record.
+// Because of its disk the replica could not drop the epoch that it led without a record.
 func TestReplicaFollowsWhenItsDiskAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)
@@ -79,8 +79,8 @@ func TestReplicaFollowsWhenItsDiskAnswers(t *testing.T) {
 	})
 }
 
-// The partition was never written. A follower that comes back is to be in sync, for which the leader
-// makes the partition's files, and its disk is full.
+// The partition was never written, and a follower returns. To take it into the in-sync set the
+// leader creates the partition's files, and its disk is full.
 func TestLeaderOfAFullDiskMakesFilesAgainAfterPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)
@@ -90,7 +90,7 @@ func TestLeaderOfAFullDiskMakesFilesAgainAfterPauses(t *testing.T) {
 		var created atomic.Int64
 		stop := ds[0].Observe(vfs.Observer{After: func(e vfs.Event, _ error) {
 			if e.Op == vfs.OpCreate && created.Add(1) == 1000 {
-				mend() // else no time would pass
+				mend() // otherwise no time would pass
 			}
 		}})
 		defer stop()

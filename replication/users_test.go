@@ -9,7 +9,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// Users are there after a power cut, and in snapshots of the metadata.
+// Users survive a power cut, and are in snapshots of the metadata.
 func TestUsersAreKeptByTheCluster(t *testing.T) {
 	fs := vfs.Mem()
 	open := func() *Cluster {
@@ -31,7 +31,7 @@ func TestUsersAreKeptByTheCluster(t *testing.T) {
 	gone := ScramSHA256
 	cred, err := NewScramCredential(ScramSHA256, "x")
 	require.NoError(t, err)
-	for i := range 1000 { // longer than a snapshot is worth
+	for i := range 1000 { // enough changes for a snapshot
 		refused, err := c.AlterScramCredentials(t.Context(), ScramChange{User: fmt.Sprint("u", i), Credential: cred})
 		require.NoError(t, err)
 		require.Empty(t, refused)

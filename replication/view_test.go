@@ -12,8 +12,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// viewed makes the topic "orders" with partition 0 on broker 1 and partition 1 on broker 2, with a
-// record in each.
+// viewed creates the topic "orders" with partition 0 on broker 1 and partition 1 on broker 2. Each
+// has one record.
 func viewed(t *testing.T) *Cluster {
 	c := openBrokers(t, vfs.Mem(), 2)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
@@ -23,7 +23,7 @@ func viewed(t *testing.T) *Cluster {
 	return c
 }
 
-// Every question that can be put to a view, as its error.
+// viewQuestions are the calls of a View, reduced to their errors.
 var viewQuestions = map[string]func(context.Context, View, record.TopicPartition) error{
 	"produce": func(_ context.Context, v View, tp record.TopicPartition) error {
 		done := make(chan error, 1)
@@ -86,7 +86,7 @@ func TestViewOfABrokerServesWhatItLeads(t *testing.T) {
 	require.Equal(t, []string{"first", "more"}, values(t, c, at("orders", 1)))
 }
 
-// A broker without a replica knows no epochs: it says so, whatever epoch the caller believes in.
+// A broker without a replica returns ErrNotLeader, whatever epoch the caller has.
 func TestEpochsAreNotComparedWithoutAReplica(t *testing.T) {
 	c := viewed(t)
 	for _, epoch := range []int32{0, 7} {
@@ -99,8 +99,8 @@ func TestEpochsAreNotComparedWithoutAReplica(t *testing.T) {
 	require.ErrorIs(t, err, partition.ErrUnknownLeaderEpoch)
 }
 
-// A broker that follows compares epochs before it says that it does not lead: who is behind, or
-// ahead, learns it from any replica.
+// A follower compares epochs before it returns ErrNotLeader. So a caller with an older or newer
+// epoch gets the error for it from any replica.
 func TestEpochsAreComparedByEveryReplica(t *testing.T) {
 	c := openBrokers(t, vfs.Mem(), 3)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })

@@ -11,8 +11,8 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// soonInSync demands that so many replicas are in sync within a second or two, with nothing
-// produced, and no timer that looks at the lag of followers.
+// soonInSync requires that n replicas are in sync within 1.5 s, without an append, and before the
+// timer that checks the lag of followers.
 func soonInSync(t *testing.T, c *Cluster, tp tp, n int) {
 	t.Helper()
 	begin := time.Now()
@@ -20,8 +20,8 @@ func soonInSync(t *testing.T, c *Cluster, tp tp, n int) {
 	require.LessOrEqual(t, time.Since(begin), 1500*time.Millisecond)
 }
 
-// returning stops and starts a follower, which has all that the leader has and cannot say so until
-// the path is mended.
+// returning stops and starts a follower. It has all records of the leader, and cannot report this
+// until the path is mended.
 func returning(t *testing.T, c *Cluster, tp tp, id int32) (path NetworkPath) {
 	t.Helper()
 	require.NoError(t, all(c, tp, "a").Err)
@@ -34,7 +34,8 @@ func returning(t *testing.T, c *Cluster, tp tp, id int32) (path NetworkPath) {
 	return path
 }
 
-// The controller's disks take nothing for a while: the wish is declined, and made again soon.
+// The controller's disks fail for a while. A proposed in-sync set is declined, and proposed again
+// soon.
 func TestDeclinedWishIsAskedAgainSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)
@@ -57,8 +58,8 @@ func TestDeclinedWishIsAskedAgainSoon(t *testing.T) {
 	})
 }
 
-// The wish is lost on the way to a controller that is another one by the time the path is mended,
-// which it never is.
+// The proposal is lost on the way to the controller. Another broker is the controller before the
+// path is mended, which it never is.
 func TestLostWishIsAskedOfTheNextController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := openThree(t)
@@ -78,8 +79,8 @@ func TestLostWishIsAskedOfTheNextController(t *testing.T) {
 	})
 }
 
-// Nobody knows what became of a wish whose change could be neither finished nor taken back: it is
-// asked again when the disks work, by nobody else's change.
+// The change for a proposal could be neither finished nor taken back. The proposal is repeated
+// when the disks work, without any other change.
 func TestWishOfUnknownOutcomeIsAskedAgainSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ds := openThree(t)
