@@ -22,8 +22,8 @@ func proposalOf(c *Cluster, name string, set ...int32) image.Proposal {
 	return image.Proposal{Topic: t.ID, Request: r}
 }
 
-// createReplicated creates topics of one partition with these replicas in the metadata, and no
-// logs.
+// createReplicated creates topics of one partition with these replicas, by a change of the
+// metadata for each topic.
 func createReplicated(t *testing.T, c *Cluster, replicas []int32, names ...string) {
 	t.Helper()
 	for _, name := range names {

@@ -245,7 +245,7 @@ func TestPartitionsOfAnAbsentBrokerHaveNoLeaderUntilItIsBack(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// A topic is deleted while a broker is away. The metadata keep the deletion until the broker
+// A topic is deleted while a broker is away. The metadata keeps the deletion until the broker
 // returns, also across snapshots. Otherwise its directory would be taken for a stray and kept for
 // ever.
 func TestDeletionWaitsForTheBrokerThatIsAway(t *testing.T) {
