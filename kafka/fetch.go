@@ -107,8 +107,15 @@ func (c *call) mayAnswer() bool {
 }
 
 // fetch waits for the records that tryFetch did not find. Key 1, versions 4 to 18.
+//
+// A wait would keep the partitions of the request in memory. If there are too many of all waiting
+// fetches, the response is that of a fetch that has waited in vain.
 func (c *call) fetch(req *kmsg.FetchRequest) kmsg.Response {
 	f := c.fetching
+	if !c.s.waiting.enter(f.client.owner, len(f.parts)) {
+		return f.respond(c, req)
+	}
+	defer c.s.waiting.leave(f.client.owner, len(f.parts))
 	if f.pause > 0 {
 		timer := time.NewTimer(f.pause)
 		defer timer.Stop()

@@ -5,6 +5,7 @@ import (
 	"container/list"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -107,7 +108,9 @@ func (s *sessionCache) open(f *fetching, req *kmsg.FetchRequest, nameOf func(top
 	case req.SessionEpoch == 0:
 		s.remove(req.SessionID)
 		f.full, f.parts = true, wanted(req, nameOf)
-		f.session = s.create(f.parts, ids, f.client)
+		if !namesTooLong(req) {
+			f.session = s.create(f.parts, ids, f.client)
+		}
 		return 0
 	}
 	session := s.find(req.SessionID, f.client)
@@ -121,6 +124,10 @@ func (s *sessionCache) open(f *fetching, req *kmsg.FetchRequest, nameOf func(top
 	}
 	if session.ids != ids {
 		return FetchSessionTopicIDError
+	}
+	if namesTooLong(req) {
+		s.remove(session.id)
+		return FetchSessionIDNotFound
 	}
 	session.epoch = nextEpoch(session.epoch)
 	session.update(req, nameOf)
@@ -262,6 +269,12 @@ func (s *sessionCache) create(parts []*fetchPart, ids bool, client fetchClient) 
 	s.sessions[session.id] = session
 	session.element = s.recent.PushBack(session)
 	return session
+}
+
+// namesTooLong reports whether a request has a name that no topic can have. Such a request gets no
+// session: the number of partitions bounds sessions, and each could have a name of 32 KiB.
+func namesTooLong(req *kmsg.FetchRequest) bool {
+	return slices.ContainsFunc(req.Topics, func(t kmsg.FetchRequestTopic) bool { return len(t.Topic) > topic.MaxNameLength })
 }
 
 // wanted lists the partitions of a request.

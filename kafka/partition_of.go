@@ -1,16 +1,15 @@
 package kafka
 
-import "github.com/stratalog/strata/replication"
+import (
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
+)
 
 // partitionOf returns the metadata of a partition, or an error with UNKNOWN_TOPIC_OR_PARTITION.
 func (c *call) partitionOf(name string, p int32) (replication.PartitionMetadata, error) {
-	md, err := c.s.cluster.Metadata(c.ctx, name)
-	if err != nil {
-		return replication.PartitionMetadata{}, err
+	md, ok, err := c.s.cluster.PartitionMetadata(c.ctx, record.TopicPartition{Topic: name, Partition: p})
+	if err == nil && !ok {
+		err = refuse(UnknownTopicOrPartition, "There is no such partition.")
 	}
-	t := md.Topics[name]
-	if t.Err != nil || p < 0 || int(p) >= len(t.Partitions) {
-		return replication.PartitionMetadata{}, refuse(UnknownTopicOrPartition, "There is no such partition.")
-	}
-	return t.Partitions[p], nil
+	return md, err
 }

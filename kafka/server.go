@@ -90,6 +90,7 @@ type Server struct {
 	decoding   *transport.Budget                 // of requests while decoded and served
 	owners     owners                            // of the connections
 
+	waiting     waitingFetches                 // their partitions
 	groupMemory groupMemory                    // of members of groups
 	answers     [128]answerSizes               // by the key of the API
 	authorized  atomic.Pointer[acl.Authorizer] // for the newest entries seen; nil before the first use

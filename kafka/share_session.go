@@ -19,8 +19,10 @@ const (
 	maxShareSessions = 2000
 	// maxOwnShareSessions bounds the share sessions of one principal.
 	maxOwnShareSessions = maxShareSessions * 3 / 4
-	// maxShareParts bounds the partitions of all share sessions of a broker.
-	maxShareParts = 500_000
+	// maxShareParts bounds the partitions of all share sessions of a broker, maxOwnShareParts those
+	// of one principal.
+	maxShareParts    = 500_000
+	maxOwnShareParts = maxShareParts * 3 / 4
 )
 
 // Epochs of requests in share sessions. Kafka: ShareRequestMetadata.
@@ -81,6 +83,21 @@ func (s *shareSessions) roomLocked(c *conn, old *shareSession) bool {
 	return own < maxOwnShareSessions
 }
 
+// fitLocked reports whether n more partitions of c's owner fit. It counts the owner's partitions
+// only if there are many of all owners.
+func (s *shareSessions) fitLocked(c *conn, n int) bool {
+	if s.parts+n <= maxShareParts-maxOwnShareParts || n == 0 {
+		return true
+	}
+	own := 0
+	for _, session := range s.sessions {
+		if session.conn.ownedBy == c.ownedBy {
+			own += session.counted
+		}
+	}
+	return own+n <= maxOwnShareParts && s.parts+n <= maxShareParts
+}
+
 // dropLocked removes a session, unless it is nil.
 func (s *shareSessions) dropLocked(session *shareSession) {
 	if session == nil {
@@ -124,7 +141,7 @@ func (s *shareSessions) fetch(c *conn, key shareSessionKey, req *kmsg.ShareFetch
 	switch {
 	case req.ShareSessionEpoch == openShareSession && acks:
 		return plan, InvalidRequest
-	case req.ShareSessionEpoch != closeShareSession && s.parts+len(named) > maxShareParts:
+	case req.ShareSessionEpoch != closeShareSession && !s.fitLocked(c, len(named)):
 		return plan, ShareSessionLimitReached
 	case req.ShareSessionEpoch == openShareSession:
 		if !s.roomLocked(c, session) {

@@ -175,5 +175,9 @@ func TestShareSessionsHaveBoundedPartitionsAndLeaveRoomForOthers(t *testing.T) {
 	require.Equal(t, maxOwnShareSessions+2, s.parts)
 	s.of(greedy)
 	require.Equal(t, 1, s.parts)
-	require.Zero(t, open(modest, "large", maxShareParts-1))
+	require.Equal(t, ShareSessionLimitReached, open(modest, "large", maxOwnShareParts))
+	require.Zero(t, open(modest, "large", maxOwnShareParts-1))
+	require.Equal(t, ShareSessionLimitReached, open(modest, "one more", 1))
+	require.Zero(t, open(greedy, "now modest", maxShareParts-maxOwnShareParts), "another principal has room")
+	require.Equal(t, ShareSessionLimitReached, open(greedy, "one more", 1))
 }

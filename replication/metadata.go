@@ -83,6 +83,27 @@ func (c *Cluster) Metadata(ctx context.Context, topics ...string) (Metadata, err
 	return m, nil
 }
 
+// PartitionMetadata returns the metadata of one partition, whatever the number of others; ok is
+// false if there is no such partition. It does not block.
+func (c *Cluster) PartitionMetadata(ctx context.Context, tp record.TopicPartition) (md PartitionMetadata, ok bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return md, false, err
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.closed {
+		return md, false, ErrClosed
+	}
+	var all []image.Partition
+	if t := c.image.Topics[tp.Topic]; t != nil {
+		all = t.Partitions
+	}
+	if tp.Partition < 0 || int(tp.Partition) >= len(all) {
+		return md, false, nil
+	}
+	return describePartition(&all[tp.Partition]), true, nil
+}
+
 // MetadataSize returns how many topics, and partitions of them, Metadata describes for the same
 // arguments. It costs a fraction of Metadata, and does not block.
 func (c *Cluster) MetadataSize(topics ...string) (known, partitions int) {
@@ -127,13 +148,17 @@ func (c *Cluster) TopicShapes() (version int64, shapes []TopicShape, err error) 
 // describe returns the metadata of a topic.
 func describe(t *image.Topic) TopicMetadata {
 	m := TopicMetadata{Name: t.Name, ID: t.ID, Internal: topic.IsInternal(t.Name), Partitions: make([]PartitionMetadata, len(t.Partitions))}
-	for i, p := range t.Partitions {
-		s := p.State()
-		m.Partitions[i] = PartitionMetadata{
-			Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, Replicas: p.Replicas, ISR: p.ISR, Eligible: s.Eligible, LastKnown: s.LastKnown,
-		}
+	for i := range t.Partitions {
+		m.Partitions[i] = describePartition(&t.Partitions[i])
 	}
 	return m
+}
+
+func describePartition(p *image.Partition) PartitionMetadata {
+	s := p.State()
+	return PartitionMetadata{
+		Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, Replicas: p.Replicas, ISR: p.ISR, Eligible: s.Eligible, LastKnown: s.LastKnown,
+	}
 }
 
 // alive describes the brokers that are not fenced, by id.

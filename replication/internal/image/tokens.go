@@ -142,7 +142,8 @@ func (t Token) Record() metarecord.Record {
 }
 
 // CreateToken returns the records that create a token, which must be new, and that remove expired
-// ones. A *PolicyError rejects too many tokens, and names that are too long or missing.
+// ones. A *PolicyError rejects too many tokens of all owners, more than half of them of one owner,
+// and names that are too long or missing.
 func (m *Image) CreateToken(t Token, now time.Time) ([]metarecord.Record, error) {
 	if _, ok := m.tokens.Get(t.ID); ok {
 		return nil, fmt.Errorf("%w: delegation token %q", ErrDuplicateResource, t.ID)
@@ -159,6 +160,17 @@ func (m *Image) CreateToken(t Token, now time.Time) ([]metarecord.Record, error)
 	}
 	if count-len(recs) >= maxTokens || bytes+t.bytes() > maxTokenBytes {
 		return nil, policy("there are %d delegation tokens, with names of %d bytes; there may be %d, and %d bytes", count, bytes, maxTokens, maxTokenBytes)
+	}
+	own, ownBytes := 1, t.bytes()
+	if m.tokens != nil {
+		for _, other := range m.tokens.byID {
+			if other.Owner == t.Owner && other.Live(now) {
+				own, ownBytes = own+1, ownBytes+other.bytes()
+			}
+		}
+	}
+	if own > maxTokens/2 || ownBytes > maxTokenBytes/2 {
+		return nil, policy("one owner may have %d delegation tokens, with names of %d bytes", maxTokens/2, maxTokenBytes/2)
 	}
 	return append(recs, t.Record()), nil
 }

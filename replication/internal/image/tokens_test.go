@@ -123,7 +123,7 @@ func TestTokensAreBounded(t *testing.T) {
 	long := []string{strings.Repeat("x", maxOneToken-100)}
 	for i := 0; ; i++ {
 		token := tokenFor(fmt.Sprint("long", i), 10)
-		token.Renewers = long
+		token.Renewers, token.Owner = long, fmt.Sprint("User:", i%3)
 		recs, err := m.CreateToken(token, tokensBegin)
 		if err != nil {
 			require.ErrorAs(t, err, &refused)
@@ -141,6 +141,30 @@ func TestTokensAreBounded(t *testing.T) {
 	require.ErrorAs(t, err, &refused)
 	_, err = m.CreateToken(tokenFor("b", 10), tokensBegin.Add(time.Hour))
 	require.NoError(t, err, "those that have expired make room")
+}
+
+func TestOwnerHasHalfOfTheRoomForTokens(t *testing.T) {
+	m := New()
+	token := func(owner string, i int) Token {
+		tok := tokenFor(fmt.Sprint(owner, i), 10)
+		tok.Owner, tok.Renewers = owner, []string{strings.Repeat("x", maxOneToken-200)}
+		return tok
+	}
+	var refused *PolicyError
+	i := 0
+	for ; ; i++ {
+		recs, err := m.CreateToken(token("User:a", i), tokensBegin)
+		if err != nil {
+			require.ErrorAs(t, err, &refused)
+			break
+		}
+		replayAll(t, m, recs)
+	}
+	require.InDelta(t, maxTokenBytes/2, m.Tokens().bytes, 2*maxOneToken)
+	_, err := m.CreateToken(token("User:b", 0), tokensBegin)
+	require.NoError(t, err)
+	_, err = m.CreateToken(token("User:a", i), tokensBegin.Add(time.Hour))
+	require.NoError(t, err, "expired tokens do not count")
 }
 
 func TestRecordsOfTokensThatDoNotFitAreRefused(t *testing.T) {
