@@ -14,6 +14,7 @@ import (
 
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/internal/memory"
+	"github.com/stratalog/strata/record"
 )
 
 // join adds a member with metadata of size bytes to a classic group of its own.
@@ -227,7 +228,7 @@ func TestSmallGroupsHaveABudget(t *testing.T) {
 }
 
 func TestThePageOfLimitsGivesTheTotalMemory(t *testing.T) {
-	total := Limits{}.MemoryBytes() + int64(2-runtime.GOMAXPROCS(0))*inflatedOnEach // on two processors
+	total := Limits{}.MemoryBytes() + int64(2-runtime.GOMAXPROCS(0))*record.InflatedPerProcessor // on two processors
 	page, err := os.ReadFile("../docs/limits.md")
 	require.NoError(t, err)
 	require.Contains(t, string(page), fmt.Sprintf("can fill %.1f GiB on two processors", math.Ceil(float64(total)/(1<<30)*10)/10))

@@ -55,15 +55,13 @@ func (l Limits) times() transport.Limits {
 // MemoryBytes returns the memory in bytes that clients can make a broker fill with these limits:
 // three times InFlightBytes (requests and responses, decoded requests, the state of coordinators),
 // the requests of unauthenticated clients, decompression on this machine's processors, and
-// compaction with its default memory. Sessions, about 4 kB a partition and 6 KiB a connection are
-// not in it. A program that serves clients can add its own needs and call debug.SetMemoryLimit:
-// else Go's collector lets the memory of the process grow to twice as much.
+// compaction with its default memory. Not in it are sessions, waiting fetches (about 450 bytes for
+// each of their partitions), about 4 kB a partition and 6 KiB a connection.
+//
+// A program that serves clients can add its own needs and call debug.SetMemoryLimit: else Go's
+// collector lets the memory of the process grow to twice as much.
 func (l Limits) MemoryBytes() int64 {
 	l = l.withDefaults()
-	inflated := record.DefaultMaxInflated + runtime.GOMAXPROCS(0)*inflatedOnEach
+	inflated := record.DefaultMaxInflated + runtime.GOMAXPROCS(0)*record.InflatedPerProcessor
 	return int64(3*l.InFlightBytes + transport.GuestBytes(l.InFlightBytes) + inflated + log.DefaultCompactionMemory)
 }
-
-// inflatedOnEach is the number of bytes to which each processor decompresses batches beside the
-// one batch of DefaultMaxInflated.
-const inflatedOnEach = 16 << 20

@@ -74,12 +74,7 @@ func (s *shareSessions) roomLocked(c *conn, old *shareSession) bool {
 	case old == nil && len(s.sessions) >= maxShareSessions:
 		return false
 	}
-	own := 0
-	for _, session := range s.sessions {
-		if session.conn.ownedBy == c.ownedBy {
-			own++
-		}
-	}
+	own, _ := s.ownLocked(c)
 	return own < maxOwnShareSessions
 }
 
@@ -89,13 +84,18 @@ func (s *shareSessions) fitLocked(c *conn, n int) bool {
 	if s.parts+n <= maxShareParts-maxOwnShareParts || n == 0 {
 		return true
 	}
-	own := 0
+	_, own := s.ownLocked(c)
+	return own+n <= maxOwnShareParts && s.parts+n <= maxShareParts
+}
+
+// ownLocked returns the number of sessions of c's owner, and of their partitions.
+func (s *shareSessions) ownLocked(c *conn) (sessions, parts int) {
 	for _, session := range s.sessions {
 		if session.conn.ownedBy == c.ownedBy {
-			own += session.counted
+			sessions, parts = sessions+1, parts+session.counted
 		}
 	}
-	return own+n <= maxOwnShareParts && s.parts+n <= maxShareParts
+	return sessions, parts
 }
 
 // dropLocked removes a session, unless it is nil.

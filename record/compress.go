@@ -129,7 +129,7 @@ func (s *scratch) inflate(b *Batch, limit int) ([]byte, error) {
 	if limit <= 0 {
 		limit = DefaultMaxInflated
 	}
-	for bound := min(limit, max(freelyInflated, min(usualRatio*len(b.raw), largeInflated))); ; {
+	for bound := min(limit, max(freelyInflated, min(usualRatio*len(b.raw), InflatedPerProcessor))); ; {
 		s.turn.take(bound)
 		p, err := b.Inflate(s.p[:0], bound)
 		if cap(p) > cap(s.p) {
@@ -138,8 +138,8 @@ func (s *scratch) inflate(b *Batch, limit int) ([]byte, error) {
 		if bound == limit || !errors.Is(err, ErrTooLarge) {
 			return p, err
 		}
-		if bound < largeInflated {
-			bound = min(limit, largeInflated)
+		if bound < InflatedPerProcessor {
+			bound = min(limit, InflatedPerProcessor)
 		} else {
 			bound = limit
 		}
@@ -148,14 +148,17 @@ func (s *scratch) inflate(b *Batch, limit int) ([]byte, error) {
 
 const (
 	freelyInflated = 256 << 10 // bytes that any number of calls may inflate to at a time
-	largeInflated  = 16 << 20  // bytes that as many calls may inflate to as there are processors
 	usualRatio     = 16        // how much smaller than its records a batch hardly ever is
 )
 
+// InflatedPerProcessor is the number of bytes to which as many calls may decompress a batch at a
+// time as there are processors. Larger batches are decompressed one at a time.
+const InflatedPerProcessor = 16 << 20
+
 // A turn is the right to inflate many bytes, which few calls have at a time: a batch of four
-// kilobytes may take 128 MiB. Calls that inflate to largeInflated bytes at most wait for others
-// only if they would have no processor anyway. The zero turn is none. The holder of a turn never
-// blocks.
+// kilobytes may take 128 MiB. Calls that inflate to InflatedPerProcessor bytes at most wait for
+// others only if they would have no processor anyway. The zero turn is none. The holder of a turn
+// never blocks.
 type turn uint8
 
 const (
@@ -173,7 +176,7 @@ var (
 func (t *turn) take(n int) {
 	need := noTurn
 	switch {
-	case n > largeInflated:
+	case n > InflatedPerProcessor:
 		need = largeTurn
 	case n > freelyInflated:
 		need = mediumTurn

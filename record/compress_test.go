@@ -289,7 +289,7 @@ func BenchmarkCompress(b *testing.B) {
 // only as many medium-sized ones as there are processors.
 func TestFewBatchesInflateToManyBytesAtATime(t *testing.T) {
 	for _, codec := range []Codec{Gzip, Snappy, LZ4, Zstd} {
-		for size, want := range map[int]turn{100 << 10: noTurn, 1 << 20: mediumTurn, largeInflated + 1<<20: largeTurn} {
+		for size, want := range map[int]turn{100 << 10: noTurn, 1 << 20: mediumTurn, InflatedPerProcessor + 1<<20: largeTurn} {
 			var builder Builder
 			require.True(t, builder.Append(&Record{Value: make([]byte, size)}))
 			p, err := builder.AppendBatch(nil, codec)

@@ -83,25 +83,18 @@ func (c *Cluster) Metadata(ctx context.Context, topics ...string) (Metadata, err
 	return m, nil
 }
 
-// PartitionMetadata returns the metadata of one partition, whatever the number of others; ok is
-// false if there is no such partition. It does not block.
-func (c *Cluster) PartitionMetadata(ctx context.Context, tp record.TopicPartition) (md PartitionMetadata, ok bool, err error) {
+// PartitionMetadata returns the metadata of one partition; its cost does not depend on the number
+// of other partitions. The lists of the result must not be changed. Errors: ErrUnknownTopic if
+// there is no such partition, ErrClosed, ctx's. It does not block.
+func (c *Cluster) PartitionMetadata(ctx context.Context, tp record.TopicPartition) (PartitionMetadata, error) {
 	if err := ctx.Err(); err != nil {
-		return md, false, err
+		return PartitionMetadata{}, err
 	}
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if c.closed {
-		return md, false, ErrClosed
+	_, p, err := c.find(tp)
+	if err != nil {
+		return PartitionMetadata{}, err
 	}
-	var all []image.Partition
-	if t := c.image.Topics[tp.Topic]; t != nil {
-		all = t.Partitions
-	}
-	if tp.Partition < 0 || int(tp.Partition) >= len(all) {
-		return md, false, nil
-	}
-	return describePartition(&all[tp.Partition]), true, nil
+	return describePartition(&p), nil
 }
 
 // MetadataSize returns how many topics, and partitions of them, Metadata describes for the same

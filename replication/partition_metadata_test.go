@@ -19,16 +19,14 @@ func TestMetadataOfOnePartitionCostsTheSameBesideManyOthers(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for p := range int32(calls) {
-		md, ok, err := c.PartitionMetadata(t.Context(), record.TopicPartition{Topic: "wide", Partition: p})
+		md, err := c.PartitionMetadata(t.Context(), record.TopicPartition{Topic: "wide", Partition: p})
 		require.NoError(t, err)
-		require.True(t, ok)
 		require.EqualValues(t, 1, md.Leader)
 	}
 	runtime.ReadMemStats(&after)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(calls*partitions*10), "bytes")
 	for _, p := range []int32{-1, partitions} {
-		_, ok, err := c.PartitionMetadata(t.Context(), record.TopicPartition{Topic: "wide", Partition: p})
-		require.NoError(t, err)
-		require.False(t, ok)
+		_, err := c.PartitionMetadata(t.Context(), record.TopicPartition{Topic: "wide", Partition: p})
+		require.ErrorIs(t, err, ErrUnknownTopic)
 	}
 }
