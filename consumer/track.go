@@ -49,7 +49,7 @@ func (t *track) done(seq int64) (end trackEntry, moved bool) {
 	return end, true
 }
 
-// inFlight returns the number of records from the first one that is not done.
+// inFlight returns the number of records from the first open one.
 func (t *track) inFlight() int { return len(t.entries) }
 
 // firstOpen returns the offset of the first record that is not done.

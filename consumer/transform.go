@@ -49,8 +49,8 @@ func Transform(ctx context.Context, c *Consumer, p *producer.Producer, fn func(r
 // c is a member of a group with ReadCommitted, and with any Commit except CommitBeforeDelivery. The
 // offsets of its input are committed only in these transactions. Offsets of control batches and
 // aborted transactions after the last batch are committed when Transform has returned. The
-// application must not commit offsets of c meanwhile, since they could overwrite those of the
-// transaction.
+// application must not commit offsets of c meanwhile, since they could overwrite the
+// transaction's.
 //
 // p needs a TransactionalID that no other producer uses at the same time. A restarted process uses
 // the same one as its predecessor, so that it need not wait for a transaction left open. Transform

@@ -69,7 +69,6 @@ type alarms struct {
 	expiryAlarm   alarm.Alarm // expire
 }
 
-// ending is the end of a log: the first Close or Remove, for which all others wait.
 // ending is how a log ends: by the first Close or Remove, for which all others wait.
 type ending struct {
 	done    chan struct{} // closed when the end is complete; the other fields are read after it

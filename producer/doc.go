@@ -34,11 +34,13 @@
 //
 //	Config                                         a record is in the log            order
 //	{}                                             exactly once                      kept
-//	{NoIdempotence: true}                          at least once                     kept, except duplicates
+//	{NoIdempotence: true}                          at least once                     kept [1]
 //	{NoIdempotence: true, Retries: NoRetries}      at most once, failures reported   kept
 //	{Acks: record.AcksLeader}                      at least once; may be lost with its leader
 //	{Acks: record.AcksNone}                        at most once, nothing reported
 //	{TransactionalID: "x"}                         with its whole transaction, or never visible
+//
+// [1] except for duplicates
 //
 // "Order" is the order of one goroutine's calls, per partition. Exactly once applies to
 // acknowledged records of this producer. A record that failed with ErrTimeout, ErrClosed or a disk
@@ -63,7 +65,7 @@
 // methods may be called from several goroutines. It ends in one of four ways:
 //
 //	Commit returned nil        committed durably; readers see it a moment later
-//	an ErrAbortable            not committed, and never will be: Abort, then Begin and repeat the work
+//	an ErrAbortable            not committed, and never will be: Abort, Begin, and repeat the work
 //	an ErrFatal                likewise, and another producer has the id (ErrFenced): Close
 //	an ErrOutcomeUnknown       ctx ended during the request: call Commit (or Abort) again
 //

@@ -10,9 +10,9 @@ import (
 )
 
 // claim makes sure that the directory of r exists and is r's own. A directory of another partition
-// with its name is set aside, and so is the rest of a replica that has lost its records. synced means
-// that the file with the topic's id was created with its bytes on stable storage, because the first
-// record waits for the disk in any case.
+// with its name is set aside, and so is the rest of a replica that has lost its records. synced
+// means that the file with the topic's id was created with its bytes on stable storage, because the
+// first record waits for the disk in any case.
 func (n *node) claim(r *replica, a assignment) (synced bool, err error) {
 	name := partitionDir(r.tp)
 	f, err := readPartitionFile(n.fs, filepath.Join(n.root, name))

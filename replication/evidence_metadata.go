@@ -24,8 +24,9 @@ func (m nodeMetadata) moment() moment {
 	return m.c.moment
 }
 
-// hasNoPartition returns an error if there is a directory of a partition, for a cluster whose metadata
-// is empty. Partitions are made after the first change of the metadata is on stable storage.
+// hasNoPartition returns an error if there is a directory of a partition, for a cluster whose
+// metadata is empty. Partitions are made after the first change of the metadata is on stable
+// storage.
 func (n *node) hasNoPartition() error {
 	if n.metadata.c.cfg.AcceptMetadataLoss {
 		return nil

@@ -19,10 +19,8 @@
 //
 // # What survives what
 //
-// # What survives what
-//
 //	                               process killed (Kill)   power cut (Crash)
-//	written                        yes                     perhaps, 4 KiB block by block, or a part of a block
+//	written                        yes                     perhaps; 4 KiB blocks, or parts
 //	written, Sync                  yes                     yes, if the file's name does
 //	created, renamed, removed      yes                     perhaps, each by itself
 //	the same and SyncDir           yes                     yes
@@ -40,7 +38,7 @@
 //
 //	m.Observe(vfs.Observer{Before: func(e vfs.Event) {
 //		for seed := range uint64(10) {
-//			check(m.Crash(seed)) // reopens the log and checks that it has the acknowledged records
+//			check(m.Crash(seed)) // reopens the log, which must have the acknowledged records
 //		}
 //	}})
 package vfs

@@ -12,9 +12,9 @@
 //	0     RegisterBrokerRecord    0-3             3
 //	1     UnregisterBrokerRecord  0               0
 //	2     TopicRecord             0               0
-//	3     PartitionRecord         0-2             the lowest that holds the fields: 1 for directories, 2 for eligible leader replicas
+//	3     PartitionRecord         0-2             (*)
 //	4     ConfigRecord            0               0
-//	5     PartitionChangeRecord   0-2             likewise
+//	5     PartitionChangeRecord   0-2             (*)
 //	9     RemoveTopicRecord       0               0
 //	10    DelegationTokenRecord   0               0
 //	11    UserScramCredential
@@ -23,7 +23,7 @@
 //	14    ClientQuotaRecord       0               0
 //	15    ProducerIdsRecord       0               0
 //	17    BrokerRegistrationChange
-//	      Record                  0-2             likewise
+//	      Record                  0-2             (*)
 //	18    AccessControlEntry
 //	      Record                  0               0
 //	19    RemoveAccessControl
@@ -36,6 +36,8 @@
 //	25    AbortTransactionRecord  0               0
 //	26    RemoveDelegationToken
 //	      Record                  0               0
+//
+// (*) the lowest version that holds the fields: 1 for directories, 2 for eligible leader replicas.
 //
 // Any other type or version is an *UnknownError: without the record, the rest of the metadata
 // would be incomplete.

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// dependencies returns the modules that go.mod requires, with the comments of their lines: where each
-// is used, and for what. It is an error if a module has none.
+// dependencies returns the modules that go.mod requires, with the comments of their lines: where
+// each is used, and for what. It is an error if a module has none.
 func dependencies(root string) (string, error) {
 	p, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {

@@ -1,7 +1,7 @@
 // Command reference writes the pages below docs/reference that follow from code: the keys of topics
-// and brokers, the APIs of the wire protocol, the errors with their codes, the modules of go.mod with
-// their reasons, and the flags of the command. Run it in the root of the repository after a change
-// of any of these:
+// and brokers, the APIs of the wire protocol, the errors with their codes, the modules of go.mod
+// with their reasons, and the flags of the command. Run it in the root of the repository after a
+// change of any of these:
 //
 //	go run ./internal/reference
 //
