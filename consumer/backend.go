@@ -11,6 +11,9 @@ import (
 
 // LogBackend gives access to topics and their records. It is the part of a backend that free
 // consumers need. replication.Cluster implements it.
+//
+// A method ClusterID() string is optional. It returns the id of the cluster immediately. With it
+// Transform rejects a producer of another cluster.
 type LogBackend interface {
 	Metadata(ctx context.Context, topics ...string) (replication.Metadata, error)
 	WaitMetadata(ctx context.Context, after int64) (int64, error)

@@ -56,6 +56,9 @@ func Transform(ctx context.Context, c *Consumer, p *producer.Producer, fn func(r
 // the same one as its predecessor, so that it need not wait for a transaction left open. Transform
 // closes neither c nor p.
 //
+// c and p belong to the same cluster. If their backends have different cluster ids, Transform
+// returns a *topic.ConfigError immediately.
+//
 // It returns nil when ctx is done, after Wakeup and when c is being closed. It first finishes the
 // current batch, for at most 30 seconds (DefaultDrainTimeout), after which the context of fn ends,
 // too. Otherwise it returns
@@ -78,6 +81,9 @@ func TransformBatches(ctx context.Context, c *Consumer, p *producer.Producer, fn
 		return &ConfigError{"Commit", "with CommitBeforeDelivery offsets are not part of the transaction"}
 	case c.cfg.Isolation != ReadCommitted:
 		return &ConfigError{"Isolation", "with ReadUncommitted what is transformed may be aborted"}
+	}
+	if err := c.checkCluster(p); err != nil {
+		return err
 	}
 	if err := p.InitTransactions(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -111,6 +117,21 @@ func TransformBatches(ctx context.Context, c *Consumer, p *producer.Producer, fn
 			return err
 		}
 	}
+}
+
+// checkCluster returns a *topic.ConfigError if p writes to another cluster than c reads. The
+// coordinator there has no member of c's group, so every transaction would be aborted.
+func (c *Consumer) checkCluster(p *producer.Producer) error {
+	b, ok := c.logs.(interface{ ClusterID() string })
+	if !ok {
+		return nil
+	}
+	in, out := b.ClusterID(), p.ClusterID()
+	if in == "" || out == "" || in == out {
+		return nil
+	}
+	reason := fmt.Sprintf("is the cluster of the producer, and the consumer reads cluster %q: one transaction cannot span two clusters", in)
+	return fmt.Errorf("consumer: transform: %w", &topic.ConfigError{Key: "ClusterID", Value: out, Reason: reason})
 }
 
 // commitOnlyInTransactions stops the commits of processed offsets until transforming is false

@@ -12,6 +12,8 @@ import (
 // If an error of a Backend has a method Retriable() bool, its result decides whether the call is
 // retried. Otherwise the errors of packages partition and replication are classified by the
 // producer, and any other error is final.
+//
+// A method ClusterID() string is optional. It returns the id of the cluster immediately.
 type Backend interface {
 	// Metadata returns the present metadata of the topics. It may block. A topic whose Err matches
 	// replication.ErrUnknownTopic counts as missing: a record for it fails. The exceptions are
@@ -29,6 +31,9 @@ type Backend interface {
 	// InitProducerID returns a new producer id, which no other producer has. It may block.
 	InitProducerID(ctx context.Context) (id int64, epoch int16, err error)
 }
+
+// identified is a Backend that has the id of its cluster.
+type identified interface{ ClusterID() string }
 
 // versioned is a Backend in the same process. The producer reads its metadata version for every
 // record, at the cost of reading a number. A change made by a call that has returned is thus

@@ -77,6 +77,15 @@ func New(b Backend, cfg Config) (*Producer, error) {
 	return p, nil
 }
 
+// ClusterID returns the id of the cluster that the producer writes to. It is empty if the backend
+// has no method ClusterID. It does not block.
+func (p *Producer) ClusterID() string {
+	if b, ok := p.backend.(identified); ok {
+		return b.ClusterID()
+	}
+	return ""
+}
+
 // now is the time on the producer's monotonic clock, in nanoseconds.
 func (p *Producer) now() int64 { return int64(time.Since(p.start)) }
 

@@ -408,3 +408,35 @@ func TestTransformWaitsForTheCommitThatIsUnderWay(t *testing.T) {
 		require.Equal(t, map[string]int{"6": 2}, outputs(t, c))
 	})
 }
+
+// Checklist row CL1.
+func TestTransformRejectsAProducerOfAnotherCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := transforming(t), transforming(t)
+		fill(t, a, 1, 3)
+		in, own := member(t, a, "x")
+		other, err := producer.New(b, producer.Config{TransactionalID: "x"})
+		require.NoError(t, err)
+		defer other.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		calls := 0
+		count := func(record.Record, func(record.Record)) error {
+			if calls++; calls == 3 {
+				cancel()
+			}
+			return nil
+		}
+		err = consumer.Transform(ctx, in, other, count)
+		var refused *topic.ConfigError
+		require.ErrorAs(t, err, &refused)
+		require.ErrorContains(t, err, a.ClusterID())
+		require.ErrorContains(t, err, b.ClusterID())
+		require.Zero(t, time.Since(began))
+		require.Zero(t, calls)
+
+		require.NoError(t, consumer.Transform(ctx, in, own, count), "the consumer is as before")
+		require.Equal(t, 3, calls)
+	})
+}
