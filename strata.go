@@ -130,16 +130,12 @@ type Backend struct {
 
 // Backend returns the parts of the cluster. The caller must not close them.
 func (c *Cluster) Backend() Backend {
-	return Backend{c.brokers, c.coordinator, c.transactions, c.ShareCoordinator}
+	return Backend{c.brokers, c.coordinator, c.transactions, c.shares.coordinator}
 }
 
-// ShareCoordinator returns the coordinator of share groups, which consumer.NewShare uses. The first
-// call creates it; its topic is created when a record is first acquired. The caller must not close
-// it. Errors: share.ErrClosed after Close, and replication.ErrInvalidReplicationFactor if there are
-// fewer brokers than Config.Shares.Topic.Replicas.
-func (c *Cluster) ShareCoordinator() (*share.Coordinator, error) { return c.shares.coordinator() }
-
-// Shares returns the coordinator of share groups, as Cluster.ShareCoordinator does.
+// Shares returns the coordinator of share groups. The first call creates it; its topic is created
+// when a record is first acquired. The caller must not close it. The errors are those of
+// Cluster.JoinShare, except ErrUnknownTopic.
 func (b Backend) Shares() (*share.Coordinator, error) { return b.shares() }
 
 // Open returns a running cluster, recovered from its directory. The caller must close it, after its

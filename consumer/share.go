@@ -7,20 +7,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/share"
 	"github.com/stratalog/strata/topic"
 )
-
-// ShareBackend is what members of share groups need. strata.Cluster implements it.
-type ShareBackend interface {
-	Metadata(ctx context.Context, topics ...string) (replication.Metadata, error)
-	ShareCoordinator() (*share.Coordinator, error)
-}
 
 // ErrNotAcquired is returned when this member no longer holds a record. Its lock has timed out, or
 // the partition has a new leader. Another member may hold the record by now.
@@ -71,15 +63,13 @@ type ShareRecord struct {
 // Poll and Records may be used by one goroutine at a time. The other methods are safe for
 // concurrent use, so that workers may acknowledge records that another goroutine polls.
 type Share struct {
-	b   ShareBackend
-	c   *share.Coordinator
+	m   ShareMembership
 	cfg ShareConfig
 	ctx context.Context // done when closing
 	end context.CancelFunc
 
 	mu    sync.Mutex                  // guards the fields below
 	given map[shareOffset]ShareRecord // handed to the application, not acknowledged yet
-	first int                         // partition that the next Poll begins with
 	once  bool                        // Close was called
 	loop  *shareLoop                  // the running Records; nil if none is running
 }
@@ -90,7 +80,8 @@ type shareOffset struct {
 }
 
 // NewShare returns a member of a share group. It returns a *ConfigError, or ErrUnknownTopic if a
-// topic does not exist. The caller must close the Share before its backend.
+// topic does not exist. If b does not respond within 30 s, it returns b's error. The caller must
+// close the Share before its backend.
 func NewShare(b ShareBackend, cfg ShareConfig) (*Share, error) {
 	refuse := func(field, value, reason string) error {
 		return fmt.Errorf("consumer: share: %w", &topic.ConfigError{Key: field, Value: value, Reason: reason})
@@ -112,21 +103,19 @@ func NewShare(b ShareBackend, cfg ShareConfig) (*Share, error) {
 	if cfg.MemberID == "" {
 		cfg.MemberID = topic.NewID().String()
 	}
-	c, err := b.ShareCoordinator()
+	start, cancel := context.WithTimeout(context.Background(), DefaultCloseTimeout)
+	defer cancel()
+	m, err := b.JoinShare(start, ShareMember{Group: cfg.Group, MemberID: cfg.MemberID, Topics: cfg.Topics, Reset: cfg.Reset.offsetSpec(), Isolation: cfg.Isolation})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("consumer: share: %w", err)
 	}
-	s := &Share{b: b, c: c, cfg: cfg, given: map[shareOffset]ShareRecord{}}
+	s := &Share{m: m, cfg: cfg, given: map[shareOffset]ShareRecord{}}
 	s.ctx, s.end = context.WithCancel(context.Background())
-	_, missing, err := s.partitions(s.ctx)
-	return s, errors.Join(missing, err)
+	return s, nil
 }
 
 // MemberID returns the name of the member.
 func (s *Share) MemberID() string { return s.cfg.MemberID }
-
-// shareLooksAgain is the time after which a waiting Poll checks for new partitions.
-const shareLooksAgain = 5 * time.Second
 
 // Poll returns records for this member, at least one. Unless Config.Explicit is set, it first
 // accepts the records of the last Poll that were not acknowledged. It waits without polling the log
@@ -172,7 +161,7 @@ func (s *Share) take(ctx context.Context, limit int) ([]ShareRecord, error) {
 			return recs, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case err != nil && !errors.Is(err, context.DeadlineExceeded):
+		case err != nil:
 			return nil, err
 		}
 	}
@@ -180,26 +169,7 @@ func (s *Share) take(ctx context.Context, limit int) ([]ShareRecord, error) {
 
 // poll is one attempt.
 func (s *Share) poll(ctx context.Context, limit int) ([]ShareRecord, error) {
-	tps, missing, err := s.partitions(ctx)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(tps) == 0:
-		return nil, missing
-	}
-	s.mu.Lock()
-	s.first++
-	k := s.first % len(tps)
-	s.mu.Unlock()
-	waiting, cancel := context.WithTimeout(ctx, shareLooksAgain)
-	defer cancel()
-	f, err := s.c.Fetch(waiting, share.FetchRequest{Group: s.cfg.Group, Member: s.cfg.MemberID, Partitions: append(tps[k:len(tps):len(tps)], tps[:k]...),
-		MaxRecords: limit, BeginLater: true, Reset: s.cfg.Reset.offsetSpec(), Isolation: s.cfg.Isolation})
-	if errors.Is(err, ErrUnknownTopic) { // topics were deleted meanwhile, and perhaps created again
-		if now, _, again := s.partitions(ctx); again == nil && len(now) > 0 && !slices.Equal(now, tps) {
-			return nil, nil
-		}
-	}
+	f, err := s.m.Fetch(ctx, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +178,7 @@ func (s *Share) poll(ctx context.Context, limit int) ([]ShareRecord, error) {
 		return nil, err
 	}
 	if len(gaps) > 0 {
-		err := s.c.Acknowledge(ctx, s.cfg.Group, s.cfg.MemberID, f.TopicPartition, gaps)
+		err := s.sendAck(ctx, f.TopicPartition, gaps)
 		if err != nil && !errors.Is(err, ErrNotAcquired) && len(recs) == 0 {
 			return nil, err
 		}
@@ -227,10 +197,10 @@ func (s *Share) begin(ctx context.Context, recs []ShareRecord) ([]ShareRecord, e
 		for n < len(recs) && recs[n].Offset == recs[n-1].Offset+1 {
 			n++
 		}
-		err := s.c.Begin(ctx, s.cfg.Group, s.cfg.MemberID, recs[0].tp, recs[0].Offset, recs[n-1].Offset)
+		err := s.m.Begin(ctx, recs[0].tp, recs[0].Offset, recs[n-1].Offset)
 		if err != nil && n > 1 { // other members may hold some of them
 			n = 1
-			err = s.c.Begin(ctx, s.cfg.Group, s.cfg.MemberID, recs[0].tp, recs[0].Offset, recs[0].Offset)
+			err = s.m.Begin(ctx, recs[0].tp, recs[0].Offset, recs[0].Offset)
 		}
 		switch {
 		case err == nil:
@@ -260,25 +230,6 @@ func (r Reset) offsetSpec() partition.OffsetSpec {
 		return partition.At(r.at)
 	}
 	return partition.Earliest
-}
-
-// partitions returns the existing partitions of all topics, and the reason why others are missing.
-func (s *Share) partitions(ctx context.Context) (all []share.TopicPartition, missing, err error) {
-	md, err := s.b.Metadata(ctx, s.cfg.Topics...)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, name := range s.cfg.Topics {
-		t := md.Topics[name]
-		if t.Err != nil {
-			missing = errors.Join(missing, fmt.Errorf("consumer: share: topic %q: %w", name, t.Err))
-			continue
-		}
-		for p := range t.Partitions {
-			all = append(all, share.TopicPartition{TopicPartition: record.TopicPartition{Topic: name, Partition: int32(p)}, TopicID: t.ID})
-		}
-	}
-	return all, missing, nil
 }
 
 // shareRecords decodes acquired records. Offsets without a record, as compaction leaves, are gaps.

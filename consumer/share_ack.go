@@ -97,7 +97,7 @@ func (s *Share) acknowledge(ctx context.Context, t share.AckType, recs []ShareRe
 // sendAcks acknowledges ranges of a partition. If this member does not hold some of the records, it
 // retries in smaller parts, so that the rest is acknowledged.
 func (s *Share) sendAcks(ctx context.Context, tp share.TopicPartition, acks []share.Ack) error {
-	err := s.c.Acknowledge(ctx, s.cfg.Group, s.cfg.MemberID, tp, acks)
+	err := s.sendAck(ctx, tp, acks)
 	if !errors.Is(err, ErrNotAcquired) || errors.Is(err, share.ErrRenewalDisabled) {
 		return err
 	}
@@ -110,6 +110,15 @@ func (s *Share) sendAcks(ctx context.Context, tp share.TopicPartition, acks []sh
 	}
 	middle := a.First + (a.Last-a.First)/2
 	return errors.Join(s.sendAcks(ctx, tp, []share.Ack{{First: a.First, Last: middle, Types: a.Types}}), s.sendAcks(ctx, tp, []share.Ack{{First: middle + 1, Last: a.Last, Types: a.Types}}))
+}
+
+// sendAck acknowledges ranges of a partition, all or none, and waits until that is durable.
+func (s *Share) sendAck(ctx context.Context, tp share.TopicPartition, acks []share.Ack) error {
+	stored, err := s.m.Acknowledge(ctx, tp, acks)
+	if err != nil {
+		return err
+	}
+	return stored(ctx)
 }
 
 // shareCloseTimeout bounds the duration of Close.
@@ -149,8 +158,5 @@ func (s *Share) Close() error {
 func (s *Share) leave() error {
 	ctx, cancel := context.WithTimeout(context.Background(), shareCloseTimeout)
 	defer cancel()
-	if err := s.c.Leave(ctx, s.cfg.Group, s.cfg.MemberID); err != nil && !errors.Is(err, share.ErrClosed) {
-		return err
-	}
-	return nil
+	return s.m.Leave(ctx)
 }

@@ -77,7 +77,8 @@ func (l *shareLoop) work(ctx context.Context, recs []ShareRecord, yield func(Sha
 		}
 		if i > 0 && time.Since(began) > aheadTime {
 			l.limit = i
-			l.release(ctx)
+			_ = l.s.acknowledge(ctx, share.Release, l.left) // other members may hold some of them
+			l.left = nil
 			break
 		}
 		l.current, _ = l.s.begin(ctx, l.left[:1:1]) // the next take returns the cause of an error
@@ -101,8 +102,8 @@ func (l *shareLoop) work(ctx context.Context, recs []ShareRecord, yield func(Sha
 	return err == nil || yield(ShareRecord{}, err)
 }
 
-// accept accepts the record that the body has processed, unless the application has acknowledged it
-// or Config.Explicit is set.
+// accept accepts the record that the body has processed, without waiting for the disk, unless the
+// application has acknowledged it or Config.Explicit is set.
 func (l *shareLoop) accept(ctx context.Context) error {
 	recs := l.current
 	l.current = nil
@@ -112,39 +113,17 @@ func (l *shareLoop) accept(ctx context.Context) error {
 	if recs = l.s.unacked(recs); len(recs) == 0 {
 		return nil
 	}
-	err := l.submit(ctx, share.Accept, recs[0], recs[0].Offset)
-	if err != nil && ctx.Err() != nil {
+	r := recs[0]
+	l.s.mu.Lock()
+	delete(l.s.given, shareOffset{r.tp, r.Offset})
+	l.s.mu.Unlock()
+	wait, err := l.s.m.Acknowledge(ctx, r.tp, []share.Ack{{First: r.Offset, Last: r.Offset, Types: []share.AckType{share.Accept}}})
+	switch {
+	case err == nil:
+		l.unstored = append(l.unstored, wait)
+	case ctx.Err() != nil:
 		l.done = append(l.done, recs...)
 		return nil
-	}
-	return err
-}
-
-// release releases the records acquired ahead.
-func (l *shareLoop) release(ctx context.Context) {
-	for len(l.left) > 0 {
-		n := 1
-		for n < len(l.left) && l.left[n].Offset == l.left[n-1].Offset+1 {
-			n++
-		}
-		if err := l.submit(ctx, share.Release, l.left[0], l.left[n-1].Offset); err != nil {
-			_ = l.s.acknowledge(ctx, share.Release, l.left) // other members may hold some of them
-			l.left = nil
-			return
-		}
-		l.left = l.left[n:]
-	}
-}
-
-// submit acknowledges the records from r to the one at offset last, without waiting for the disk.
-func (l *shareLoop) submit(ctx context.Context, t share.AckType, r ShareRecord, last int64) error {
-	s := l.s
-	s.mu.Lock()
-	delete(s.given, shareOffset{r.tp, r.Offset})
-	s.mu.Unlock()
-	wait, err := s.c.Submit(ctx, s.cfg.Group, s.cfg.MemberID, r.tp, []share.Ack{{First: r.Offset, Last: last, Types: []share.AckType{t}}})
-	if err == nil {
-		l.unstored = append(l.unstored, wait)
 	}
 	return err
 }

@@ -31,7 +31,7 @@ func Example() {
 		panic(err)
 	}
 
-	c, err := cluster.ShareCoordinator()
+	c, err := cluster.Backend().Shares()
 	if err != nil {
 		panic(err)
 	}

@@ -101,7 +101,7 @@ func TestARecordIsAcceptedWhenItsLoopContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := queue(t, strata.Config{}, 1, 20)
 		defer func() { require.NoError(t, c.Close()) }()
-		coordinator, err := c.ShareCoordinator()
+		coordinator, err := c.Backend().Shares()
 		require.NoError(t, err)
 		topics, err := c.Metadata(t.Context(), "jobs")
 		require.NoError(t, err)
@@ -277,7 +277,7 @@ func TestAPollReturnsWhatItsMemberStillHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := queue(t, strata.Config{Shares: share.Config{MaxDeliveryCount: 2}}, 1, 3)
 		defer func() { require.NoError(t, c.Close()) }()
-		coordinator, err := c.ShareCoordinator()
+		coordinator, err := c.Backend().Shares()
 		require.NoError(t, err)
 		topics, err := c.Metadata(t.Context(), "jobs")
 		require.NoError(t, err)
