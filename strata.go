@@ -10,6 +10,9 @@
 //	p, err := producer.New(c, producer.Config{})
 //	g, err := consumer.New(c, consumer.Config{Group: "billing", Topics: []string{"orders"}})
 //
+// Functions of an application take the Cluster as a Client, the interface that does not depend on
+// brokers in the same process.
+//
 // An application that needs fewer or other parts can combine the packages itself, in the same way
 // as this one. For a single log without topics and groups, use package log. Package kafka serves a
 // Cluster to Kafka clients.
@@ -97,9 +100,9 @@ var (
 const closeTimeout = 30 * time.Second
 
 // A Cluster is a set of brokers and coordinators in one process. It is the argument of
-// producer.New, consumer.New, consumer.Read and kafka.NewServer, and it implements group.Admin. The
-// methods listed here are for applications; Backend returns the methods that only servers and tests
-// need. All methods are safe for concurrent use.
+// producer.New, consumer.New, consumer.Read and kafka.NewServer, and it implements Client and
+// group.Admin. The methods listed here are for applications; Backend returns the methods that only
+// servers and tests need. All methods are safe for concurrent use.
 type Cluster struct {
 	clients // methods for producers and consumers
 

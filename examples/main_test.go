@@ -1,6 +1,11 @@
 package main
 
 import (
+	"embed"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
 	"os"
 	"regexp"
 	"strings"
@@ -26,5 +31,37 @@ func TestListNamesEveryExampleOnOneScreen(t *testing.T) {
 	require.ElementsMatch(t, there, listed)
 	for line := range strings.SplitSeq(out.String(), "\n") {
 		require.LessOrEqual(t, len(line), 110)
+	}
+}
+
+//go:embed */*.go
+var sources embed.FS
+
+// portable are the examples whose functions need no brokers in the same process.
+var portable = []string{
+	"confirm", "delivery", "exactlyonce", "groups", "grow", "jobs", "ordering", "outbox", "partitioners", "quickstart", "readers",
+	"repartition", "timetravel", "workers",
+}
+
+// Checklist row CL3.
+func TestFunctionsOfExamplesTakeAClient(t *testing.T) {
+	for _, example := range portable {
+		files, err := fs.Glob(sources, example+"/*.go")
+		require.NoError(t, err)
+		takesClient := false
+		for _, name := range files {
+			text, err := sources.ReadFile(name)
+			require.NoError(t, err)
+			f, err := parser.ParseFile(token.NewFileSet(), name, text, 0)
+			require.NoError(t, err)
+			ast.Inspect(f, func(n ast.Node) bool {
+				if s, ok := n.(*ast.SelectorExpr); ok {
+					require.NotEqual(t, "Cluster", s.Sel.Name, name)
+					takesClient = takesClient || s.Sel.Name == "Client"
+				}
+				return true
+			})
+		}
+		require.True(t, takesClient, example)
 	}
 }

@@ -20,7 +20,7 @@ const (
 
 // acknowledgements sends the same records with each kind of acknowledgement. It prints the time of
 // a send, its result, and the result if the broker rejects the write.
-func acknowledgements(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
+func acknowledgements(ctx context.Context, cluster strata.Client, out io.Writer) error {
 	fmt.Fprintf(out, "A courier's coordinates, one every %v, %d with each kind of acknowledgement; then one that the broker rejects:\n", every, sends)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "  acks\tmedian\tthe caller gets\tfor the rejected one")
@@ -44,7 +44,7 @@ func acknowledgements(ctx context.Context, cluster *strata.Cluster, out io.Write
 
 // sendWith returns the median time of a send, the content of its Ack, and the result of a record
 // that the broker rejects.
-func sendWith(ctx context.Context, cluster *strata.Cluster, acks record.Acks) (median time.Duration, known, refused string, err error) {
+func sendWith(ctx context.Context, cluster strata.Client, acks record.Acks) (median time.Duration, known, refused string, err error) {
 	err = withProducer(cluster, producer.Config{Acks: acks}, func(p *producer.Producer) error {
 		var took []time.Duration
 		tick := time.NewTicker(every)

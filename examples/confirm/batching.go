@@ -22,7 +22,7 @@ const (
 
 // batching sends a trickle of records with different lingers: larger batches cost less, and are
 // acknowledged later.
-func batching(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
+func batching(ctx context.Context, cluster strata.Client, out io.Writer) error {
 	fmt.Fprintf(out, "%d orders, %d every %v, all acknowledged by all:\n", orders, atOnce, pause)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "  batch bytes\tlinger\trecords per batch\tmedian\tslowest")
@@ -51,7 +51,7 @@ func batching(ctx context.Context, cluster *strata.Cluster, out io.Writer) error
 
 // trickle sends the orders. It returns the average number of records per batch, and the sorted
 // durations of the sends.
-func trickle(ctx context.Context, cluster *strata.Cluster, cfg producer.Config) (perBatch float64, took []time.Duration, err error) {
+func trickle(ctx context.Context, cluster strata.Client, cfg producer.Config) (perBatch float64, took []time.Duration, err error) {
 	var mu sync.Mutex // guards took and failed
 	var failed error
 	err = withProducer(cluster, cfg, func(p *producer.Producer) error {

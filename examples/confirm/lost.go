@@ -15,7 +15,7 @@ import (
 
 // lostReply sends one record that is written, but whose first reply is lost on the way back. The
 // producer cannot distinguish that from a record that never arrived, and sends it again.
-func lostReply(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
+func lostReply(ctx context.Context, cluster strata.Client, out io.Writer) error {
 	fmt.Fprintln(out, "A card limit is raised by 100; the record is written, but the reply is lost:")
 	for _, way := range []struct {
 		name string
@@ -50,7 +50,7 @@ func lostReply(ctx context.Context, cluster *strata.Cluster, out io.Writer) erro
 }
 
 // records returns the number of records in topic limits.
-func records(ctx context.Context, cluster *strata.Cluster) (int64, error) {
+func records(ctx context.Context, cluster strata.Client) (int64, error) {
 	ends, err := cluster.Offsets(ctx, "limits", strata.Latest)
 	return ends[record.TopicPartition{Topic: "limits"}], err
 }

@@ -41,7 +41,7 @@ func run(ctx context.Context, out io.Writer, disk vfs.FS) (err error) {
 			return err
 		}
 	}
-	for _, scene := range []func(context.Context, *strata.Cluster, io.Writer) error{acknowledgements, lostReply, batching} {
+	for _, scene := range []func(context.Context, strata.Client, io.Writer) error{acknowledgements, lostReply, batching} {
 		if err := scene(ctx, cluster, out); err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ const (
 
 // consumerSide lets a worker crash once with each way of committing, with data that tolerates it
 // and data that does not.
-func consumerSide(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
+func consumerSide(ctx context.Context, cluster strata.Client, out io.Writer) error {
 	for _, u := range []use{courier(), orderStates(), cardLimits()} {
 		if err := fill(ctx, cluster, u); err != nil {
 			return err
@@ -89,7 +89,7 @@ func draw(seen map[string]int, from, to int) string {
 }
 
 // fill writes the records of u, numbered in their keys.
-func fill(ctx context.Context, cluster *strata.Cluster, u use) error {
+func fill(ctx context.Context, cluster strata.Client, u use) error {
 	p, err := producer.New(cluster, producer.Config{})
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (m *memory) startAt(context.Context, []record.TopicPartition) (record.Offse
 // live is one run of the process. The first run is cut off in the middle: no later commit arrives,
 // and it does not leave the group. The next run has the same InstanceID, so it takes its place in
 // the group at once.
-func (w *worker) live(ctx context.Context, cluster *strata.Cluster, cfg consumer.Config, crash bool) error {
+func (w *worker) live(ctx context.Context, cluster strata.Client, cfg consumer.Config, crash bool) error {
 	l := &link{Backend: cluster}
 	c, err := consumer.New(l, cfg)
 	if err != nil {

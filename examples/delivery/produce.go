@@ -21,7 +21,7 @@ const sent = 200
 
 // producerSide sends records over a bad network: every 10th request gets lost on its way,
 // and every 10th reply on its way back.
-func producerSide(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
+func producerSide(ctx context.Context, cluster strata.Client, out io.Writer) error {
 	fmt.Fprintf(out, "%d records over a network that loses every 10th request and every 10th reply:\n\n", sent)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "  producer\tlost\trepeated")
@@ -76,7 +76,7 @@ func sendLast(ctx context.Context, b producer.Backend, topic string) error {
 }
 
 // count reads the topic to its end.
-func count(ctx context.Context, cluster *strata.Cluster, topic string) (map[string]int, error) {
+func count(ctx context.Context, cluster strata.Client, topic string) (map[string]int, error) {
 	seen := map[string]int{}
 	for r, err := range consumer.Read(ctx, cluster, consumer.ReadConfig{Topic: topic}) {
 		if err != nil {

@@ -87,7 +87,7 @@ func allRead(g group.Info) bool {
 }
 
 // inTransactions makes the transfers of a batch and commits their offsets in one transaction.
-func inTransactions(ctx context.Context, c *strata.Cluster, in *consumer.Consumer) error {
+func inTransactions(ctx context.Context, c strata.Client, in *consumer.Consumer) error {
 	p, err := producer.New(c, producer.Config{TransactionalID: teller})
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func inTransactions(ctx context.Context, c *strata.Cluster, in *consumer.Consume
 }
 
 // withoutTransactions makes one transfer after the other. The consumer commits processed records.
-func withoutTransactions(ctx context.Context, c *strata.Cluster, in *consumer.Consumer) error {
+func withoutTransactions(ctx context.Context, c strata.Client, in *consumer.Consumer) error {
 	p, err := producer.New(c, producer.Config{})
 	if err != nil {
 		return err

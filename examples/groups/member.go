@@ -18,7 +18,7 @@ import (
 
 // A stage is the cluster of a scene, with its output.
 type stage struct {
-	cluster *strata.Cluster
+	cluster strata.Client
 	out     io.Writer
 	members []*member
 }

@@ -30,6 +30,10 @@ func run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer cluster.Close()
+	return grow(ctx, cluster, out)
+}
+
+func grow(ctx context.Context, cluster strata.Client, out io.Writer) error {
 	if err := cluster.CreateTopic(ctx, "orders", topic.Config{Partitions: 4}); err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func run(ctx context.Context, w io.Writer) error {
 }
 
 // work runs a worker, and after its failure another one in its place.
-func work(ctx context.Context, cluster *strata.Cluster, b *board, id int) error {
+func work(ctx context.Context, cluster strata.Client, b *board, id int) error {
 	for ctx.Err() == nil {
 		s, err := consumer.NewShare(cluster, consumer.ShareConfig{Group: "workers", Topics: []string{"jobs"}, MaxRecords: 8})
 		if err != nil {

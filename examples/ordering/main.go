@@ -72,7 +72,7 @@ func run(ctx context.Context, out io.Writer) error {
 }
 
 // produce runs two producers at once, each of which writes in its own order.
-func produce(ctx context.Context, cluster *strata.Cluster, name string) error {
+func produce(ctx context.Context, cluster strata.Client, name string) error {
 	var wg sync.WaitGroup
 	errs := make([]error, 2)
 	for i, who := range []string{"a", "b"} {
@@ -99,7 +99,7 @@ func produce(ctx context.Context, cluster *strata.Cluster, name string) error {
 }
 
 // read returns all records in the order in which a reader gets them.
-func read(ctx context.Context, cluster *strata.Cluster, name string) (rs []record.Record, err error) {
+func read(ctx context.Context, cluster strata.Client, name string) (rs []record.Record, err error) {
 	for r, err := range consumer.Read(ctx, cluster, consumer.ReadConfig{Topic: name}) {
 		if err != nil {
 			return nil, err

@@ -30,7 +30,7 @@ const (
 	events    = "orders"             // the topic
 )
 
-func open(dir string) (*strata.Cluster, error) {
+func open(dir string) (strata.Client, error) {
 	return strata.Open(strata.Config{Dir: filepath.Join(dir, "strata")})
 }
 
@@ -63,7 +63,7 @@ func work(ctx context.Context, dir, mode string, says io.Writer) error {
 
 // shopWithOutbox writes an order and its event to the database at once. The relay, here on the same
 // goroutine, sends the new events of the outbox.
-func shopWithOutbox(ctx context.Context, c *strata.Cluster, db *database) error {
+func shopWithOutbox(ctx context.Context, c strata.Client, db *database) error {
 	p, err := producer.New(c, producer.Config{TransactionalID: relayID})
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ var place = record.TopicPartition{Topic: events}
 
 // relayedSoFar returns the number of events of the outbox that were sent. It first ends the
 // transaction that an earlier relay left open.
-func relayedSoFar(ctx context.Context, c *strata.Cluster, p *producer.Producer) (int, error) {
+func relayedSoFar(ctx context.Context, c strata.Client, p *producer.Producer) (int, error) {
 	if err := p.InitTransactions(ctx); err != nil {
 		return 0, err
 	}
@@ -129,7 +129,7 @@ func relay(ctx context.Context, p *producer.Producer, outbox []string, sent int)
 }
 
 // shopWithout writes an order to the database, and then its event to the topic.
-func shopWithout(ctx context.Context, c *strata.Cluster, db *database) error {
+func shopWithout(ctx context.Context, c strata.Client, db *database) error {
 	p, err := producer.New(c, producer.Config{})
 	if err != nil {
 		return err

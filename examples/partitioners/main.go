@@ -66,7 +66,7 @@ func run(ctx context.Context, out io.Writer) error {
 }
 
 // show sends thirty records and prints a row per partition, with the number of each record.
-func show(ctx context.Context, out io.Writer, cluster *strata.Cluster, name, why string, key func(int) []byte, by topic.Partitioner) error {
+func show(ctx context.Context, out io.Writer, cluster strata.Client, name, why string, key func(int) []byte, by topic.Partitioner) error {
 	t := strings.Map(func(r rune) rune {
 		if r == ' ' || r == ',' || r == '=' {
 			return '-'

@@ -27,7 +27,7 @@ type tally struct {
 
 // A group is a group of counters at work.
 type group struct {
-	cluster *strata.Cluster
+	cluster strata.Client
 	dir     string
 	out     io.Writer
 	ctx     context.Context // ends when all is counted, or a counter fails
@@ -51,7 +51,7 @@ type counter struct {
 
 var errAllCounted = errors.New("all counted")
 
-func newGroup(ctx context.Context, cluster *strata.Cluster, dir string, out io.Writer) (*group, error) {
+func newGroup(ctx context.Context, cluster strata.Client, dir string, out io.Writer) (*group, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (g *group) join(name string) {
 }
 
 // finish waits until everything in the topic is counted.
-func (g *group) finish(ctx context.Context, cluster *strata.Cluster) (counted int, err error) {
+func (g *group) finish(ctx context.Context, cluster strata.Client) (counted int, err error) {
 	ends, err := cluster.Offsets(ctx, topicName, strata.Latest)
 	if err != nil {
 		return 0, errors.Join(err, g.leave(err))

@@ -15,7 +15,7 @@ import (
 // produce sends every line that is not in the log yet. A partition has its lines in order, so the
 // number of its last line is enough to know. at is called with the number of each line before it is
 // sent.
-func produce(ctx context.Context, cluster *strata.Cluster, all lines, at func(n int)) (sent int, err error) {
+func produce(ctx context.Context, cluster strata.Client, all lines, at func(n int)) (sent int, err error) {
 	last, err := lastLines(ctx, cluster)
 	if err != nil {
 		return 0, err
@@ -61,7 +61,7 @@ func produce(ctx context.Context, cluster *strata.Cluster, all lines, at func(n 
 
 // lastLines reads the last record of each partition and
 // returns its line number, 0 for an empty one.
-func lastLines(ctx context.Context, cluster *strata.Cluster) (map[int]int, error) {
+func lastLines(ctx context.Context, cluster strata.Client) (map[int]int, error) {
 	ends, err := cluster.Offsets(ctx, topicName, strata.Latest)
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ import (
 
 // report shows the position of the group, and the files on disk after the cluster is closed. Before
 // that, files have preallocated space.
-func report(ctx context.Context, cluster *strata.Cluster, dir string, out io.Writer) error {
+func report(ctx context.Context, cluster strata.Client, dir string, out io.Writer) error {
 	ends, err := cluster.Offsets(ctx, topicName, strata.Latest)
 	if err != nil {
 		return err

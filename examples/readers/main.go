@@ -130,7 +130,7 @@ type reader struct {
 	count atomic.Int64
 }
 
-func (r *reader) run(ctx context.Context, cluster *strata.Cluster) error {
+func (r *reader) run(ctx context.Context, cluster strata.Client) error {
 	c, err := consumer.New(cluster, consumer.Config{
 		Group: r.group, Topics: []string{"ticks"}, ClientID: r.name,
 		// bounds the time until a member notices that the other one has joined
@@ -165,7 +165,7 @@ func (r *reader) lag() (n int64) {
 
 // write produces the load and returns its rate. It calls show, which may be nil, a few times with
 // the number of records so far.
-func write(ctx context.Context, cluster *strata.Cluster, name string, show func(written int)) (float64, error) {
+func write(ctx context.Context, cluster strata.Client, name string, show func(written int)) (float64, error) {
 	p, err := producer.New(cluster, producer.Config{})
 	if err != nil {
 		return 0, err

@@ -54,7 +54,7 @@ func run(ctx context.Context, out io.Writer) error {
 }
 
 // send writes changes [from, to) of every card's limit, keyed by the card.
-func send(ctx context.Context, cluster *strata.Cluster, from, to int) error {
+func send(ctx context.Context, cluster strata.Client, from, to int) error {
 	p, err := producer.New(cluster, producer.Config{})
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func send(ctx context.Context, cluster *strata.Cluster, from, to int) error {
 }
 
 // grow adds partitions to the topic while a consumer is behind.
-func grow(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
+func grow(ctx context.Context, cluster strata.Client, out io.Writer) error {
 	fmt.Fprintf(out, "limits has 2 partitions and %d unread records. Four partitions are added, and %d more records written:\n",
 		cards*changes, cards*changes)
 	before, err := cluster.Offsets(ctx, "limits", strata.Latest)
@@ -117,7 +117,7 @@ func grow(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
 
 // copyTopic copies limits into a topic of six partitions with a program that is killed once,
 // and started again from its last commit.
-func copyTopic(ctx context.Context, cluster *strata.Cluster, out io.Writer) error {
+func copyTopic(ctx context.Context, cluster strata.Client, out io.Writer) error {
 	fmt.Fprintln(out, "limits is copied to limits-6 by hand; the copier commits every 100 records and is killed once:")
 	for life := 1; life <= 2; life++ {
 		copied, err := copyOnce(ctx, cluster, life == 1)
@@ -145,7 +145,7 @@ func copyTopic(ctx context.Context, cluster *strata.Cluster, out io.Writer) erro
 }
 
 // copyOnce is one life of the copier: to the end, or until it is killed.
-func copyOnce(ctx context.Context, cluster *strata.Cluster, kill bool) (copied int, err error) {
+func copyOnce(ctx context.Context, cluster strata.Client, kill bool) (copied int, err error) {
 	total, err := size(ctx, cluster)
 	if err != nil {
 		return 0, err
@@ -195,7 +195,7 @@ func behind(c *consumer.Consumer) (n int64) {
 	return n
 }
 
-func size(ctx context.Context, cluster *strata.Cluster) (n int64, err error) {
+func size(ctx context.Context, cluster strata.Client) (n int64, err error) {
 	ends, err := cluster.Offsets(ctx, "limits", strata.Latest)
 	for _, end := range ends {
 		n += end

@@ -30,6 +30,10 @@ func run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer cluster.Close()
+	return travel(ctx, cluster, out)
+}
+
+func travel(ctx context.Context, cluster strata.Client, out io.Writer) error {
 	if err := cluster.CreateTopic(ctx, "temperature", topic.Config{Partitions: 1}); err != nil {
 		return err
 	}
@@ -78,7 +82,7 @@ func run(ctx context.Context, out io.Writer) error {
 }
 
 // measure produces one temperature per hour of a day.
-func measure(ctx context.Context, cluster *strata.Cluster, day time.Time) error {
+func measure(ctx context.Context, cluster strata.Client, day time.Time) error {
 	p, err := producer.New(cluster, producer.Config{})
 	if err != nil {
 		return err

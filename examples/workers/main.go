@@ -93,7 +93,7 @@ func run(ctx context.Context, w io.Writer) error {
 
 // A mailer is the application. It records the mails that it has sent.
 type mailer struct {
-	cluster *strata.Cluster
+	cluster strata.Client
 	p       *producer.Producer
 	each    func(n int64) // called after each mail
 	all     func()        // called when no mail is left

@@ -37,7 +37,7 @@ func TestLogOfTheReadme(t *testing.T) {
 	require.NoError(t, audit(t.Context(), t.TempDir()))
 }
 
-func bill(ctx context.Context, c *strata.Cluster, charge func(order []byte) error) error {
+func bill(ctx context.Context, c strata.Client, charge func(order []byte) error) error {
 	member, err := consumer.New(c, consumer.Config{Group: "billing", Topics: []string{"orders"}})
 	if err != nil {
 		return err
