@@ -250,12 +250,15 @@ func (c *Cluster) Shutdown(ctx context.Context) error {
 	}
 }
 
-// knownOffsets is ListOffsets, repeated while an offset is not available.
+// knownOffsets is ListOffsets, repeated while an offset is not available or a disk does not
+// respond.
 func (c *Cluster) knownOffsets(ctx context.Context, ask map[record.TopicPartition]partition.OffsetSpec) (got map[record.TopicPartition]partition.OffsetResult, err error) {
 	const longest = 100 * time.Millisecond
 	for wait := time.Millisecond; ; wait = min(2*wait, longest) {
 		got, err = c.ListOffsets(ctx, ask, partition.ReadUncommitted)
-		notAvailable := func(r partition.OffsetResult) bool { return errors.Is(r.Err, partition.ErrOffsetNotAvailable) }
+		notAvailable := func(r partition.OffsetResult) bool {
+			return errors.Is(r.Err, partition.ErrOffsetNotAvailable) || errors.Is(r.Err, partition.ErrTimeout)
+		}
 		if err != nil || !slices.ContainsFunc(slices.Collect(maps.Values(got)), notAvailable) {
 			return got, err
 		}

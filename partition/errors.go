@@ -52,8 +52,8 @@ var (
 	ErrNotEnoughReplicas = errors.New("partition: fewer in-sync replicas than min.insync.replicas")
 	// ErrNotEnoughReplicasAfterAppend: the records may be kept.
 	ErrNotEnoughReplicasAfterAppend = errors.New("partition: too few in-sync replicas after the append")
-	// ErrTimeout: the records may be kept.
-	ErrTimeout = errors.New("partition: timed out waiting for the acknowledgement")
+	// ErrTimeout: there was no answer in time. The records of an append may be kept.
+	ErrTimeout = errors.New("partition: timed out")
 
 	// The batch of a produce request.
 	ErrBatchTooLarge = errors.New("partition: batch is larger than a segment")

@@ -51,9 +51,9 @@
 //     A third broker that was fenced before is in no set that may be in force and does not help.
 //   - Brokers that are killed one after the other while the metadata cannot change are missing for
 //     every majority. An open with all disks ends that.
-//   - A hung disk is waited for by calls that read it (Read, Offsets, Backup, with any context),
-//     by KillBroker of another broker whose majority it belongs to, and by its broker's start and
-//     stop.
+//   - A hung disk is waited for by calls that read it (Fetch, Backup, ListOffsets of a View, with
+//     any context), by KillBroker of another broker whose majority it belongs to, and by its
+//     broker's start and stop.
 //   - A replica that was away during DeleteRecords, and leads later, shows the deleted records
 //     again, as in Kafka.
 //   - Retention at a leader that is cut off and not yet fenced may remove the beginning of an open

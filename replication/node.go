@@ -46,6 +46,7 @@ type node struct {
 	logger      *slog.Logger
 	base        partition.Config // of every partition
 	opens       chan struct{}    // bounds how many partitions are opened at once outside of load
+	lookups     chan struct{}    // bounds how many calls of ListOffsets read the disk at once
 	metadata    nodeMetadata
 	deletions   deletions
 	asks        asks

@@ -12,8 +12,9 @@ import (
 )
 
 // ListOffsets finds offsets by kind or by time, at the leaders. Each partition has its own error:
-// ErrUnknownTopic, ErrNotLeader, and those of partition.ListOffset. The call itself returns only
-// the context's error and ErrClosed.
+// ErrUnknownTopic, ErrNotLeader, and those of partition.ListOffset. Offsets by time, and those of
+// MaxTimestamp, are read from the disk: if no disk returns one for 500 ms, the missing ones are
+// partition.ErrTimeout. The call itself returns only the context's error and ErrClosed.
 func (c *Cluster) ListOffsets(ctx context.Context, specs map[record.TopicPartition]partition.OffsetSpec, isolation partition.Isolation) (map[record.TopicPartition]partition.OffsetResult, error) {
 	return c.listOffsets(ctx, offsetSpecs{specs, isolation}, anyBroker)
 }
@@ -26,37 +27,126 @@ type offsetSpecs struct {
 
 func (c *Cluster) listOffsets(ctx context.Context, specs offsetSpecs, asked int32) (map[record.TopicPartition]partition.OffsetResult, error) {
 	results := make(map[record.TopicPartition]partition.OffsetResult, len(specs.at))
+	onDisk := map[*node][]offsetLookup{}
+	lookups := 0
 	for tp, spec := range specs.at {
 		if err := c.live(ctx); err != nil {
 			return nil, err
 		}
-		res, err := c.listOffset(tp, spec, specs.isolation, asked)
-		if err != nil {
-			res = partition.OffsetResult{Offset: -1, TimestampMs: -1, LeaderEpoch: -1, Err: err}
+		r, p, err := c.leading(tp, asked)
+		switch {
+		case err != nil:
+			results[tp] = listed(partition.OffsetResult{}, err)
+		case p == nil:
+			results[tp] = listed(c.unwrittenOffset(tp, spec))
+		case asked == anyBroker && spec != partition.Earliest && spec != partition.Latest:
+			results[tp] = listed(partition.OffsetResult{}, fmt.Errorf("list offsets of %s-%d: no answer from the disk: %w", tp.Topic, tp.Partition, partition.ErrTimeout))
+			onDisk[r.node] = append(onDisk[r.node], offsetLookup{tp, p, spec})
+			lookups++
+		default:
+			results[tp] = listed(p.ListOffset(spec, specs.isolation))
 		}
-		results[tp] = res
 	}
-	return results, nil
+	if lookups == 0 {
+		return results, nil
+	}
+	found := make(chan foundOffset, lookups) // has room for all: no broker waits
+	wait, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for n, ls := range onDisk {
+		if !n.run(func() { n.findOffsets(wait, ls, specs.isolation, found) }) {
+			for _, l := range ls {
+				found <- foundOffset{l.tp, listed(partition.OffsetResult{}, n.ended())}
+			}
+		}
+	}
+	return results, c.collectOffsets(ctx, results, found, lookups)
 }
 
-func (c *Cluster) listOffset(tp record.TopicPartition, spec partition.OffsetSpec, isolation partition.Isolation, asked int32) (partition.OffsetResult, error) {
+// leading returns the leader's replica of a partition, with its log; nil: it was never written.
+func (c *Cluster) leading(tp record.TopicPartition, asked int32) (*replica, *partition.Partition, error) {
 	r, err := c.leaderReplica(tp, asked)
 	if err != nil {
-		return partition.OffsetResult{}, err
+		return nil, nil, err
 	}
 	p, err := r.state()
+	return r, p, err
+}
+
+// listed returns the result of one partition.
+func listed(res partition.OffsetResult, err error) partition.OffsetResult {
 	if err != nil {
-		return partition.OffsetResult{}, err
+		res = partition.OffsetResult{Offset: -1, TimestampMs: -1, LeaderEpoch: -1, Err: err}
 	}
-	if p != nil {
-		return p.ListOffset(spec, isolation)
-	}
+	return res
+}
+
+// unwrittenOffset is the result of a partition without files.
+func (c *Cluster) unwrittenOffset(tp record.TopicPartition, spec partition.OffsetSpec) (partition.OffsetResult, error) {
 	_, meta, err := c.find(tp)
 	res := partition.OffsetResult{Offset: -1, TimestampMs: -1, LeaderEpoch: -1}
 	if spec == partition.Earliest || spec == partition.Latest {
 		res.Offset, res.LeaderEpoch = 0, meta.LeaderEpoch
 	}
 	return res, err
+}
+
+// An offsetLookup is an offset that has to be read from the leader's disk.
+type offsetLookup struct {
+	tp   record.TopicPartition
+	p    *partition.Partition
+	spec partition.OffsetSpec
+}
+
+// A foundOffset is the result of an offsetLookup.
+type foundOffset struct {
+	tp  record.TopicPartition
+	res partition.OffsetResult
+}
+
+const (
+	// maxOffsetLookups is how many calls of ListOffsets read a broker's disk at once. It bounds the
+	// goroutines that wait for a hung one.
+	maxOffsetLookups = 16
+	// offsetSilence is the time without a result after which ListOffsets returns without the rest.
+	// A slow disk that keeps responding is waited for.
+	offsetSilence = 500 * time.Millisecond
+)
+
+// findOffsets looks offsets up on the broker's disk, until ctx is done.
+func (n *node) findOffsets(ctx context.Context, ls []offsetLookup, isolation partition.Isolation, found chan<- foundOffset) {
+	select {
+	case n.lookups <- struct{}{}:
+		defer func() { <-n.lookups }()
+	case <-ctx.Done():
+		return
+	}
+	for _, l := range ls {
+		if ctx.Err() != nil {
+			return
+		}
+		found <- foundOffset{l.tp, listed(l.p.ListOffset(l.spec, isolation))}
+	}
+}
+
+// collectOffsets stores n found offsets in results, fewer if none is found for offsetSilence.
+func (c *Cluster) collectOffsets(ctx context.Context, results map[record.TopicPartition]partition.OffsetResult, found <-chan foundOffset, n int) error {
+	silence := time.NewTimer(offsetSilence)
+	defer silence.Stop()
+	for ; n > 0; n-- {
+		select {
+		case f := <-found:
+			results[f.tp] = f.res
+			silence.Reset(offsetSilence)
+		case <-silence.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.closing:
+			return ErrClosed
+		}
+	}
+	return nil
 }
 
 // DeleteRecords moves the log start offsets of partitions forward to the given offsets, where -1

@@ -1,11 +1,13 @@
 package replication
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
@@ -33,6 +35,75 @@ func TestOffsetsAreListedByMeaningAndTime(t *testing.T) {
 	missing := list(at("orders", 2), partition.Latest)
 	require.ErrorIs(t, missing.Err, ErrUnknownTopic)
 	require.Equal(t, int64(-1), missing.Offset)
+}
+
+// A broker whose disk hangs is not noticed by reads. Offsets by time are read from the disk.
+func TestLeaderWhoseDiskHangsDelaysNoOffsetsOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, ds := openThree(t)
+		replicated(t, c, "orders", 3)
+		specs := map[tp]partition.OffsetSpec{}
+		for p := range int32(3) {
+			require.NoError(t, all(c, at("orders", p), "a").Err)
+			specs[at("orders", p)] = partition.At(time.Now().Add(-time.Hour))
+		}
+		hung := c.Leader("orders", 0)
+		mend := ds.hang(hung, vfs.OpRead, "")
+		for range 2 * maxOffsetLookups {
+			begin := time.Now()
+			got, err := c.ListOffsets(t.Context(), specs, partition.ReadCommitted)
+			require.NoError(t, err)
+			require.LessOrEqual(t, time.Since(begin), time.Second)
+			for tp, res := range got {
+				if c.Leader("orders", tp.Partition) == hung {
+					require.ErrorIs(t, res.Err, partition.ErrTimeout)
+				} else {
+					require.NoError(t, res.Err)
+					require.Zero(t, res.Offset)
+				}
+			}
+			require.Len(t, got, 3)
+		}
+		require.Len(t, c.serving()[hung].lookups, maxOffsetLookups, "the disk holds no more calls up")
+		for _, spec := range []partition.OffsetSpec{partition.Earliest, partition.Latest} {
+			got, err := c.ListOffsets(t.Context(), map[tp]partition.OffsetSpec{at("orders", 0): spec}, partition.ReadCommitted)
+			require.NoError(t, err)
+			require.NoError(t, got[at("orders", 0)].Err, "they are in memory")
+		}
+		mend()
+		time.Sleep(time.Hour)
+		got, err := c.ListOffsets(t.Context(), specs, partition.ReadCommitted)
+		require.NoError(t, err)
+		for _, res := range got {
+			require.NoError(t, res.Err)
+		}
+	})
+}
+
+func TestOffsetsOfASlowDiskAreAwaitedWhileItResponds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := vfs.Mem()
+		c := open(t, fsys)
+		create(t, c, "orders", 20)
+		specs := map[tp]partition.OffsetSpec{}
+		for p := range int32(20) {
+			produce(t, c, at("orders", p), "a")
+			specs[at("orders", p)] = partition.MaxTimestamp
+		}
+		defer fsys.Inject(vfs.Fault{Ops: vfs.OpRead, Times: vfs.Always, Delay: 100 * time.Millisecond})()
+		begin := time.Now()
+		got, err := c.ListOffsets(t.Context(), specs, partition.ReadCommitted)
+		require.NoError(t, err)
+		require.Len(t, got, 20)
+		for _, res := range got {
+			require.NoError(t, res.Err)
+		}
+		require.Greater(t, time.Since(begin), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+		defer cancel()
+		_, err = c.ListOffsets(ctx, specs, partition.ReadCommitted)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
 }
 
 func TestDeletedRecordsStayDeleted(t *testing.T) {

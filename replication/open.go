@@ -170,7 +170,7 @@ func (c *Cluster) newNode(l location, dir *log.Directory) *node {
 		location: l, dir: dir, logger: c.logger, incarnation: newIncarnation(l.fs.BootID()),
 		base:     partition.Config{Log: base, ProducerIDExpiration: c.cfg.ProducerIDExpiration, MaxLag: c.cfg.ReplicaMaxLag, Logger: c.logger},
 		schedule: schedule{retention: c.cfg.RetentionCheckInterval, compaction: c.cfg.CompactionInterval},
-		opens:    make(chan struct{}, maxOpens), closing: make(chan struct{}), metadata: nodeMetadata{c, l.id},
+		opens:    make(chan struct{}, maxOpens), lookups: make(chan struct{}, maxOffsetLookups), closing: make(chan struct{}), metadata: nodeMetadata{c, l.id},
 		replicas: map[record.TopicPartition]*replica{}, deletions: deletions{fs: l.fs, logger: c.logger},
 		fetchers: map[int32]*follow.Fetcher{}, endings: map[record.TopicPartition]<-chan struct{}{},
 	}
