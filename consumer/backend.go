@@ -22,6 +22,26 @@ type LogBackend interface {
 	ListOffsets(ctx context.Context, at map[record.TopicPartition]partition.OffsetSpec, iso partition.Isolation) (map[record.TopicPartition]partition.OffsetResult, error)
 }
 
+// An Opener is a LogBackend whose users need connections of their own. An example is a client
+// with network connections: a broker answers the requests of a connection in order. New, Read and
+// Follow open a session for themselves and make all calls in it. Opener is optional: strata.Cluster
+// does not implement it.
+type Opener interface {
+	// OpenSession returns a backend for one consumer or reader. For a member of a group it is also a
+	// GroupBackend, and a ConsumerGroupBackend for ProtocolConsumer. ctx bounds only the opening:
+	// the session outlasts it. end is called exactly once, after the last call of b has returned. It
+	// may block for a short time: Close waits for it. b and end are not used after an error.
+	OpenSession(ctx context.Context, s Session) (b LogBackend, end func(), err error)
+}
+
+// A Session describes the user of a session by its settings. Read and Follow have only a Rack.
+type Session struct {
+	ClientID   string // Config.ClientID; "" if it is not set
+	Rack       string // "": none
+	Group      string // "": not a group member
+	InstanceID string // "": not a static member
+}
+
 // GroupBackend gives access to groups and their committed offsets. Group members need it besides
 // LogBackend. group.Coordinator implements it.
 type GroupBackend interface {

@@ -14,6 +14,7 @@ import (
 // lifecycle is the state of a consumer's goroutines and shutdown. New sets everything except
 // closeErr.
 type lifecycle struct {
+	endSession  func()             // ends the session with the backend; called once
 	stop        context.CancelFunc // ends membership and watch
 	joined      sync.WaitGroup     // waits for membership and watch
 	memberEnded chan struct{}      // closed by Shutdown when they have ended
@@ -126,6 +127,7 @@ func (c *Consumer) shutdown(ctx context.Context, inLoop bool) {
 	}
 	defer func() { // also if OnRevoked panics or calls runtime.Goexit: others wait for it
 		c.refuseCommits()
+		c.endSession() // no call is left, except the application's on other goroutines
 		c.closeErr = errors.Join(errs...)
 		c.mu.Lock()
 		c.target, c.held, c.order = target{}, assignment{}, nil

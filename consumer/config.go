@@ -112,8 +112,8 @@ type Config struct {
 	// unassigned. Kafka's clients do not. With ProtocolConsumer the coordinator does both. Kafka:
 	// group.instance.id (KIP-345).
 	InstanceID string
-	// ClientID names the consumer in descriptions of the group. Empty means "strata". Kafka:
-	// client.id.
+	// ClientID names the consumer in descriptions of the group. Empty means the id of a backend that
+	// has one, else "strata". Kafka: client.id.
 	ClientID string
 	// Topics are the subscribed topics. Subscribe replaces them.
 	Topics []string
@@ -301,7 +301,6 @@ func (c *Config) ofProtocol() (errs []error) {
 }
 
 func (c *Config) fillDefaults() {
-	setDefault(&c.ClientID, "strata")
 	setDefault(&c.CommitInterval, DefaultCommitInterval)
 	setDefault(&c.SessionTimeout, DefaultSessionTimeout)
 	setDefault(&c.HeartbeatInterval, min(DefaultHeartbeatInterval, c.SessionTimeout/3))

@@ -83,7 +83,8 @@ type Stats struct {
 }
 
 // New returns a consumer that reads from b. The caller must close it. With a Group, b must also be
-// a GroupBackend. The member joins immediately; its partitions are fetched when it polls.
+// a GroupBackend. If b is an Opener, the consumer has a session of its own until it is closed. The
+// member joins immediately; its partitions are fetched when it polls.
 //
 // New returns *ConfigError values, joined, for bad settings, and ErrUnknownTopic for a topic that
 // does not exist (see Config.AllowUnknownTopics). If b does not respond within 30 s, it returns b's
@@ -93,9 +94,22 @@ func New(b LogBackend, cfg Config) (*Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
+	start, cancel := context.WithTimeout(context.Background(), DefaultCloseTimeout)
+	defer cancel()
+	b, endSession, err := openSession(start, b, Session{ClientID: cfg.ClientID, Rack: cfg.Rack, Group: cfg.Group, InstanceID: cfg.InstanceID})
+	if err != nil {
+		return nil, err
+	}
+	started := false
+	defer func() { // also if the backend panics
+		if !started {
+			endSession()
+		}
+	}()
+	setDefault(&cfg.ClientID, "strata")
 	c := &Consumer{
 		logs: b, cfg: cfg, commits: newCommitQueue(),
-		lifecycle: lifecycle{closed: make(chan struct{}), memberEnded: make(chan struct{})},
+		lifecycle: lifecycle{endSession: endSession, closed: make(chan struct{}), memberEnded: make(chan struct{})},
 		assigned:  assigned{parts: map[record.TopicPartition]*part{}, sought: map[record.TopicPartition]openSeek{}},
 		activity:  activity{helpers: map[int64]bool{}},
 	}
@@ -111,11 +125,10 @@ func New(b LogBackend, cfg Config) (*Consumer, error) {
 			return nil, err
 		}
 	}
-	start, cancel := context.WithTimeout(context.Background(), DefaultCloseTimeout)
-	defer cancel()
 	if err := c.subscribe(start); err != nil {
 		return nil, err
 	}
+	started = true
 	ctx, stop := context.WithCancel(context.Background())
 	c.stop = stop
 	if c.groups == nil {

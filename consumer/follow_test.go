@@ -22,10 +22,11 @@ import (
 func following(t *testing.T, c *strata.Cluster, cfg consumer.ReadConfig) (records chan string, stop context.CancelFunc, ended chan error) {
 	ctx, stop := context.WithCancel(t.Context())
 	records, ended = make(chan string, 1000), make(chan error, 1)
+	b := over(t, c)
 	var done sync.WaitGroup
 	done.Go(func() {
 		var failed error
-		for r, err := range consumer.Follow(ctx, c, cfg) {
+		for r, err := range consumer.Follow(ctx, b, cfg) {
 			if err != nil {
 				failed = errors.Join(failed, err)
 				continue

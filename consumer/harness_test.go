@@ -52,7 +52,7 @@ func fill(t *testing.T, c *strata.Cluster, p int32, n int) {
 func open(t *testing.T, b consumer.LogBackend, cfg consumer.Config) *consumer.Consumer {
 	t.Helper()
 	speak(t, &cfg)
-	c, err := consumer.New(b, cfg)
+	c, err := consumer.New(over(t, b), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() }) // for tests that end early
 	return c

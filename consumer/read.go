@@ -72,10 +72,11 @@ type ReadConfig struct {
 // that an election brings, such as a partition without a leader, become an error only after ten
 // seconds. The caller owns the records. Keeping one keeps the buffer of its fetch alive: Clone it
 // instead. The sequence can be ranged over repeatedly and concurrently; each iteration reads the
-// topic again.
+// topic again, in a session of its own if b is an Opener.
 func Read(ctx context.Context, b LogBackend, cfg ReadConfig) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
-		r, err := newReader(b, cfg, false)
+		r, end, err := openReader(ctx, b, cfg, false)
+		defer end()
 		if err == nil {
 			err = r.locate(ctx)
 		}
@@ -103,7 +104,8 @@ func Read(ctx context.Context, b LogBackend, cfg ReadConfig) iter.Seq2[record.Re
 // errors are those of Read, and replication.ErrClosed when the cluster is closed.
 func Follow(ctx context.Context, b LogBackend, cfg ReadConfig) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
-		r, err := newReader(b, cfg, true)
+		r, end, err := openReader(ctx, b, cfg, true)
+		defer end()
 		if err == nil {
 			err = r.locate(ctx)
 		}
@@ -149,6 +151,15 @@ type readPart struct {
 
 	head     record.Record // with ByTime: the next record to yield
 	haveHead bool
+}
+
+// openReader returns a reader with a session of its own. The caller calls end, also after an error.
+func openReader(ctx context.Context, b LogBackend, cfg ReadConfig, follows bool) (r *reader, end func(), err error) {
+	end = func() {}
+	if r, err = newReader(b, cfg, follows); err == nil {
+		r.b, end, err = openSession(ctx, b, Session{Rack: cfg.Rack})
+	}
+	return r, end, err
 }
 
 func newReader(b LogBackend, cfg ReadConfig, follows bool) (*reader, error) {

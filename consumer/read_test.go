@@ -21,7 +21,7 @@ import (
 // places reads to the end and returns "partition:value" of each record.
 func places(t *testing.T, b consumer.LogBackend, cfg consumer.ReadConfig) (got []string) {
 	t.Helper()
-	for r, err := range consumer.Read(t.Context(), b, cfg) {
+	for r, err := range consumer.Read(t.Context(), over(t, b), cfg) {
 		require.NoError(t, err)
 		got = append(got, fmt.Sprintf("%d:%s", r.Partition, r.Value))
 	}
