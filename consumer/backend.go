@@ -17,8 +17,24 @@ import (
 type LogBackend interface {
 	Metadata(ctx context.Context, topics ...string) (replication.Metadata, error)
 	WaitMetadata(ctx context.Context, after int64) (int64, error)
-	// Fetch returns results in the order of the request. It borrows the request until it returns.
+	// Fetch reads from the leaders of the partitions, or from replicas in the reader's rack. It
+	// returns results in the order of the request, and borrows the request until it returns.
+	//
+	//   - It waits until one broker has MinBytes for the partitions that it serves, a partition has
+	//     an error, or MaxWait has passed. MinBytes is per broker: bytes of several brokers need not
+	//     be added up.
+	//   - MaxWait bounds a long poll. A poll in progress may delay the next request to the same
+	//     broker by that time, even if its ctx ends earlier.
+	//   - Errors are per partition. An error of the call means that no partition was read.
+	//   - If no partition has Bytes or Err, all leaders received the request, and had no records
+	//     within the wait. The exception is HighWatermark -1: the state of that partition is not
+	//     known. Then the missing bytes have no meaning, for the other partitions either.
 	Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error)
+	// ListOffsets looks offsets up at the leaders. It returns the offsets of leaders that have
+	// responded. A partition whose leader has not responded yet has partition.ErrTimeout, or another
+	// error that passes, or is missing, which counts as ErrTimeout. Such a leader delays the results
+	// of other partitions by at most 1 s. The caller repeats the call for the missing offsets. An
+	// error of the call means that no offset was looked up.
 	ListOffsets(ctx context.Context, at map[record.TopicPartition]partition.OffsetSpec, iso partition.Isolation) (map[record.TopicPartition]partition.OffsetResult, error)
 }
 

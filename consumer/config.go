@@ -170,8 +170,8 @@ type Config struct {
 	// means MaxPollInterval, as in Kafka.
 	RebalanceTimeout time.Duration
 
-	// MinBytes is the number of bytes that a fetch waits for, up to MaxWait. 0 means 1. Kafka:
-	// fetch.min.bytes.
+	// MinBytes is the number of bytes that a fetch waits for, up to MaxWait. Over a network it is
+	// per broker. 0 means 1. Kafka: fetch.min.bytes.
 	MinBytes int
 	// MaxBytes bounds the size of one fetch; the first batch may exceed it. 0 means 50 MiB. Kafka:
 	// fetch.max.bytes.

@@ -151,7 +151,10 @@ func (c *Consumer) keep(parts []fetching, resp *partition.FetchResponse, mem *fe
 }
 
 func (c *Consumer) keepOne(f fetching, fp *partition.FetchedPartition, mem *fetchBuffer) error {
-	if fp.Err != nil && !errors.Is(fp.Err, partition.ErrOffsetOutOfRange) {
+	switch {
+	case fp.Err == nil && fp.HighWatermark < 0: // the leader has not responded
+		return nil
+	case fp.Err != nil && !errors.Is(fp.Err, partition.ErrOffsetOutOfRange):
 		return c.troubled(f.p, f.d, fp.Err)
 	}
 	c.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -150,7 +151,7 @@ func (l *locator) locateByLogs(ctx context.Context) error {
 	if len(query) == 0 {
 		return failed
 	}
-	got, err := l.c.listOffsets(ctx, query)
+	got, err := l.c.listOffsets(ctx, query, listOffsets)
 	if ctx.Err() != nil {
 		return failed
 	}
@@ -160,10 +161,8 @@ func (l *locator) locateByLogs(ctx context.Context) error {
 	}
 	for i := range l.places {
 		at := &l.places[i]
-		switch r, ok := got[at.p.tp]; {
+		switch r := got[at.p.tp]; {
 		case !isQueried(at):
-		case !ok:
-			failed = errors.Join(failed, l.c.troubled(at.p, at.d, errors.New("no answer")))
 		case r.Err != nil:
 			failed = errors.Join(failed, l.c.troubled(at.p, at.d, r.Err))
 		default:
@@ -190,26 +189,24 @@ func (l *locator) fail(err error, which func(*place) bool) (report error) {
 	return report
 }
 
-// listOffsets queries the log. For a time after all records it returns the end.
-func (c *Consumer) listOffsets(ctx context.Context, query map[record.TopicPartition]partition.OffsetSpec) (map[record.TopicPartition]partition.OffsetResult, error) {
-	got, err := c.logs.ListOffsets(ctx, query, c.cfg.Isolation)
+// listOffsets looks offsets up with list. For a time after all records it returns the end.
+func (c *Consumer) listOffsets(ctx context.Context, query map[record.TopicPartition]partition.OffsetSpec, list offsetLister) (map[record.TopicPartition]partition.OffsetResult, error) {
+	got, err := list(ctx, c.logs, query, c.cfg.Isolation)
 	if err != nil {
-		return nil, fmt.Errorf("list offsets: %w", err)
+		return nil, err
 	}
 	ends := map[record.TopicPartition]partition.OffsetSpec{}
 	for tp, spec := range query {
-		if r, ok := got[tp]; ok && r.Err == nil && r.Offset < 0 && spec != partition.Latest {
+		if r := got[tp]; r.Err == nil && r.Offset < 0 && spec != partition.Latest {
 			ends[tp] = partition.Latest
 		}
 	}
 	if len(ends) > 0 {
-		late, err := c.logs.ListOffsets(ctx, ends, c.cfg.Isolation)
+		late, err := list(ctx, c.logs, ends, c.cfg.Isolation)
 		if err != nil {
-			return nil, fmt.Errorf("list offsets: %w", err)
+			return nil, err
 		}
-		for tp, r := range late {
-			got[tp] = r
-		}
+		maps.Copy(got, late)
 	}
 	return got, nil
 }

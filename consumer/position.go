@@ -105,8 +105,9 @@ func (c *Consumer) seekAll(tps []record.TopicPartition, offset int64) error {
 }
 
 // SeekTime moves the partitions to their first record with timestamp t or later, or to the end if
-// there is none. Without arguments it moves all assigned ones. The error joins the errors of
-// partitions that could not be moved; the others were moved.
+// there is none. Without arguments it moves all assigned ones. It waits up to ten seconds for
+// leaders that are missing or do not respond. The error joins the errors of partitions that could
+// not be moved; the others were moved.
 func (c *Consumer) SeekTime(ctx context.Context, t time.Time, tps ...record.TopicPartition) error {
 	if c.isClosed() {
 		return ErrClosed
@@ -126,7 +127,7 @@ func (c *Consumer) SeekTime(ctx context.Context, t time.Time, tps ...record.Topi
 		query[tp], queried[tp] = partition.At(t), p
 	}
 	c.mu.Unlock()
-	found, err := c.listOffsets(ctx, query)
+	found, err := c.listOffsets(ctx, query, awaitOffsets)
 	if err != nil {
 		return fmt.Errorf("consumer: seek: %w", err)
 	}
@@ -134,12 +135,10 @@ func (c *Consumer) SeekTime(ctx context.Context, t time.Time, tps ...record.Topi
 	defer c.mu.Unlock()
 	var errs []error
 	for _, tp := range tps {
-		r, ok := found[tp]
+		r := found[tp]
 		switch {
 		case !c.ownsLocked(queried[tp]): // the offset may be that of another topic with that name
 			errs = append(errs, c.notAssigned(tp))
-		case !ok:
-			errs = append(errs, fmt.Errorf("consumer: seek %s-%d: no answer", tp.Topic, tp.Partition))
 		case r.Err != nil:
 			errs = append(errs, &PartitionError{tp, queried[tp].d.position.Load(), r.Err})
 		default:

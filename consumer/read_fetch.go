@@ -31,7 +31,7 @@ func (r *reader) fetch(ctx context.Context, minBytes int) error {
 	if len(resp.Partitions) != len(r.request.Partitions) {
 		return fmt.Errorf("consumer: read %s: the answer to a fetch is not in the order of the request", r.cfg.Topic)
 	}
-	empty, i := true, 0
+	empty, known, i := true, true, 0
 	for _, p := range r.parts {
 		if !p.requested {
 			continue
@@ -42,8 +42,9 @@ func (r *reader) fetch(ctx context.Context, minBytes int) error {
 			return err
 		}
 		empty = empty && fp.Err == nil && len(fp.Bytes) == 0
+		known = known && fp.HighWatermark >= 0
 	}
-	if empty && !r.follows {
+	if empty && known && !r.follows {
 		r.giveUpGaps(resp)
 	}
 	r.parts = slices.DeleteFunc(r.parts, r.finished)
@@ -75,7 +76,11 @@ func (r *reader) prepareRequest(minBytes int) (again time.Duration) {
 		}
 	}
 	if minBytes > 0 {
-		r.request.MaxWait = cmp.Or(again, followWait)
+		wait := DefaultMaxWait // the ends of gaps are found by a fetch that returns no records
+		if r.follows {
+			wait = followWait
+		}
+		r.request.MaxWait = cmp.Or(again, wait)
 	}
 	return again
 }
@@ -83,6 +88,8 @@ func (r *reader) prepareRequest(minBytes int) (again time.Duration) {
 // keep stores the result of a fetch for a partition.
 func (r *reader) keep(ctx context.Context, p *readPart, fp *partition.FetchedPartition) error {
 	switch {
+	case fp.Err == nil && fp.HighWatermark < 0: // the leader has not responded
+		return nil
 	case fp.Err == nil:
 		p.trouble = trouble{}
 		if len(fp.Bytes) > 0 {
@@ -107,9 +114,10 @@ func (r *reader) keep(ctx context.Context, p *readPart, fp *partition.FetchedPar
 	return err
 }
 
-// giveUpGaps ends the partitions of a fetch that returned no batch at all. The first partition with
-// a batch gets it whatever the limits are, so there is none below the ends, unless the replica that
-// was read is behind the leader. Compaction leaves such gaps.
+// giveUpGaps ends the partitions of a fetch that returned no batch at all, although all leaders
+// responded. The first partition with a batch gets it whatever the limits are, so there is none
+// below the ends, unless the replica that was read is behind the leader. Compaction leaves such
+// gaps.
 func (r *reader) giveUpGaps(resp *partition.FetchResponse) {
 	i := 0
 	for _, p := range r.parts {

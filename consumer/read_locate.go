@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
@@ -104,43 +103,19 @@ func (r *reader) offsets(ctx context.Context, parts []*readPart, spec func(*read
 	for _, p := range parts {
 		query[p.tp] = spec(p)
 	}
-	got, err := r.b.ListOffsets(ctx, query, r.cfg.Isolation)
-	start := time.Now()
-	for wait := minBackoff; err == nil && unsettled(got, start); wait = min(2*wait, maxOffsetWait) {
-		pause(ctx, wait)
-		if err = ctx.Err(); err == nil {
-			got, err = r.b.ListOffsets(ctx, query, r.cfg.Isolation)
-		}
-	}
+	got, err := awaitOffsets(ctx, r.b, query, r.cfg.Isolation)
 	if err != nil {
 		return nil, fmt.Errorf("consumer: read %s: %w", r.cfg.Topic, err)
 	}
 	offsets := make(record.Offsets, len(got))
 	for _, p := range parts {
-		res, ok := got[p.tp]
-		if !ok {
-			return nil, &PartitionError{p.tp, -1, fmt.Errorf("%w: no offset in the answer", replication.ErrUnknownTopic)}
-		}
+		res := got[p.tp]
 		if res.Err != nil {
 			return nil, r.failed(ctx, p, res.Err)
 		}
 		offsets[p.tp] = res.Offset
 	}
 	return offsets, nil
-}
-
-// maxOffsetWait is the longest pause between two requests for an unavailable offset.
-const maxOffsetWait = 100 * time.Millisecond
-
-// unsettled reports whether a leader could not return an offset yet, or there was no leader since
-// start, which may be transient, too. A missing topic is reported immediately.
-func unsettled(got map[record.TopicPartition]partition.OffsetResult, start time.Time) bool {
-	for _, res := range got {
-		if errors.Is(res.Err, partition.ErrOffsetNotAvailable) || errors.Is(res.Err, partition.ErrNotLeader) && time.Since(start) < reportAfter {
-			return true
-		}
-	}
-	return false
 }
 
 // failed returns the error of a partition, or that of its topic if the topic was deleted.
