@@ -22,9 +22,6 @@ func (r *reader) fetch(ctx context.Context, minBytes int) error {
 		return ctx.Err()
 	}
 	resp, err := r.b.Fetch(ctx, &r.request)
-	if err == nil {
-		err = r.sameTopic(ctx)
-	}
 	if err != nil {
 		return fmt.Errorf("consumer: read %s: %w", r.cfg.Topic, err)
 	}
@@ -70,7 +67,7 @@ func (r *reader) prepareRequest(minBytes int) (again time.Duration) {
 		}
 		if p.requested {
 			r.request.Partitions = append(r.request.Partitions, partition.FetchPartition{
-				TopicPartition: p.tp, Offset: p.next, MaxBytes: min(each, DefaultPartitionBytes), CurrentLeaderEpoch: -1,
+				TopicPartition: p.tp, TopicID: r.id, Offset: p.next, MaxBytes: min(each, DefaultPartitionBytes), CurrentLeaderEpoch: -1,
 			})
 			r.request.MaxBytes = min(r.request.MaxBytes+each, r.cfg.MaxBytes)
 		}
@@ -105,7 +102,7 @@ func (r *reader) keep(ctx context.Context, p *readPart, fp *partition.FetchedPar
 			return r.failed(ctx, p, fp.Err) // beyond the end: the log has lost records
 		}
 		p.next = starts[p.tp]
-		return nil
+		return r.sameTopic(ctx) // offsets are looked up by name
 	}
 	err := r.failed(ctx, p, fp.Err)
 	if isFinal(err) && passes(fp.Err) && !p.trouble.add(time.Now(), true) {

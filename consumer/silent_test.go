@@ -208,3 +208,43 @@ func TestLagAndErrorsOutlastALeaderThatDoesNotRespond(t *testing.T) {
 		require.NoError(t, c.Close())
 	})
 }
+
+// countedLogs counts the calls that Read and Follow make.
+type countedLogs struct {
+	*strata.Cluster
+	metadata, fetches int
+}
+
+func (c *countedLogs) Metadata(ctx context.Context, topics ...string) (replication.Metadata, error) {
+	c.metadata++
+	return c.Cluster.Metadata(ctx, topics...)
+}
+
+func (c *countedLogs) Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error) {
+	c.fetches++
+	return c.Cluster.Fetch(ctx, req)
+}
+
+func TestReadAndFollowNeedNoMetadataForAFetch(t *testing.T) {
+	for name, read := range readers {
+		for _, last := range []int{0, 8} {
+			t.Run(fmt.Sprint(name, last), func(t *testing.T) {
+				bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
+					for range 8 {
+						fill(t, b, 0, 1)
+					}
+					c, n := &countedLogs{Cluster: b}, 0
+					for _, err := range read(t.Context(), c, consumer.ReadConfig{Topic: "t", MaxBytes: 1, Last: last}) {
+						require.NoError(t, err)
+						if n++; n == 8 {
+							break
+						}
+					}
+					require.Equal(t, 8, n)
+					require.GreaterOrEqual(t, c.fetches, 8)
+					require.Equal(t, 2, c.metadata, "before and after the offsets are looked up")
+				})
+			})
+		}
+	}
+}
