@@ -10,8 +10,8 @@ import (
 // A Backend stores the records of a producer. replication.Cluster implements it.
 //
 // If an error of a Backend has a method Retriable() bool, its result decides whether the call is
-// retried. Otherwise the errors of packages partition and replication are classified by the
-// producer, and any other error is final.
+// retried, whatever else the error wraps: see consumer.Retriable. Otherwise the errors of packages
+// partition and replication are classified by the producer, and any other error is final.
 //
 // A method ClusterID() string is optional. It returns the id of the cluster immediately.
 type Backend interface {

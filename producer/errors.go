@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/stratalog/strata/internal/retriable"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
@@ -104,9 +105,8 @@ func classify(err error) verdict {
 			break
 		}
 	}
-	var r interface{ Retriable() bool }
-	if errors.As(err, &r) {
-		v.retriable = r.Retriable()
+	if retriable, decided := retriable.Of(err); decided {
+		v.retriable = retriable
 	}
 	return v
 }

@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -175,5 +176,53 @@ func TestExpiryEndsBatchesThatWereNeverSent(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, p.Close())
 		time.Sleep(2 * time.Hour)
+	})
+}
+
+// A final error decides, even if the producer otherwise handles the sentinel that it wraps.
+func TestFinalErrorIsNotRetriedWhateverItWraps(t *testing.T) {
+	for name, wraps := range map[string]error{"sequence": partition.ErrOutOfOrderSequence, "epoch": partition.ErrInvalidProducerEpoch, "leader": partition.ErrNotLeader} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(map[string]int{"a": 1})
+				f.script = func(int, *partition.ProduceRequest, *record.Batch) fate {
+					return fate{err: fmt.Errorf("%w: %w", wraps, passing(false))}
+				}
+				p := newProducer(t, f, Config{})
+				_, err := p.Send(t.Context(), value("a", 0))
+				require.ErrorIs(t, err, wraps)
+				require.NotErrorIs(t, err, ErrTimeout)
+				require.Len(t, f.headers(), 1)
+				require.NoError(t, p.Close())
+			})
+		})
+	}
+}
+
+// refusing is a backend whose metadata of every topic have an error.
+type refusing struct {
+	*fake
+	err error
+}
+
+func (r *refusing) Metadata(_ context.Context, topics ...string) (replication.Metadata, error) {
+	md := replication.Metadata{Topics: map[string]replication.TopicMetadata{}}
+	for _, name := range topics {
+		md.Topics[name] = replication.TopicMetadata{Err: r.err}
+	}
+	return md, nil
+}
+
+func TestRefusedTopicIsNotAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &refusing{newFake(nil), fmt.Errorf("%w: %w", replication.ErrUnknownTopic, passing(false))}
+		p, err := New(r, Config{AllowUnknownTopics: true})
+		require.NoError(t, err)
+		begun := time.Now()
+		_, err = p.Send(t.Context(), value("a", 0))
+		require.ErrorIs(t, err, replication.ErrUnknownTopic)
+		require.NotErrorIs(t, err, ErrTimeout)
+		require.Zero(t, time.Since(begun))
+		require.NoError(t, p.Close())
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/stratalog/strata/internal/retriable"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 )
@@ -66,6 +67,8 @@ func (pt *partitionQueue) decideLocked(b *batch, res partition.ProduceResult) {
 	switch {
 	case b.lost != nil:
 		pt.failLocked(b, res, b.lost)
+	case retriable.Final(res.Err):
+		pt.failLocked(b, res, res.Err)
 	case b.sequenced && errors.Is(res.Err, partition.ErrOutOfOrderSequence):
 		pt.outOfOrderLocked(b, res)
 	case b.sequenced && errors.Is(res.Err, partition.ErrInvalidProducerEpoch) && p.txn == nil:

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stratalog/strata/internal/retriable"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
@@ -220,14 +221,13 @@ func missing(md replication.Metadata, name string) error {
 	return tm.Err
 }
 
-// final reports whether err means that a topic or partition does not exist, and is not awaited. A
-// backend that is not sure returns true from Retriable.
+// final reports whether err ends a wait for metadata. Its method Retriable decides. An error without
+// one ends the wait if a topic or partition does not exist and is not awaited.
 func (p *Producer) final(err error) bool {
-	if p.cfg.AllowUnknownTopics || !errors.Is(err, ErrUnknownTopic) {
-		return false
+	if retriable, decided := retriable.Of(err); decided {
+		return !retriable
 	}
-	var r interface{ Retriable() bool }
-	return !errors.As(err, &r) || !r.Retriable()
+	return !p.cfg.AllowUnknownTopics && errors.Is(err, ErrUnknownTopic)
 }
 
 // awaitPartition waits until the topic has partition i, if that may be created.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/internal/retriable"
 	"github.com/stratalog/strata/transaction"
 )
 
@@ -72,9 +73,8 @@ func fencedBy(err error) bool {
 // isRepeatable reports whether a request rejected by a coordinator should be repeated. Group
 // coordinators have the same errors.
 func isRepeatable(err error) bool {
-	var r interface{ Retriable() bool }
-	if errors.As(err, &r) {
-		return r.Retriable()
+	if retriable, decided := retriable.Of(err); decided {
+		return retriable
 	}
 	for _, passing := range []error{
 		transaction.ErrConcurrent, transaction.ErrNotCoordinator, transaction.ErrCoordinatorNotAvailable,
