@@ -3,9 +3,11 @@ package consumer
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/stratalog/strata/internal/retriable"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
 )
@@ -225,6 +227,9 @@ func (c *Consumer) giveUp(ctx context.Context, r *runner, tps []record.TopicPart
 			return cmp.Or(c.interruptionLocked(), ErrWakeup)
 		}
 		c.cfg.Logger.Warn("commit before giving partitions up failed", "group", c.cfg.Group, "err", err)
+		if retriable.Final(err) {
+			c.fail(fmt.Errorf("consumer: group %s: %w", c.cfg.Group, err))
+		}
 	}
 	c.callback(ctx, c.cfg.OnRevoked, tps)
 	if _, err := c.awaitQueued(commit); err != nil { // commits that the callback has queued

@@ -9,6 +9,25 @@ import (
 	"github.com/stratalog/strata/replication"
 )
 
+// A Retriable is an error of a backend that decides whether its call is retried. Errors of a backend
+// need not have the method. If one has, errors.As finds it, and its result takes precedence over the
+// sentinels that the error wraps:
+//
+//   - false: the error is final. The application receives it, and the call is not repeated. An error
+//     of one partition stops that partition until a seek. An error of the group, of the metadata or
+//     of a whole fetch ends Poll, Records, Batches, Run and Transform.
+//   - true: the error is transient. The call is repeated, with a growing pause of at most a second.
+//     An error of a partition is reported once it has lasted for ten seconds.
+//
+// Without the method, a consumer retries errors that elections and restarts bring, fetches that fail
+// as a whole and calls for its membership. It reports other errors of a partition once, and retries.
+// An error that the client resolves itself, such as group.ErrUnknownMember or
+// partition.ErrOffsetOutOfRange, must not have the method. Package producer uses it in the same way.
+type Retriable interface {
+	error
+	Retriable() bool
+}
+
 // LogBackend gives access to topics and their records. It is the part of a backend that free
 // consumers need. replication.Cluster implements it.
 //

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/internal/retriable"
 	"github.com/stratalog/strata/record"
 )
 
@@ -248,7 +249,8 @@ func (c *Consumer) commitWhileClosing(ctx context.Context, try func() error) err
 	defer c.membership.protocol.reopenCommits(ctx)()
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		err := try()
-		if !errors.Is(err, group.ErrRebalanceInProgress) && !errors.Is(err, group.ErrIllegalGeneration) || ctx.Err() != nil {
+		again := errors.Is(err, group.ErrRebalanceInProgress) || errors.Is(err, group.ErrIllegalGeneration)
+		if !again || retriable.Final(err) || ctx.Err() != nil {
 			return err
 		}
 		pause(ctx, wait)

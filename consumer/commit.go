@@ -2,9 +2,11 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
+	"github.com/stratalog/strata/internal/retriable"
 	"github.com/stratalog/strata/record"
 )
 
@@ -166,8 +168,21 @@ func (c *Consumer) commitBeforeJoin(ctx context.Context, tps []record.TopicParti
 			err = cm.err
 		}
 	}
-	if err != nil {
-		c.cfg.Logger.Debug("commit before a rebalance failed, the next one includes it", "group", c.cfg.Group, "err", err)
+	c.noteCommit(err)
+}
+
+// noteCommit handles the outcome of a commit whose error no caller receives. A final error ends
+// polling. Another one is logged when the next commit fails, too: the next one includes it.
+func (c *Consumer) noteCommit(err error) {
+	switch {
+	case err == nil:
+		c.commits.failing.Store(false)
+	case retriable.Final(err):
+		c.fail(fmt.Errorf("consumer: group %s: %w", c.cfg.Group, err))
+	case errors.Is(err, ErrRebalanced), errors.Is(err, ErrClosed), errors.Is(err, context.Canceled), !c.commits.failing.Swap(true):
+		c.cfg.Logger.Debug("commit failed, the next one includes it", "group", c.cfg.Group, "err", err)
+	default:
+		c.warnRepeated("commits fail, the next one includes their offsets", err)
 	}
 }
 
@@ -215,6 +230,9 @@ func (c *Consumer) commitHanded(ctx context.Context) error {
 	}
 	if err == nil {
 		return nil
+	}
+	if retriable.Final(err) {
+		c.fail(err)
 	}
 	for _, h := range c.poller.handed {
 		h.d.undo(h.p, h.first)

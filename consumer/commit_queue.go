@@ -20,6 +20,8 @@ type commitQueue struct {
 	answered  int64          // number of them with an outcome, in order
 	moved     chan struct{}  // closed at the next outcome; nil: no goroutine waits
 	underWay  int            // calls of commitTogether
+	// the last commit without a caller has failed, see noteCommit
+	failing atomic.Bool
 	// sent has the commits with an outcome whose callback has not run yet; behind has the outcomes,
 	// in the same order. The commit of an active callback is not included. Only the committer uses
 	// them.
@@ -60,7 +62,7 @@ func newCommitQueue() commitQueue {
 // offsets take precedence, even if they were sent in the same request as done's.
 func (c *Consumer) CommitAsync(o record.Offsets, done func(record.Offsets, error)) {
 	if done == nil {
-		done = func(record.Offsets, error) {}
+		done = func(_ record.Offsets, err error) { c.noteCommit(err) }
 	}
 	c.mu.Lock()
 	var refused error
@@ -132,8 +134,8 @@ func (c *Consumer) commitUntilFinish(ctx context.Context) {
 			c.sendQueued(ctx)
 			return
 		case <-tick:
-			if err := c.commitProcessed(ctx, c.Assignment()); err != nil && ctx.Err() == nil {
-				c.cfg.Logger.Debug("periodic commit failed, the next one includes it", "group", c.cfg.Group, "err", err)
+			if err := c.commitProcessed(ctx, c.Assignment()); ctx.Err() == nil {
+				c.noteCommit(err)
 			}
 		case <-c.commits.ready:
 			c.sendQueued(ctx)

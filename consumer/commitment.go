@@ -7,6 +7,7 @@ import (
 	"maps"
 
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/internal/retriable"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
 )
@@ -89,6 +90,7 @@ func settleAll(cms []*commitment, err error) {
 // partitions, or the topic was deleted, it is ErrRebalanced.
 func commitError(err error) error {
 	switch {
+	case retriable.Final(err):
 	case errors.Is(err, group.ErrUnknownMember), isOldGeneration(err), errors.Is(err, group.ErrFencedInstance), errors.Is(err, group.ErrUnknownTopicOrPartition):
 		return fmt.Errorf("consumer: commit: %w: %w", ErrRebalanced, err)
 	}
@@ -153,6 +155,8 @@ func (c *Consumer) send(ctx context.Context, cms []*commitment, m committer) (wa
 		case err == nil:
 			c.noteCommittedLocked(cm)
 			cm.settle(nil)
+		case retriable.Final(err):
+			cm.settle(commitError(err))
 		case errors.Is(err, group.ErrRebalanceInProgress), isOldGeneration(err) && c.maybeBehindLocked(m):
 			wait = err
 		default:

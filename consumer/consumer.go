@@ -68,6 +68,7 @@ type Consumer struct {
 	assigned     // target and held partitions
 	activity     // state of the polling goroutine
 	member       member
+	warnings     warnings
 	runner       *runner // of the active Run; nil: none
 	stats        Stats
 }
@@ -125,7 +126,7 @@ func New(b LogBackend, cfg Config) (*Consumer, error) {
 			return nil, err
 		}
 	}
-	if err := c.subscribe(start); err != nil {
+	if err := retry(start, func() error { return c.subscribe(start) }); err != nil {
 		return nil, err
 	}
 	started = true

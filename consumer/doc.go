@@ -32,6 +32,8 @@
 //     created again while the whole group was away has no committed offsets, so Reset applies.
 //   - A partition that cannot be read does not affect other partitions. Its error is returned once,
 //     and the others continue without delay.
+//   - An error that excludes a retry ends polling if it is of the group, the metadata or a periodic
+//     commit: see Retriable. Other failures are retried with pauses of at most a second.
 //   - Cancelling a context ends a wait immediately; an iterator then ends without an error. Close
 //     is bounded, sends queued commits, waits for a loop body on another goroutine, and may be
 //     called from a loop body or callback.

@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/stratalog/strata/internal/retriable"
 	"github.com/stratalog/strata/partition"
-	"github.com/stratalog/strata/replication"
 )
 
 // fetcher holds data reused by fetches. It belongs to the polling goroutine.
 type fetcher struct {
 	request  partition.FetchRequest
-	fetching []fetching    // the partitions of the request, in its order
-	backoff  time.Duration // after the last fetch that failed as a whole; 0: it succeeded
+	fetching []fetching // the partitions of the request, in its order
 }
 
 // fetching is a partition in a fetch, with the requested delivery and position.
@@ -47,19 +46,19 @@ func (c *Consumer) fetch(ctx context.Context) error {
 	switch {
 	case wait.Err() != nil:
 		return nil
-	case errors.Is(err, replication.ErrClosed):
+	case retriable.Final(err):
 		c.fail(fmt.Errorf("consumer: fetch: %w", err))
 		return nil
 	case err == nil && !inOrder(parts, resp):
 		err = errors.New("the answer is not in the order of the request")
 	}
 	if err != nil {
-		c.fetcher.backoff = min(max(2*c.fetcher.backoff, minBackoff), maxBackoff)
-		c.cfg.Logger.Debug("fetch failed, trying again", "err", err, "backoff", c.fetcher.backoff)
-		pause(wait, c.fetcher.backoff)
-		return nil
+		var report error
+		for _, f := range parts {
+			report = errors.Join(report, c.noteTroubled(f.p, f.d, fmt.Errorf("fetch: %w", err), true))
+		}
+		return report
 	}
-	c.fetcher.backoff = 0
 	return c.keep(parts, resp, mem)
 }
 
@@ -154,7 +153,7 @@ func (c *Consumer) keepOne(f fetching, fp *partition.FetchedPartition, mem *fetc
 	switch {
 	case fp.Err == nil && fp.HighWatermark < 0: // the leader has not responded
 		return nil
-	case fp.Err != nil && !errors.Is(fp.Err, partition.ErrOffsetOutOfRange):
+	case fp.Err != nil && (!errors.Is(fp.Err, partition.ErrOffsetOutOfRange) || retriable.Final(fp.Err)):
 		return c.troubled(f.p, f.d, fp.Err)
 	}
 	c.mu.Lock()
@@ -186,8 +185,8 @@ func (c *Consumer) keepOne(f fetching, fp *partition.FetchedPartition, mem *fetc
 	return nil
 }
 
-// isFinal reports whether an error concerns only partitions, while the others continue.
-func isFinal(err error) bool {
+// isOfPartition reports whether an error concerns only partitions, while the others continue.
+func isOfPartition(err error) bool {
 	var pe *PartitionError
 	return errors.As(err, &pe)
 }

@@ -96,7 +96,11 @@ func (r *reader) watch(ctx context.Context) *watch {
 	go func() {
 		defer close(w.done)
 		for {
-			v, err := r.b.WaitMetadata(w.ctx, version)
+			v := version
+			err := retry(w.ctx, func() (err error) {
+				v, err = r.b.WaitMetadata(w.ctx, version)
+				return err
+			})
 			version = v
 			w.mu.Lock()
 			if err == nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/internal/retriable"
 )
 
 // heartbeats keeps the membership alive until the generation ends, and returns the cause, or until
@@ -24,6 +25,7 @@ func (m *classicMember) heartbeats(ctx context.Context, done <-chan struct{}) er
 			if err := m.review(ctx); err != nil {
 				return err
 			}
+			m.backoff = 0
 		}
 		select {
 		case <-ctx.Done():
@@ -99,6 +101,8 @@ func (m *classicMember) beat(ctx context.Context) error {
 	case err == nil:
 		m.lastBeat = time.Now()
 		return nil
+	case retriable.Final(err):
+		return fmt.Errorf("heartbeat: %w", err)
 	case errors.Is(err, group.ErrRebalanceInProgress):
 		m.lastBeat = time.Now()
 		return errRejoin

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/internal/retriable"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
@@ -108,7 +108,7 @@ func (l *locator) locateByGroup(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		err = l.fail(err, func(at *place) bool { return at.fresh && at.start == StartReset })
+		err = l.fail(fmt.Errorf("offsets of group %s: %w", l.c.cfg.Group, err), func(at *place) bool { return at.fresh && at.start == StartReset })
 	} else if len(unstable) > 0 {
 		err = l.fail(group.ErrUnstableOffsetCommit, func(at *place) bool { return unstable[at.p.tp] != nil && at.fresh && at.start == StartReset })
 	}
@@ -175,8 +175,13 @@ func (l *locator) locateByLogs(ctx context.Context) error {
 }
 
 // fail stores an error for all places that which selects, and drops them. It returns the error to
-// be reported.
+// be reported. A final error ends polling instead.
 func (l *locator) fail(err error, which func(*place) bool) (report error) {
+	if retriable.Final(err) {
+		l.c.fail(fmt.Errorf("consumer: %w", err))
+		l.places = nil
+		return nil
+	}
 	left := l.places[:0]
 	for i := range l.places {
 		if at := l.places[i]; which(&at) {
@@ -211,9 +216,14 @@ func (c *Consumer) listOffsets(ctx context.Context, query map[record.TopicPartit
 	return got, nil
 }
 
-// troubled stores an error of a partition and returns it if it is to be reported now. Damage stops
-// the partition until a seek; other errors are retried.
+// troubled stores an error of a partition and returns it if it is to be reported now. Damage and
+// final errors stop the partition until a seek; other errors are retried.
 func (c *Consumer) troubled(p *part, d *delivery, err error) error {
+	return c.noteTroubled(p, d, err, passes(err))
+}
+
+// noteTroubled is troubled for an error that is transient or not.
+func (c *Consumer) noteTroubled(p *part, d *delivery, err error, passing bool) error {
 	if errors.Is(err, replication.ErrClosed) {
 		c.fail(fmt.Errorf("consumer: %w", err))
 		return nil
@@ -224,26 +234,13 @@ func (c *Consumer) troubled(p *part, d *delivery, err error) error {
 		return nil
 	}
 	reported := &PartitionError{p.tp, d.position.Load(), err}
-	if errors.Is(err, record.ErrCorrupt) {
+	if errors.Is(err, record.ErrCorrupt) || retriable.Final(err) {
 		p.failed = reported
 		return reported
 	}
-	if p.trouble.add(time.Now(), passes(err)) {
+	if p.trouble.add(time.Now(), passing) {
 		return reported
 	}
 	c.cfg.Logger.Debug("partition cannot be read, trying again", "topic", p.tp.Topic, "partition", p.tp.Partition, "err", err)
 	return nil
-}
-
-// passingErrors are caused by elections, deletions and restarts: they are reported only when they
-// last.
-var passingErrors = []error{
-	partition.ErrNotLeader, replication.ErrUnknownTopic, partition.ErrInconsistentTopicID, partition.ErrClosed,
-	partition.ErrFencedLeaderEpoch, partition.ErrUnknownLeaderEpoch, partition.ErrOffsetNotAvailable, partition.ErrTimeout,
-	group.ErrUnstableOffsetCommit,
-}
-
-// passes reports whether an error is usually transient.
-func passes(err error) bool {
-	return slices.ContainsFunc(passingErrors, func(often error) bool { return errors.Is(err, often) })
 }

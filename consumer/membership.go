@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/internal/retriable"
 	"github.com/stratalog/strata/replication"
 )
 
@@ -19,6 +20,8 @@ type membership struct {
 	lastBeat time.Time // time of the last response of the coordinator
 	progress int64     // last observed progress of the application
 	lastSeen time.Time // time of that observation
+	// pause after the last failed attempt to be a member; 0: the member is in a generation
+	backoff time.Duration
 }
 
 // A groupProtocol is the part of a member that differs between the protocols. The membership
@@ -56,6 +59,10 @@ func (m *membership) run(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
+		case isFatalForMember(err):
+			m.endMembership(false)
+			c.fail(fmt.Errorf("consumer: group %s: %w", c.cfg.Group, err))
+			return
 		case errors.Is(err, errRejoin):
 		case errors.Is(err, errGone):
 			m.lose(ctx, m.endMembership(false))
@@ -63,15 +70,27 @@ func (m *membership) run(ctx context.Context) {
 			m.lose(ctx, m.doubt())
 		case errors.Is(err, ErrPollTimeout):
 			m.lose(ctx, m.endMembership(true))
-		case isFatalForMember(err):
-			m.endMembership(false)
-			c.fail(fmt.Errorf("consumer: group %s: %w", c.cfg.Group, err))
-			return
 		default:
-			c.cfg.Logger.Warn("group membership interrupted, trying again", "group", c.cfg.Group, "err", err)
+			c.warnRepeated("group membership interrupted, trying again", err)
 			c.noteTrouble(err)
-			pause(ctx, minBackoff)
+			m.pauseBetween(ctx)
 		}
+	}
+}
+
+// pauseBetween waits between two attempts to be a member. The pause doubles until an attempt
+// succeeds. Changes that a kick announces end it after minBackoff, and the next one is short again:
+// the cause of the failures may be gone.
+func (m *membership) pauseBetween(ctx context.Context) {
+	m.backoff = min(max(2*m.backoff, minBackoff), maxBackoff)
+	pause(ctx, minBackoff)
+	rest := time.NewTimer(m.backoff - minBackoff)
+	defer rest.Stop()
+	select {
+	case <-m.c.member.kick:
+		m.backoff = 0
+	case <-rest.C:
+	case <-ctx.Done():
 	}
 }
 
@@ -97,7 +116,11 @@ func (c *Consumer) interrupted(err error) error {
 	return fmt.Errorf("%w: %w", err, c.member.trouble)
 }
 
+// isFatalForMember reports whether err ends the membership for good.
 func isFatalForMember(err error) bool {
+	if retriable, decided := retriable.Of(err); decided {
+		return !retriable
+	}
 	for _, fatal := range []error{
 		errRefused, group.ErrFencedInstance, group.ErrInconsistentProtocol, group.ErrInvalidSessionTimeout, group.ErrInvalidGroupID, group.ErrGroupMaxSize, group.ErrClosed, replication.ErrClosed,
 	} {

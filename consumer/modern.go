@@ -10,6 +10,7 @@ import (
 
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/internal/offsets"
+	"github.com/stratalog/strata/internal/retriable"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
 )
@@ -70,6 +71,7 @@ func (m *modernMember) generation(ctx context.Context) error {
 		if err := m.reconcile(ctx); err != nil {
 			return err
 		}
+		m.backoff = 0
 		next.Reset(m.pause())
 		if err := m.awaitReason(ctx, news, next.C); err != nil {
 			return err
@@ -189,6 +191,8 @@ func samePartitions(a, b offsets.TopicIDPartitions) bool {
 func (m *modernMember) unanswered(err error) error {
 	c := m.c
 	switch joins := m.epoch == joinEpoch; {
+	case retriable.Final(err):
+		return fmt.Errorf("heartbeat: %w", err)
 	case errors.Is(err, group.ErrFencedMemberEpoch), errors.Is(err, group.ErrUnknownMember), errors.Is(err, group.ErrGroupNotFound) && !joins:
 		return fmt.Errorf("%w: %w", errGone, err)
 	case errors.Is(err, group.ErrGroupNotFound), errors.Is(err, group.ErrInvalidRequest), errors.Is(err, group.ErrUnreleasedInstance),

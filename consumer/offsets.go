@@ -40,7 +40,14 @@ const maxOffsetWait = 100 * time.Millisecond
 
 // awaitOffsets is listOffsets, repeated for partitions whose offset may be available later.
 func awaitOffsets(ctx context.Context, b LogBackend, query map[record.TopicPartition]partition.OffsetSpec, iso partition.Isolation) (map[record.TopicPartition]partition.OffsetResult, error) {
-	got, err := listOffsets(ctx, b, query, iso)
+	list := func(query map[record.TopicPartition]partition.OffsetSpec) (some map[record.TopicPartition]partition.OffsetResult, err error) {
+		err = retry(ctx, func() (err error) {
+			some, err = listOffsets(ctx, b, query, iso)
+			return err
+		})
+		return some, err
+	}
+	got, err := list(query)
 	begun := time.Now()
 	for wait := minBackoff; err == nil; wait = min(2*wait, maxOffsetWait) {
 		missing := map[record.TopicPartition]partition.OffsetSpec{}
@@ -55,7 +62,7 @@ func awaitOffsets(ctx context.Context, b LogBackend, query map[record.TopicParti
 		pause(ctx, wait)
 		if err = ctx.Err(); err == nil {
 			var more map[record.TopicPartition]partition.OffsetResult
-			more, err = listOffsets(ctx, b, missing, iso)
+			more, err = list(missing)
 			maps.Copy(got, more)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stratalog/strata/internal/retriable"
 	"github.com/stratalog/strata/partition"
 )
 
@@ -21,7 +22,11 @@ func (r *reader) fetch(ctx context.Context, minBytes int) error {
 		}
 		return ctx.Err()
 	}
-	resp, err := r.b.Fetch(ctx, &r.request)
+	var resp *partition.FetchResponse
+	err := retry(ctx, func() (err error) {
+		resp, err = r.b.Fetch(ctx, &r.request)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("consumer: read %s: %w", r.cfg.Topic, err)
 	}
@@ -93,7 +98,7 @@ func (r *reader) keep(ctx context.Context, p *readPart, fp *partition.FetchedPar
 			p.chunk = newChunk(nil, p.next, fp)
 		}
 		return nil
-	case errors.Is(fp.Err, partition.ErrOffsetOutOfRange): // records were deleted, or have expired
+	case errors.Is(fp.Err, partition.ErrOffsetOutOfRange) && !retriable.Final(fp.Err): // records were deleted, or have expired
 		starts, err := r.offsets(ctx, []*readPart{p}, func(*readPart) partition.OffsetSpec { return partition.Earliest })
 		if err != nil {
 			return err
@@ -105,7 +110,7 @@ func (r *reader) keep(ctx context.Context, p *readPart, fp *partition.FetchedPar
 		return r.sameTopic(ctx) // offsets are looked up by name
 	}
 	err := r.failed(ctx, p, fp.Err)
-	if isFinal(err) && passes(fp.Err) && !p.trouble.add(time.Now(), true) {
+	if isOfPartition(err) && passes(fp.Err) && !p.trouble.add(time.Now(), true) {
 		return nil // it is retried
 	}
 	return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/stratalog/strata/internal/retriable"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
@@ -40,11 +41,15 @@ func (r *reader) locate(ctx context.Context) error {
 
 // metadata returns the metadata of the topic and their version.
 func (r *reader) metadata(ctx context.Context) (t replication.TopicMetadata, version int64, err error) {
-	md, err := r.b.Metadata(ctx, r.cfg.Topic)
-	if err != nil {
-		return t, 0, err
-	}
-	return md.Topics[r.cfg.Topic], md.Version, md.Topics[r.cfg.Topic].Err
+	err = retry(ctx, func() error {
+		md, err := r.b.Metadata(ctx, r.cfg.Topic)
+		if err != nil {
+			return err
+		}
+		t, version = md.Topics[r.cfg.Topic], md.Version
+		return t.Err
+	})
+	return t, version, err
 }
 
 // sameTopic returns ErrTopicReplaced unless the topic still has the located id. Ids are never
@@ -57,7 +62,7 @@ func (r *reader) sameTopic(ctx context.Context) error {
 // again is metadata for the topic that was located.
 func (r *reader) again(ctx context.Context) (t replication.TopicMetadata, version int64, err error) {
 	t, version, err = r.metadata(ctx)
-	if errors.Is(err, replication.ErrUnknownTopic) || err == nil && t.ID != r.id {
+	if errors.Is(err, replication.ErrUnknownTopic) && !retriable.Final(err) || err == nil && t.ID != r.id {
 		err = fmt.Errorf("%w: %s", ErrTopicReplaced, r.cfg.Topic)
 	}
 	return t, version, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/internal/retriable"
 	"github.com/stratalog/strata/record"
 )
 
@@ -80,7 +81,7 @@ func (m *classicMember) sync(ctx context.Context, join group.JoinResponse) ([]re
 	switch {
 	case err == nil:
 		m.outrun = false
-	case errors.Is(err, group.ErrRebalanceInProgress):
+	case errors.Is(err, group.ErrRebalanceInProgress) && !retriable.Final(err):
 		if m.outrun { // the group uses the newer protocol, where joins do not wait, and is behind
 			pause(ctx, minBackoff)
 		}
@@ -145,7 +146,11 @@ func (c *Consumer) partitionCounts(ctx context.Context, topics []string) (map[st
 	counts := make(map[string]int32, len(topics))
 	for _, t := range topics {
 		counts[t] = 0
-		if tm, ok := md.Topics[t]; ok && tm.Err == nil {
+		tm, ok := md.Topics[t]
+		if err := undecided(t, tm); err != nil {
+			return nil, err
+		}
+		if ok && tm.Err == nil {
 			counts[t] = int32(len(tm.Partitions))
 		}
 	}

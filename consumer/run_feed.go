@@ -11,7 +11,7 @@ func (r *runner) dispatch(ctx context.Context) error {
 	for {
 		p, err := r.c.next(ctx)
 		if err != nil {
-			if isFinal(err) && !r.c.isFatal(err) && r.err() == nil {
+			if isOfPartition(err) && !r.c.isFatal(err) && r.err() == nil {
 				r.c.cfg.Logger.Error("partition cannot be read, going on without it", "err", err)
 				continue
 			}

@@ -193,6 +193,7 @@ func TestSessionEndsHoweverAReaderEnds(t *testing.T) {
 		n := 0
 		for _, read := range readers {
 			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
 			for range read(ctx, c, consumer.ReadConfig{Topic: "t"}) {
 				break
 			}

@@ -169,7 +169,11 @@ func (s *Share) take(ctx context.Context, limit int) ([]ShareRecord, error) {
 
 // poll is one attempt.
 func (s *Share) poll(ctx context.Context, limit int) ([]ShareRecord, error) {
-	f, err := s.m.Fetch(ctx, limit)
+	var f share.Fetched
+	err := retry(ctx, func() (err error) {
+		f, err = s.m.Fetch(ctx, limit)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

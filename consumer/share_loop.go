@@ -6,6 +6,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/stratalog/strata/internal/retriable"
 	"github.com/stratalog/strata/share"
 )
 
@@ -14,7 +15,7 @@ import (
 // Unless Config.Explicit is set, a record is accepted when the loop requests the next one; the
 // record at which the loop ends is released. The acceptance is durable soon afterwards, at the
 // latest when the loop has ended. An error of Poll, or of an acceptance, is yielded with a zero
-// record, and the loop may continue.
+// record, and the loop may continue. A final error of Poll ends the loop: see Retriable.
 //
 // The loop acquires records ahead: at most ShareConfig.MaxRecords, and at most about one second of
 // work. The delivery of a record begins when it is yielded: its lock then lasts for a whole
@@ -34,7 +35,7 @@ func (s *Share) Records(ctx context.Context) iter.Seq2[ShareRecord, error] {
 			case err != nil && ctx.Err() != nil, errors.Is(err, ErrClosed):
 				return
 			case err != nil:
-				if !yield(ShareRecord{}, err) {
+				if !yield(ShareRecord{}, err) || retriable.Final(err) {
 					return
 				}
 			}

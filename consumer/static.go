@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/internal/retriable"
 	"github.com/stratalog/strata/record"
 )
 
@@ -52,6 +53,9 @@ func (m *classicMember) inspect(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, c.cfg.HeartbeatInterval)
 	defer cancel()
 	info, err := c.groups.Group(call, c.cfg.Group)
+	if retriable.Final(err) {
+		return fmt.Errorf("assignment of the group: %w", err)
+	}
 	if err != nil {
 		c.cfg.Logger.Debug("looking at the group's assignment failed, trying again", "group", c.cfg.Group, "err", err)
 		return nil
@@ -66,6 +70,9 @@ func (m *classicMember) inspect(ctx context.Context) error {
 		}
 	}
 	counts, err := c.partitionCounts(call, slices.Collect(maps.Keys(topics)))
+	if retriable.Final(err) {
+		return fmt.Errorf("partitions: %w", err)
+	}
 	if err != nil {
 		c.cfg.Logger.Debug("looking at the group's topics failed, trying again", "group", c.cfg.Group, "err", err)
 		return nil

@@ -36,7 +36,13 @@ func (c *Consumer) subscribed(ctx context.Context) ([]string, error) {
 	}
 	topics = nil
 	for name, t := range md.Topics {
-		if t.Err == nil && !t.Internal && pattern.MatchString(name) {
+		if t.Internal || !pattern.MatchString(name) {
+			continue
+		}
+		if err := undecided(name, t); err != nil {
+			return nil, err
+		}
+		if t.Err == nil {
 			topics = append(topics, name)
 		}
 	}
@@ -94,7 +100,7 @@ func (c *Consumer) existing(ctx context.Context, topics []string) (map[string]to
 		switch {
 		case ok && t.Err == nil:
 			views[name] = topicView{t.ID, int32(len(t.Partitions))}
-		case ok && errors.Is(t.Err, ErrUnknownTopic) && c.cfg.AllowUnknownTopics:
+		case ok && errors.Is(t.Err, ErrUnknownTopic) && c.cfg.AllowUnknownTopics && undecided(name, t) == nil:
 		case ok:
 			return nil, fmt.Errorf("consumer: subscribe: %w", t.Err)
 		}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/internal/retriable"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
@@ -149,8 +151,12 @@ func (c *Consumer) commitOnlyInTransactions(ctx context.Context) bool {
 	}
 }
 
-// passesLater reports whether err is of one partition, and usually transient.
+// passesLater reports whether err, or each of several joined errors, is of one partition and usually
+// transient.
 func passesLater(err error) bool {
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		return !slices.ContainsFunc(all.Unwrap(), func(err error) bool { return !passesLater(err) })
+	}
 	var p *PartitionError
 	return errors.As(err, &p) && passes(p.Err)
 }
@@ -184,12 +190,13 @@ func (t *transformer) transform(ctx context.Context, b *Batch) error {
 	default:
 		t.c.batchUndone()
 	}
-	if !mine && !errors.Is(err, producer.ErrFatal) && movedOn(err) {
+	again := !mine && !errors.Is(err, producer.ErrFatal) && !retriable.Final(err)
+	if again && movedOn(err) {
 		t.c.cfg.Logger.Info("transaction was aborted, as the partitions have moved", "group", t.c.cfg.Group, "err", err)
 		t.c.awaitMove(ctx)
 		return nil
 	}
-	if !mine && !errors.Is(err, producer.ErrFatal) && idExpired(err) {
+	if again && idExpired(err) {
 		t.c.cfg.Logger.Info("transaction was aborted, as the transactional id had expired", "group", t.c.cfg.Group, "err", err)
 		return nil // the next transaction has a new producer id, unless another producer has the transactional id
 	}

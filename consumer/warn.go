@@ -10,6 +10,31 @@ const (
 	mostHeartbeats = 100
 )
 
+// warnInterval is the shortest time between two warnings about failures that repeat.
+const warnInterval = 500 * time.Millisecond
+
+// warnings limits the log lines about failures that repeat. Guarded by Consumer.mu.
+type warnings struct {
+	last    time.Time // of the last line
+	dropped int       // lines dropped since then
+}
+
+// warnRepeated logs a failure that is retried, unless there was such a line less than warnInterval
+// ago. The next line has the number of the dropped ones.
+func (c *Consumer) warnRepeated(what string, err error) {
+	c.mu.Lock()
+	now, w := time.Now(), &c.warnings
+	if now.Sub(w.last) < warnInterval {
+		w.dropped++
+		c.mu.Unlock()
+		return
+	}
+	dropped := w.dropped
+	*w = warnings{last: now}
+	c.mu.Unlock()
+	c.cfg.Logger.Warn(what, "group", c.cfg.Group, "err", err, "lines_left_out", dropped)
+}
+
 // warn logs timeouts of a group member that are accepted but usually a mistake.
 func (c *Config) warn() {
 	if c.Group == "" {

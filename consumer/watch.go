@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/stratalog/strata/internal/retriable"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
@@ -29,11 +30,22 @@ func (c *Consumer) view(ctx context.Context, topics []string) (map[string]topicV
 	}
 	views := make(map[string]topicView, len(topics))
 	for name, t := range md.Topics {
+		if err := undecided(name, t); err != nil {
+			return nil, err
+		}
 		if t.Err == nil {
 			views[name] = topicView{t.ID, int32(len(t.Partitions))}
 		}
 	}
 	return views, nil
+}
+
+// undecided returns the error of a topic that may exist; nil for a topic that exists or does not.
+func undecided(name string, t replication.TopicMetadata) error {
+	if _, decided := retriable.Of(t.Err); decided {
+		return fmt.Errorf("topic %s: %w", name, t.Err)
+	}
+	return nil
 }
 
 // topicsOf returns the names of the topics of tps, sorted.
@@ -57,10 +69,12 @@ func (c *Consumer) runWatch(ctx context.Context, review func(context.Context) er
 		switch {
 		case err == nil:
 			version, backoff = v, minBackoff
-		case errors.Is(err, replication.ErrClosed):
-			c.fail(fmt.Errorf("consumer: %w", err))
+		case ctx.Err() != nil:
+		case errors.Is(err, replication.ErrClosed), retriable.Final(err):
+			c.fail(fmt.Errorf("consumer: metadata: %w", err))
 			return
 		default:
+			c.warnRepeated("metadata cannot be read, trying again", err)
 			pause(ctx, backoff)
 			backoff = min(2*backoff, maxBackoff)
 		}
