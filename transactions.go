@@ -2,6 +2,7 @@ package strata
 
 import (
 	"context"
+	"time"
 
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/producer"
@@ -22,6 +23,12 @@ type txnCoordinator struct {
 }
 
 type groups struct{ *group.Coordinator }
+
+// InitProducerID implements producer.TxnCoordinator.
+func (t txnCoordinator) InitProducerID(ctx context.Context, id string, timeout time.Duration, before transaction.Producer) (transaction.Producer, int16, error) {
+	p, err := t.Coordinator.InitProducerID(ctx, id, timeout, before)
+	return p, t.Version(), err
+}
 
 // TxnCoordinator implements producer.TxnBackend.
 func (b Backend) TxnCoordinator() producer.TxnCoordinator {

@@ -28,9 +28,9 @@ type transactions struct {
 	// guards the fields below, and the fields of the Txns; a leaf, below the locks of partitions
 	mu       sync.Mutex
 	identity transaction.Producer
-	known    bool // identity may be used for the next transaction
-	started  bool // identity was returned once
-	version  int16
+	known    bool  // identity may be used for the next transaction
+	started  bool  // identity was returned once
+	version  int16 // 0 or backendVersion2, from the response that returned identity
 	current  *Txn  // nil: none is open or being ended
 	fatal    error // a *TxnError: there are no more transactions
 	trouble  error // error of the coordinator's last response; nil: none
@@ -103,15 +103,12 @@ func (t *transactions) requestIdentity(caller context.Context) error {
 		return nil
 	}
 	cfg := &t.p.cfg
-	version := int16(0)
-	if t.coordinator.Version() >= backendVersion2 {
-		version = backendVersion2
-	}
 	ctx, cancel := t.p.patience(caller)
 	defer cancel()
 	var got transaction.Producer
+	var version int16
 	err := t.repeat(ctx, "init", func() (err error) {
-		got, err = t.coordinator.InitProducerID(ctx, cfg.TransactionalID, cfg.TransactionTimeout, before)
+		got, version, err = t.coordinator.InitProducerID(ctx, cfg.TransactionalID, cfg.TransactionTimeout, before)
 		return err
 	})
 	switch {
@@ -126,7 +123,10 @@ func (t *transactions) requestIdentity(caller context.Context) error {
 		return err
 	}
 	t.mu.Lock()
-	t.identity, t.known, t.started, t.version = got, true, true, version
+	t.identity, t.known, t.started, t.version = got, true, true, 0
+	if version >= backendVersion2 { // a client of version 1 sends what one of version 0 sends
+		t.version = backendVersion2
+	}
 	t.mu.Unlock()
 	cfg.Logger.Info("producer has its transactional id", slog.String("transactional_id", cfg.TransactionalID),
 		slog.Int64("producer_id", got.ID), slog.Int("producer_epoch", int(got.Epoch)))

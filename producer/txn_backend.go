@@ -16,18 +16,17 @@ type TxnBackend interface {
 	TxnCoordinator() TxnCoordinator
 }
 
-// A TxnCoordinator decides the outcomes of transactions. It has the methods of
-// transaction.Coordinator, and one of group.Coordinator.
+// A TxnCoordinator decides the outcomes of transactions.
 //
 // If an error has a method Retriable() bool, its result decides whether the call is retried.
 // Otherwise the errors of packages transaction and group are classified by the producer, and any
 // other error is final.
 type TxnCoordinator interface {
-	// Version is the level of the feature transaction.version. From 2 on the first write adds a
-	// partition to the transaction, and each transaction has its own epoch (KIP-890). With lower
-	// versions the producer adds partitions explicitly.
-	Version() int16
-	InitProducerID(ctx context.Context, id string, timeout time.Duration, before transaction.Producer) (transaction.Producer, error)
+	// InitProducerID returns the producer's identity, and the level of the feature
+	// transaction.version. From 2 on the first write adds a partition to the transaction, and each
+	// transaction has its own epoch (KIP-890). With lower versions the producer adds partitions
+	// explicitly. The level is that of all transactions until the next InitProducerID.
+	InitProducerID(ctx context.Context, id string, timeout time.Duration, before transaction.Producer) (p transaction.Producer, version int16, err error)
 	AddPartitions(ctx context.Context, r transaction.AddRequest) error
 	AddOffsets(ctx context.Context, r transaction.AddRequest, group string) error
 	End(ctx context.Context, r transaction.EndRequest) (transaction.Producer, error)

@@ -97,6 +97,28 @@ func TestOlderVersionAddsPartitionsBeforeItWrites(t *testing.T) {
 	})
 }
 
+// The feature transaction.version of a cluster is changed while a producer gets its identity, and
+// again later.
+func TestTransactionsHaveTheVersionThatCameWithTheIdentity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := openTxnWorld(t, 2)
+		w.version = 0
+		w.fail(func(op string) error {
+			if op == "init" && w.version == 0 {
+				w.version = 2
+				return transaction.ErrNotCoordinator
+			}
+			return nil
+		}, nil)
+		p := newTxnProducer(t, w, "x")
+		for range 2 {
+			require.NoError(t, p.Transact(t.Context(), func(tx *producer.Txn) error { return tx.Send(t.Context(), to(0, "v")) }))
+			w.version = 0
+		}
+		require.Equal(t, []string{"init", "init", "commit", "commit"}, w.asked())
+	})
+}
+
 func TestCallsInTheWrongStateChangeNothing(t *testing.T) {
 	inTxnWorld(t, func(t *testing.T, w *txnWorld) {
 		ctx := t.Context()

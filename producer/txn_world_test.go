@@ -107,14 +107,12 @@ func (w *txnWorld) through(op string, carryOut func() error) error {
 
 type watchedCoordinator struct{ w *txnWorld }
 
-func (c watchedCoordinator) Version() int16 { return c.w.version }
-
-func (c watchedCoordinator) InitProducerID(ctx context.Context, id string, timeout time.Duration, before transaction.Producer) (p transaction.Producer, err error) {
+func (c watchedCoordinator) InitProducerID(ctx context.Context, id string, timeout time.Duration, before transaction.Producer) (p transaction.Producer, version int16, err error) {
 	err = c.w.through("init", func() (err error) {
 		p, err = c.w.txns.InitProducerID(ctx, id, timeout, before)
 		return err
 	})
-	return p, err
+	return p, c.w.version, err
 }
 
 func (c watchedCoordinator) AddPartitions(ctx context.Context, r transaction.AddRequest) error {

@@ -110,12 +110,12 @@ func (m mortalCoordinator) do(request func() error) error {
 	return err
 }
 
-func (m mortalCoordinator) InitProducerID(ctx context.Context, id string, timeout time.Duration, before transaction.Producer) (p transaction.Producer, err error) {
+func (m mortalCoordinator) InitProducerID(ctx context.Context, id string, timeout time.Duration, before transaction.Producer) (p transaction.Producer, version int16, err error) {
 	err = m.do(func() (err error) {
-		p, err = m.TxnCoordinator.InitProducerID(ctx, id, timeout, before)
+		p, version, err = m.TxnCoordinator.InitProducerID(ctx, id, timeout, before)
 		return err
 	})
-	return p, err
+	return p, version, err
 }
 
 func (m mortalCoordinator) AddPartitions(ctx context.Context, r transaction.AddRequest) error {
