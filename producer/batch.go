@@ -35,6 +35,7 @@ type batch struct {
 	doneFn  func(partition.ProduceResult) // answered, as a bound method value
 
 	state    batchState
+	limit    int   // size up to which an open batch accepts records; above BatchBytes: it is extended
 	gathers  bool  // open, and not sent until it is full, a Send adds to it, or the next tick
 	attempts int   // failed attempts
 	created  int64 // on the producer's clock
@@ -50,6 +51,7 @@ type batch struct {
 	encodedEpoch  int16
 	// time of sending to the backend, on the producer's clock; owned by the drainer until then
 	handedAt int64
+	took     int64 // time until the backend answered; set before decideLocked
 
 	possiblyWritten bool  // an attempt ended, and the batch may be in the log
 	tainted         bool  // the backend may still read bytes and req
@@ -90,9 +92,15 @@ type callback struct {
 	position int32
 }
 
-// newBatch returns an open batch; now is on the producer's clock.
-func (p *Producer) newBatch(pt *partitionQueue, now int64) *batch {
-	b := p.batches.get()
+// newBatch returns an open batch; now is on the producer's clock, and size the expected size.
+func (p *Producer) newBatch(pt *partitionQueue, now, size int64) *batch {
+	var b *batch
+	if size > int64(p.cfg.BatchBytes) {
+		b = p.batches.get(&p.batches.large)
+	}
+	if b == nil {
+		b = p.batches.get(&p.batches.small)
+	}
 	if b == nil {
 		b = &batch{}
 		b.doneFn = b.answered
@@ -101,7 +109,8 @@ func (p *Producer) newBatch(pt *partitionQueue, now int64) *batch {
 		b.req = &partition.ProduceRequest{}
 	}
 	b.part, b.created, b.deadline = pt, now, now+int64(p.cfg.DeliveryTimeout)
-	b.builder.Reset(p.cfg.BatchBytes)
+	b.limit = p.cfg.BatchBytes
+	b.builder.Reset(b.limit)
 	if p.cfg.Compression == record.None {
 		b.builder.SumEarly() // the sender completes it, usually on another processor
 	}
@@ -110,6 +119,9 @@ func (p *Producer) newBatch(pt *partitionQueue, now int64) *batch {
 
 // maxPooledBytes is the size up to which the memory of a batch is reused.
 const maxPooledBytes = 1 << 20
+
+// largeBatch: a free batch with the memory of more than this many of Config.BatchBytes is large.
+const largeBatch = 2
 
 // recycle clears b and makes it available again. No other code may refer to b.
 func (p *Producer) recycle(b *batch) {
@@ -120,9 +132,18 @@ func (p *Producer) recycle(b *batch) {
 	clear(b.calls)
 	clear(b.asyncs)
 	clear(b.flushes)
-	*b = batch{footprint: 1<<10 + b.builder.Cap() + cap(b.buf) + 64*cap(b.calls) + 256*cap(b.asyncs), builder: b.builder, buf: b.buf, req: b.req, doneFn: b.doneFn, calls: b.calls[:0], asyncs: b.asyncs[:0], flushes: b.flushes[:0]}
-	p.batches.put(b)
+	memory := b.builder.Cap() + cap(b.buf)
+	*b = batch{footprint: 1<<10 + memory + 64*cap(b.calls) + 256*cap(b.asyncs), builder: b.builder, buf: b.buf, req: b.req, doneFn: b.doneFn, calls: b.calls[:0], asyncs: b.asyncs[:0], flushes: b.flushes[:0]}
+	if memory > largeBatch*p.cfg.BatchBytes {
+		p.batches.put(&p.batches.large, b)
+	} else {
+		p.batches.put(&p.batches.small, b)
+	}
 }
+
+// extended reports whether b is larger than Config.BatchBytes because it waited for MaxInFlight
+// others. It is sent as soon as one of these is done.
+func (b *batch) extended() bool { return b.limit > b.part.p.cfg.BatchBytes }
 
 // add adds a record and fills in e.position. It returns false if the batch is full.
 func (b *batch) add(r *record.Record, e *entry) bool {

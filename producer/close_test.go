@@ -44,7 +44,7 @@ func TestShutdownFailsTheRestWhenItsContextEnds(t *testing.T) {
 		f := newFake(map[string]int{"a": 1})
 		// a hung backend
 		f.script = func(int, *partition.ProduceRequest, *record.Batch) fate { return fate{delay: time.Hour} }
-		p := newProducer(t, f, Config{BatchBytes: 100})
+		p := newProducer(t, f, Config{BatchBytes: 100, MaxRequestBytes: 100})
 		errs := make(chan error, 100)
 		for i := range 20 {
 			p.SendAsync(t.Context(), value("a", i), func(_ record.Record, err error) { errs <- err })
@@ -170,7 +170,7 @@ func TestARecordThatIsNotAcceptedIsGivenBackWithoutAnOffset(t *testing.T) {
 func TestCloseDuringALoadLosesNoOutcome(t *testing.T) {
 	for range 20 {
 		f := newFake(map[string]int{"a": 3})
-		p := newProducer(t, f, Config{BatchBytes: 300})
+		p := newProducer(t, f, Config{BatchBytes: 300, MaxRequestBytes: 300})
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		called, acked := 0, 0

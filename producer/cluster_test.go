@@ -86,7 +86,7 @@ func sendNumbers(t testing.TB, p *producer.Producer, n int) {
 func TestLostConfirmationsLeaveOneCopyOfEachRecordInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // R5
 		c := openCluster(t, replication.Config{FS: vfs.Mem()}, 1)
-		p, err := producer.New(&lossy{c: c, rnd: rand.New(rand.NewPCG(1, 1)), chance: 20, delay: true}, producer.Config{BatchBytes: 2000, MaxBufferedBytes: 100_000})
+		p, err := producer.New(&lossy{c: c, rnd: rand.New(rand.NewPCG(1, 1)), chance: 20, delay: true}, producer.Config{BatchBytes: 2000, MaxRequestBytes: 2000, MaxBufferedBytes: 100_000})
 		require.NoError(t, err)
 		const n = 100_000
 		sendNumbers(t, p, n)
@@ -100,7 +100,7 @@ func TestLostConfirmationsLeaveOneCopyOfEachRecordInOrder(t *testing.T) {
 func TestLostConfirmationsWithoutIdempotenceLeaveDuplicates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t, replication.Config{FS: vfs.Mem()}, 1)
-		p, err := producer.New(&lossy{c: c, rnd: rand.New(rand.NewPCG(1, 1)), chance: 20, delay: true}, producer.Config{BatchBytes: 2000, NoIdempotence: true})
+		p, err := producer.New(&lossy{c: c, rnd: rand.New(rand.NewPCG(1, 1)), chance: 20, delay: true}, producer.Config{BatchBytes: 2000, MaxRequestBytes: 2000, NoIdempotence: true})
 		require.NoError(t, err)
 		for i := range 5000 {
 			p.SendAsync(t.Context(), record.Record{Topic: "a", Value: fmt.Append(nil, i)}, nil)
@@ -122,7 +122,7 @@ func TestIdempotenceHoldsOverRestartsOfTheBroker(t *testing.T) {
 	dir := t.TempDir()
 	cfg := replication.Config{Dir: dir}
 	l := &lossy{c: openCluster(t, cfg, 1), rnd: rand.New(rand.NewPCG(2, 2)), chance: 20}
-	p, err := producer.New(l, producer.Config{BatchBytes: 1000, RetryBackoff: time.Millisecond, RetryBackoffMax: 10 * time.Millisecond})
+	p, err := producer.New(l, producer.Config{BatchBytes: 1000, MaxRequestBytes: 1000, RetryBackoff: time.Millisecond, RetryBackoffMax: 10 * time.Millisecond})
 	require.NoError(t, err)
 	const n = 20_000
 	var bad []error
@@ -149,7 +149,7 @@ func TestIdempotenceHoldsOverPowerCutsOfTheBroker(t *testing.T) {
 		fs := vfs.Mem()
 		cfg := replication.Config{FS: fs, Defaults: topic.Config{Log: log.Config{SegmentBytes: 100_000}}}
 		l := &lossy{c: openCluster(t, cfg, 1), rnd: rand.New(rand.NewPCG(3, 3)), chance: 20, delay: true}
-		p, err := producer.New(l, producer.Config{BatchBytes: 2000, MaxBufferedBytes: 100_000, RetryBackoff: time.Millisecond, RetryBackoffMax: 10 * time.Millisecond})
+		p, err := producer.New(l, producer.Config{BatchBytes: 2000, MaxRequestBytes: 2000, MaxBufferedBytes: 100_000, RetryBackoff: time.Millisecond, RetryBackoffMax: 10 * time.Millisecond})
 		require.NoError(t, err)
 		const n = 100_000
 		acknowledged := 0
@@ -197,7 +197,7 @@ func TestAddedPartitionsAreFound(t *testing.T) {
 func TestStoredBytesDoNotChangeWhenTheProducerGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t, replication.Config{FS: vfs.Mem()}, 1)
-		p, err := producer.New(c, producer.Config{BatchBytes: 500})
+		p, err := producer.New(c, producer.Config{BatchBytes: 500, MaxRequestBytes: 500})
 		require.NoError(t, err)
 		sendNumbers(t, p, 3000) // buffers are reused many times
 		require.Equal(t, numbered(3000), read(t, c, 0))

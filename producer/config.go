@@ -30,6 +30,10 @@ const (
 	defaultTxnTimeout      = time.Minute
 )
 
+// maxExtended bounds a batch that grows while it waits. A topic with the default max.message.bytes
+// accepts it.
+const maxExtended = 1 << 20
+
 // Config describes a producer. The zero Config is the safest: records are acknowledged by all
 // in-sync replicas, idempotent, and retried.
 type Config struct {
@@ -58,9 +62,15 @@ type Config struct {
 	// Kafka: compression.type.
 	Compression record.Codec
 
-	// BatchBytes bounds the size of a batch before compression; a larger record gets its own batch.
-	// 0 means 64 KiB. Kafka's default is 16 KiB; larger batches here cost memory and time only if
-	// the load fills them. Kafka: batch.size.
+	// BatchBytes is the size before compression at which a batch is sent; a larger record gets its
+	// own batch. 0 means 64 KiB, 1 means that every record has its own batch. Kafka's default is 16
+	// KiB; larger batches here cost memory and time only if the load fills them.
+	//
+	// If even the fastest response of a leader took 2 ms, a batch that waits for MaxInFlight others
+	// grows further, so that MaxInFlight does not limit the throughput: up to 1 MiB,
+	// MaxRequestBytes, or the share of one batch in MaxBufferedBytes if MaxInFlight others are as
+	// large. If the leader rejects a batch because of the topic's max.message.bytes, the batch is
+	// split, and later ones of the partition stay smaller. Kafka: batch.size.
 	BatchBytes int
 
 	// Linger is the time that an open batch waits for more records. 0 means no wait, see the
@@ -99,8 +109,8 @@ type Config struct {
 	// be written after its successors. Kafka: max.in.flight.requests.per.connection.
 	MaxInFlight int
 
-	// MaxRequestBytes bounds the size of a record before compression. 0 means 1 MiB. Kafka:
-	// max.request.size.
+	// MaxRequestBytes bounds the size of a record before compression, and of batches that grow, see
+	// BatchBytes. 0 means 1 MiB. Kafka: max.request.size.
 	MaxRequestBytes int
 
 	// MaxBufferedBytes bounds the records that are accepted and have no outcome yet. Send and
@@ -120,6 +130,7 @@ type Config struct {
 type settings struct {
 	Config
 	idempotent bool
+	extendTo   int              // size up to which a batch that waits for MaxInFlight others grows
 	aware      topic.BatchAware // the partitioner, if it is BatchAware
 	byKey      topic.ByKey      // the partitioner, if it is ByKey
 	plain      bool             // the default partitioner: not called for topics with one partition
@@ -186,6 +197,9 @@ func (c Config) resolve() (settings, error) {
 		c.Partitioner, s.plain = topic.Default(), true
 	}
 	s.byKey, _ = c.Partitioner.(topic.ByKey)
+	if c.BatchBytes > 1 { // else each record has its own batch
+		s.extendTo = min(c.MaxRequestBytes, c.MaxBufferedBytes/(c.MaxInFlight+1), maxExtended)
+	}
 	s.Config = c
 	return s, nil
 }

@@ -22,8 +22,9 @@
 // caller's goroutine, by SendAsync on the producer's. While batches of the partition are in flight,
 // records are collected. A full batch is sent when fewer than MaxInFlight are in flight, a partial
 // one when none is. Batches are thus as large as the load makes them, without a delay under low
-// load. With Linger an open batch waits that long for more records, unless it becomes full, or
-// Flush, Shutdown or lack of memory sends it earlier.
+// load. While MaxInFlight are in flight to a leader whose responses take 2 ms or more, the next
+// batch grows beyond BatchBytes, up to 1 MiB. With Linger an open batch waits that long for more
+// records, unless it becomes full, or Flush, Shutdown or lack of memory sends it earlier.
 //
 // While batches fill within a few milliseconds, a record of SendAsync for an idle partition waits
 // until its batch is full, at most for the next tick of that timer. Otherwise a sender that is

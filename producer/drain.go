@@ -98,7 +98,7 @@ func (pt *partitionQueue) pickLocked() *batch {
 		case queued:
 			return b
 		case open:
-			if pt.lingeredLocked(b, n) {
+			if b.extended() || pt.lingeredLocked(b, n) {
 				return b // it accepts records until it is sent
 			}
 		case sent, done: // done ones count: the leader stores only its last five batches

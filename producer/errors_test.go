@@ -26,7 +26,7 @@ func TestBatchTooLargeForTheTopicIsSplit(t *testing.T) {
 				}
 				return fate{delay: time.Millisecond}
 			}
-			p := newProducer(t, f, Config{BatchBytes: 3000, Compression: codec})
+			p := newProducer(t, f, Config{BatchBytes: 3000, MaxRequestBytes: 3000, Compression: codec})
 			errs := make([]error, 1000)
 			var acks []Ack
 			for i := range 1000 {
@@ -160,7 +160,7 @@ func TestExpiryEndsBatchesThatWereNeverSent(t *testing.T) {
 			}
 			return fate{}
 		}
-		p := newProducer(t, f, Config{DeliveryTimeout: 10 * time.Second, BatchBytes: 200})
+		p := newProducer(t, f, Config{DeliveryTimeout: 10 * time.Second, BatchBytes: 200, MaxRequestBytes: 200})
 		var errs []error
 		for i := range 100 {
 			p.SendAsync(t.Context(), value("a", i), func(_ record.Record, err error) { errs = append(errs, err) })

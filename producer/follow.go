@@ -204,6 +204,7 @@ func (pt *partitionQueue) moved(view *topicView, md replication.PartitionMetadat
 	if md.Leader != pt.leader || md.LeaderEpoch != pt.leaderEpoch || recreated {
 		pt.leader, pt.leaderEpoch = md.Leader, md.LeaderEpoch
 		pt.retryAt = 0 // the new leader may succeed, whatever the pause was for
+		pt.measured = false
 	}
 	drain := pt.claimLocked()
 	pt.mu.Unlock()

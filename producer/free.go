@@ -5,43 +5,50 @@ import "sync"
 // freeBatches are batches for reuse. A sync.Pool alone would drop them, with the memory that they
 // have grown to, every other garbage collection, and collections are as frequent as readers in the
 // same process allocate.
+//
+// Batches with much more memory than Config.BatchBytes are separate. Otherwise all batches would
+// have as much memory as the largest, after a while, and there may be one for each partition.
 type freeBatches struct {
-	more sync.Pool // of *batch: beyond maxFreeBytes
+	small, large freeList
 
-	mu    sync.Mutex // guards the fields below
-	list  []*batch
-	bytes int // of their memory
+	mu    sync.Mutex // guards the fields below, and the lists
+	bytes int        // memory of the batches in both lists
+}
+
+type freeList struct {
+	list []*batch
+	more sync.Pool // of *batch: beyond maxFreeBytes
 }
 
 // maxFreeBytes bounds the memory of unused batches across garbage collections.
 const maxFreeBytes = 2 << 20
 
-// get returns nil if there is none.
-func (f *freeBatches) get() *batch {
+// get returns a batch of a list, nil if there is none.
+func (f *freeBatches) get(l *freeList) *batch {
 	f.mu.Lock()
-	n := len(f.list)
+	n := len(l.list)
 	if n == 0 {
 		f.mu.Unlock()
-		b, _ := f.more.Get().(*batch)
+		b, _ := l.more.Get().(*batch)
 		return b
 	}
 	defer f.mu.Unlock()
-	b := f.list[n-1]
-	f.list[n-1] = nil
-	f.list = f.list[:n-1]
+	b := l.list[n-1]
+	l.list[n-1] = nil
+	l.list = l.list[:n-1]
 	f.bytes -= b.footprint
 	return b
 }
 
-func (f *freeBatches) put(b *batch) {
+func (f *freeBatches) put(l *freeList, b *batch) {
 	f.mu.Lock()
 	keep := f.bytes+b.footprint <= maxFreeBytes
 	if keep {
-		f.list = append(f.list, b)
+		l.list = append(l.list, b)
 		f.bytes += b.footprint
 	}
 	f.mu.Unlock()
 	if !keep {
-		f.more.Put(b)
+		l.more.Put(b)
 	}
 }

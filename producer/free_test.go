@@ -13,18 +13,18 @@ import (
 
 func TestFreeBatchesAreBoundedByTheirMemory(t *testing.T) {
 	var f freeBatches
-	require.Nil(t, f.get())
+	require.Nil(t, f.get(&f.small))
 	for _, n := range []int{maxFreeBytes / 2, maxFreeBytes / 4, maxFreeBytes / 2, maxFreeBytes / 4, 1} {
-		f.put(&batch{footprint: n})
+		f.put(&f.small, &batch{footprint: n})
 	}
 	require.Equal(t, maxFreeBytes, f.bytes, "the third and the last did not fit")
 	for _, n := range []int{maxFreeBytes / 4, maxFreeBytes / 4, maxFreeBytes / 2} {
-		require.Equal(t, n, f.get().footprint)
+		require.Equal(t, n, f.get(&f.small).footprint)
 	}
 	require.Zero(t, f.bytes)
 	runtime.GC()
 	runtime.GC()
-	require.Nil(t, f.get(), "what did not fit is gone with the garbage")
+	require.Nil(t, f.get(&f.small), "what did not fit is gone with the garbage")
 }
 
 // atOnce is a Backend that accepts every batch at once.

@@ -120,7 +120,7 @@ func TestLeaderChangesUnderLoadKeepTheOrder(t *testing.T) {
 			}
 			return ft
 		}
-		p := newProducer(t, f, Config{BatchBytes: 400})
+		p := newProducer(t, f, Config{BatchBytes: 400, MaxRequestBytes: 400})
 		for i, err := range sendNumbers(t, p, "a", 5000) {
 			require.NoError(t, err, i)
 		}

@@ -15,8 +15,9 @@ import (
 // answered handles the backend's response for b.
 func (b *batch) answered(res partition.ProduceResult) {
 	p := b.part.p
+	b.took = p.now() - b.handedAt
 	p.stats.answered.Add(1)
-	p.stats.requestTime.Add(p.now() - b.handedAt)
+	p.stats.requestTime.Add(b.took)
 	b.attemptEnded(res)
 }
 
@@ -53,6 +54,9 @@ func (pt *partitionQueue) decideLocked(b *batch, res partition.ProduceResult) {
 			p.stats.duplicates.Add(1)
 		}
 		pt.failures = 0
+		if b.took < pt.latency || !pt.measured {
+			pt.latency, pt.measured = b.took, true
+		}
 		// the log of an earlier topic has no information about the new one's
 		pt.confirmed = pt.confirmed || b.topicID == pt.topicID
 		b.state, b.result, b.err = done, res, nil
@@ -79,6 +83,8 @@ func (pt *partitionQueue) decideLocked(b *batch, res partition.ProduceResult) {
 		pt.restart = newID
 		pt.retryLocked(b, res)
 	case errors.Is(res.Err, partition.ErrRecordTooLarge) && b.count > 1 && !b.possiblyWritten:
+		// batches that grow have to respect the topic's max.message.bytes, which is not known
+		pt.largest = min(pt.largest, b.limit/2)
 		if err := pt.splitLocked(b); err != nil {
 			pt.failLocked(b, res, err)
 		}

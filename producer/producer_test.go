@@ -77,12 +77,12 @@ func TestRecordsOfOneSendShareABatch(t *testing.T) {
 
 func TestBatchesAreAsLargeAsBatchBytesAllows(t *testing.T) {
 	f := newFake(map[string]int{"a": 1})
-	p := newProducer(t, f, Config{BatchBytes: 1000, MaxInFlight: 2})
+	p := newProducer(t, f, Config{BatchBytes: 1000, MaxInFlight: 2, MaxBufferedBytes: 3000}) // one does not grow
 	var rs []record.Record
 	for i := range 300 {
 		rs = append(rs, value("a", i))
 	}
-	rs[150].Value = make([]byte, 5000) // has a batch of its own
+	rs[150].Value = make([]byte, 2000) // has a batch of its own
 	_, err := p.Send(t.Context(), rs...)
 	require.NoError(t, err)
 	require.Greater(t, len(f.headers()), 3)
@@ -163,7 +163,7 @@ func TestCallbacksRunOnceAndInOrderPerPartition(t *testing.T) {
 			// answers come in any order
 			return fate{delay: time.Duration(1 + rnd.IntN(5000)), replyLost: rnd.IntN(5) == 0}
 		}
-		p := newProducer(t, f, Config{BatchBytes: 200})
+		p := newProducer(t, f, Config{BatchBytes: 200, MaxRequestBytes: 200})
 		var mu sync.Mutex
 		got := map[int32][]int64{}
 		for i := range 2000 {

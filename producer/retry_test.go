@@ -39,7 +39,7 @@ func TestLostRepliesLeadToNoDuplicateNoGapAndNoReordering(t *testing.T) {
 		f := newFake(map[string]int{"a": 1})
 		f.script = unreliable(1, 20, 0)
 		// little memory, so buffers are reused
-		p := newProducer(t, f, Config{BatchBytes: 2000, MaxBufferedBytes: 50_000})
+		p := newProducer(t, f, Config{BatchBytes: 2000, MaxRequestBytes: 2000, MaxBufferedBytes: 50_000})
 		const n = 100_000
 		for i, err := range sendNumbers(t, p, "a", n) {
 			require.NoError(t, err, i)
@@ -74,7 +74,7 @@ func TestWithoutIdempotenceALostReplyYieldsADuplicate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(map[string]int{"a": 1})
 		f.script = unreliable(1, 20, 0)
-		p := newProducer(t, f, Config{BatchBytes: 2000, NoIdempotence: true})
+		p := newProducer(t, f, Config{BatchBytes: 2000, MaxRequestBytes: 2000, NoIdempotence: true})
 		for i, err := range sendNumbers(t, p, "a", 5000) {
 			require.NoError(t, err, i)
 		}

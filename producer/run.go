@@ -136,7 +136,7 @@ func (pt *partitionQueue) room() int64 {
 	pt.mu.Lock()
 	defer pt.mu.Unlock()
 	if b := pt.tail; b != nil && b.state == open {
-		return int64(pt.p.cfg.BatchBytes - b.builder.Size())
+		return int64(b.limit - b.builder.Size())
 	}
 	return 0
 }
@@ -154,22 +154,23 @@ func (pt *partitionQueue) appendRun(rs []record.Record, e *entry, now int64) (n 
 	for i := range rs {
 		r := &rs[i]
 		e.size, e.tsMs = recordSize(r), stampOf(r, now)
-		if int64(b.builder.Size())+e.size >= int64(pt.p.cfg.BatchBytes) || !b.add(r, e) {
+		if int64(b.builder.Size())+e.size >= int64(b.limit) || !b.add(r, e) {
 			break
 		}
 		n, bytes = n+1, bytes+e.size
 	}
 	g.bytes = b.builder.Size() - before
-	pt.noteGrowthLocked(&g, e.chosen, false)
+	pt.noteGrowthLocked(b, &g, e.chosen, false)
 	return n, bytes, g
 }
 
 // noteGrowthLocked decides whether a partitioner is notified of g, the growth by records that it
-// placed. turned is true if a batch was begun or completed.
-func (pt *partitionQueue) noteGrowthLocked(g *growth, chosen, turned bool) {
+// placed; b is their batch. turned is true if a batch was begun, completed or extended.
+func (pt *partitionQueue) noteGrowthLocked(b *batch, g *growth, chosen, turned bool) {
 	if !chosen {
 		return
 	}
+	g.full = g.full || b.state != open || b.extended()
 	if g.bytes += pt.unreportedBytes; turned || g.bytes >= pt.p.cfg.BatchBytes/notifyFraction {
 		g.notify, pt.unreportedBytes = true, 0
 	} else {

@@ -35,7 +35,7 @@ func TestSequenceStaysTheSameOnRetry(t *testing.T) {
 		f.script = func(n int, _ *partition.ProduceRequest, _ *record.Batch) fate {
 			return fate{delay: time.Millisecond, lost: n == 2}
 		}
-		p := newProducer(t, f, Config{BatchBytes: 100})
+		p := newProducer(t, f, Config{BatchBytes: 100, MaxRequestBytes: 100})
 		for _, err := range sendNumbers(t, p, "a", 40) {
 			require.NoError(t, err)
 		}
@@ -60,7 +60,7 @@ func TestFirstBatchOfAnEpochGoesAhead(t *testing.T) {
 			return fate{delay: time.Millisecond, lost: n == 0}
 		}
 		// a leader without state would take the second batch first
-		p := newProducer(t, f, Config{BatchBytes: 100})
+		p := newProducer(t, f, Config{BatchBytes: 100, MaxRequestBytes: 100})
 		for _, err := range sendNumbers(t, p, "a", 40) {
 			require.NoError(t, err)
 		}
@@ -74,7 +74,7 @@ func TestSequenceWrapsToZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(map[string]int{"a": 1})
 		f.script = unreliable(7, 20, 20)
-		p := newProducer(t, f, Config{BatchBytes: 120})
+		p := newProducer(t, f, Config{BatchBytes: 120, MaxRequestBytes: 120})
 		_, err := p.Send(t.Context(), value("a", -1))
 		require.NoError(t, err)
 		pt := p.topics.get("a").view.Load().parts[0]
@@ -216,7 +216,7 @@ func TestExpiredBatchInFlightLeavesNoGapAndNoDuplicate(t *testing.T) {
 				}
 				return fate{delay: 3 * time.Second, replyLost: n%3 == 0}
 			}
-			p := newProducer(t, f, Config{BatchBytes: 100, DeliveryTimeout: 20 * time.Second})
+			p := newProducer(t, f, Config{BatchBytes: 100, MaxRequestBytes: 100, DeliveryTimeout: 20 * time.Second})
 			_, err := p.Send(t.Context(), value("a", -1))
 			require.NoError(t, err)
 			var errs []error

@@ -84,7 +84,8 @@ func (pt *partitionQueue) halves(b *batch) (first, last *batch, err error) {
 
 // successor returns an empty batch for the records of b from number i on.
 func (pt *partitionQueue) successor(b *batch, i int32, limit int) *batch {
-	n := pt.p.newBatch(pt, b.created)
+	n := pt.p.newBatch(pt, b.created, int64(limit))
+	n.limit = limit
 	n.builder.Reset(limit)
 	n.state, n.attempts, n.deadline = queued, b.attempts, b.deadline
 	n.sequenced, n.producerID, n.producerEpoch = b.sequenced, b.producerID, b.producerEpoch

@@ -40,6 +40,9 @@ func (b *Builder) Reset(limit int) {
 	b.buf, b.limit, b.count, b.attributes, b.summed = b.buf[:0], limit, 0, 0, 0
 }
 
+// SetLimit changes the size limit for Append, see Reset. The records are kept.
+func (b *Builder) SetLimit(limit int) { b.limit = limit }
+
 // Len returns the number of records appended.
 func (b *Builder) Len() int { return int(b.count) }
 
