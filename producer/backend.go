@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 )
 
@@ -34,6 +35,24 @@ type Backend interface {
 
 // identified is a Backend that has the id of its cluster.
 type identified interface{ ClusterID() string }
+
+// An Opener is a Backend that has a session for each producer, for example a connection with the
+// producer's client id. New opens the session, and the producer uses it instead of the Opener.
+type Opener interface {
+	Backend
+
+	// OpenProducer returns the backend for one producer. It must not block: connections are made by
+	// the first call that needs one. The producer calls end once, when it has stopped and makes no
+	// more calls.
+	OpenProducer(s Session) (b Backend, end func(), err error)
+}
+
+// A Session describes a producer to an Opener.
+type Session struct {
+	ClientID        string // empty: none
+	TransactionalID string // empty: the producer is not transactional; else b is a TxnBackend
+	Acks            record.Acks
+}
 
 // versioned is a Backend in the same process. The producer reads its metadata version for every
 // record, at the cost of reading a number. A change made by a call that has returned is thus

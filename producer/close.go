@@ -56,6 +56,7 @@ func (p *Producer) Shutdown(ctx context.Context) error {
 	p.coarse.end()
 	p.sender.end()
 	p.wg.Wait()
+	p.endSession()
 	close(p.closed)
 	return p.closeErr
 }

@@ -37,6 +37,11 @@ const maxExtended = 1 << 20
 // Config describes a producer. The zero Config is the safest: records are acknowledged by all
 // in-sync replicas, idempotent, and retried.
 type Config struct {
+	// ClientID names the producer in its log lines, and in the quotas, metrics and logs of brokers
+	// that are reached over a network (see Opener). Brokers in this process do not get it. Empty
+	// means none. Kafka: client.id.
+	ClientID string
+
 	// Acks selects when a record counts as written. Any value except AcksAll disables idempotence.
 	// Waiting for an acknowledgement adds latency: Stats.RequestLatency measures it,
 	// examples/confirm shows it. AcksNone does not wait for any sync. Kafka: acks.
@@ -170,8 +175,10 @@ func (c Config) resolve() (settings, error) {
 	if c.TransactionalID != "" && !s.idempotent {
 		bad("TransactionalID", c.TransactionalID, "needs AcksAll, idempotence and retries")
 	}
-	if len(c.TransactionalID) > math.MaxInt16 {
-		bad("TransactionalID", c.TransactionalID[:20]+"...", "is longer than 32767 bytes")
+	for _, id := range [][2]string{{"ClientID", c.ClientID}, {"TransactionalID", c.TransactionalID}} {
+		if len(id[1]) > math.MaxInt16 {
+			bad(id[0], id[1][:20]+"...", "is longer than 32767 bytes")
+		}
 	}
 	switch {
 	case c.TransactionTimeout != 0 && c.TransactionalID == "":
@@ -224,6 +231,9 @@ func (c *Config) fillIn(idempotent bool) {
 	orDefault(&c.DeliveryTimeout, max(defaultDeliveryTimeout, c.Linger+c.RequestTimeout))
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.ClientID != "" {
+		c.Logger = c.Logger.With(slog.String("client_id", c.ClientID))
 	}
 }
 

@@ -1,8 +1,11 @@
 package producer
 
 import (
+	"bytes"
+	"log/slog"
 	"math"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +56,20 @@ func TestPropertiesFillInTheFields(t *testing.T) {
 	require.False(t, s.idempotent)
 }
 
+func TestLogLinesOfAProducerHaveItsClientID(t *testing.T) {
+	for _, cfg := range []Config{{ClientID: "billing"}, {Properties: map[string]string{"client.id": "billing"}}} {
+		var out bytes.Buffer
+		cfg.Logger = slog.New(slog.NewTextHandler(&out, nil))
+		p := newProducer(t, newFake(map[string]int{"a": 1}), cfg)
+		_, err := p.Send(t.Context(), value("a", 0))
+		require.NoError(t, err)
+		p.topics.get("a").view.Load().parts[0].restart = newEpoch
+		_, err = p.Send(t.Context(), value("a", 1))
+		require.NoError(t, err)
+		require.Contains(t, out.String(), `msg="producer starts a new epoch" client_id=billing topic=a`)
+	}
+}
+
 func TestRetriesPropertyHasKafkasMeaning(t *testing.T) {
 	for value, want := range map[string]int{"0": NoRetries, "3": 3, strconv.Itoa(math.MaxInt32): 0} {
 		s, err := Config{Properties: map[string]string{"retries": value}}.resolve()
@@ -79,6 +96,7 @@ func TestBadConfigsAreRefusedWithTheKey(t *testing.T) {
 		{"compression.type", Config{Properties: map[string]string{"compression.type": "rar"}}},
 		{"bootstrap.servers", Config{Properties: map[string]string{"bootstrap.servers": "x:1"}}},
 		{"MaxInFlight", Config{MaxInFlight: 6}},
+		{"ClientID", Config{ClientID: strings.Repeat("x", 1<<15)}},
 		{"BatchBytes", Config{BatchBytes: -1}},
 		{"Retries", Config{Retries: -2}},
 		{"Acks", Config{Acks: 7}},

@@ -14,19 +14,20 @@ import (
 // A Producer writes records through a Backend. All methods are safe for concurrent use. The caller
 // must close it before its backend.
 type Producer struct {
-	cfg       settings
-	backend   Backend
-	versioned versioned // the backend, if it has MetadataVersion; else nil
-	start     time.Time // origin of the producer's clock, see now
-	clock     atomic.Pointer[clock]
-	coarse    coarseClock
-	memory    memory
-	sender    sender
-	ids       identity
-	txn       *transactions // nil: not transactional
-	stats     counters
-	batches   freeBatches
-	calls     sync.Pool // of *sendCall
+	cfg        settings
+	backend    Backend
+	endSession func()    // of an Opener; else it does nothing
+	versioned  versioned // the backend, if it has MetadataVersion; else nil
+	start      time.Time // origin of the producer's clock, see now
+	clock      atomic.Pointer[clock]
+	coarse     coarseClock
+	memory     memory
+	sender     sender
+	ids        identity
+	txn        *transactions // nil: not transactional
+	stats      counters
+	batches    freeBatches
+	calls      sync.Pool // of *sendCall
 
 	accepting context.Context // ends when closing begins: waits to add a record end
 	refuse    context.CancelFunc
@@ -52,19 +53,26 @@ type Producer struct {
 }
 
 // New returns a producer that writes to b. It returns a *ConfigError, or several joined, if cfg is
-// invalid. It does not call b.
+// invalid, and the error of an Opener. It calls no other method of b, and does not block.
 func New(b Backend, cfg Config) (*Producer, error) {
 	s, err := cfg.resolve()
 	if err != nil {
 		return nil, err
 	}
+	end := func() {}
+	if o, ok := b.(Opener); ok {
+		if b, end, err = o.OpenProducer(Session{ClientID: s.ClientID, TransactionalID: s.TransactionalID, Acks: s.Acks}); err != nil {
+			return nil, err
+		}
+	}
 	v, _ := b.(versioned)
-	p := &Producer{cfg: s, backend: b, versioned: v, start: time.Now(), closed: make(chan struct{})}
+	p := &Producer{cfg: s, backend: b, endSession: end, versioned: v, start: time.Now(), closed: make(chan struct{})}
 	p.clock.Store(&clock{at: p.start, wall: p.start.UnixNano()})
 	p.coarse.alarm.Do = p.coarse.tick
 	if s.TransactionalID != "" {
 		t, ok := b.(TxnBackend)
 		if !ok {
+			end()
 			return nil, &ConfigError{Key: "TransactionalID", Value: s.TransactionalID, Reason: "the backend has no transactions"}
 		}
 		p.txn = newTransactions(p, t.TxnCoordinator())

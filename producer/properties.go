@@ -24,6 +24,7 @@ var properties = map[string]property{
 		}
 		return assign(&c.Acks, a)
 	},
+	"client.id": func(c *Config, v string) string { return assign(&c.ClientID, v) },
 	"enable.idempotence": func(c *Config, v string) string {
 		on, err := strconv.ParseBool(strings.ToLower(v))
 		switch {
