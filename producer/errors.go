@@ -16,7 +16,8 @@ var (
 
 	// ErrTimeout is returned when DeliveryTimeout has passed, or MaxBlock in a call that waits for
 	// memory or metadata. The error's text states whether the record was sent; if so, it may be in
-	// the log. The last error of the backend is wrapped, too.
+	// the log. The last error of the backend is wrapped, too, if there was one since its last
+	// success: of the partition's batches, the metadata, or a producer id.
 	ErrTimeout = errors.New("producer: timed out")
 
 	// ErrMessageTooLarge is returned for a record larger than MaxRequestBytes or MaxBufferedBytes,
@@ -58,6 +59,12 @@ type ConfigError struct {
 
 func (e *ConfigError) Error() string {
 	return fmt.Sprintf("producer: %s = %q: %s", e.Key, e.Value, e.Reason)
+}
+
+// isRejected reports whether the backend decided that err is final.
+func isRejected(err error) bool {
+	retriable, ok := retriable.Of(err)
+	return ok && !retriable
 }
 
 // verdict is the effect of a backend's error on a batch.

@@ -70,11 +70,16 @@ func (p *Producer) follow(version int64) {
 			return
 		case err != nil:
 			p.cfg.Logger.Warn("producer cannot follow the metadata", slog.Any("err", err))
+			p.unfollowed.Store(&err)
+			if isRejected(err) {
+				p.eachPart(func(pt *partitionQueue) { pt.lost(fmt.Errorf("metadata: %w", err)) })
+			}
 			p.pause(p.living, failures)
 			failures++
 			continue
 		}
 		failures = 0
+		p.unfollowed.Store(nil)
 		p.update(md)
 		if len(names) == p.topics.count() {
 			version = md.Version
@@ -188,6 +193,28 @@ func (pt *partitionQueue) retire(report []*partitionQueue, cause error) []*parti
 		report = append(report, pt)
 	}
 	return report
+}
+
+// lost fails the batches that wait for a leader or for another attempt, because there will be no
+// new metadata. Batches with the backend are settled by its response.
+func (pt *partitionQueue) lost(cause error) {
+	pt.mu.Lock()
+	if pt.leader < 0 || pt.held {
+		for b := pt.head; b != nil; b = b.next {
+			switch {
+			case b.state == done || b.state == sent:
+			case b.possiblyWritten:
+				pt.giveUpLocked(b, fmt.Errorf("%w; may be in the log", cause))
+			default:
+				pt.giveUpLocked(b, cause)
+			}
+		}
+	}
+	report := pt.claimReportLocked()
+	pt.mu.Unlock()
+	if report {
+		pt.report()
+	}
 }
 
 // moved applies new metadata.

@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math"
 	"sync"
@@ -17,6 +18,7 @@ type identity struct {
 	id       int64
 	epoch    int16
 	fetching bool
+	err      error             // of the last request for another id; nil: it succeeded
 	waiting  []*partitionQueue // to be notified of the new id
 }
 
@@ -29,9 +31,27 @@ func (i *identity) current() (id int64, epoch int16, known bool) {
 func (i *identity) set(id int64, epoch int16) (waiting []*partitionQueue) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.id, i.epoch, i.known, i.fetching = id, epoch, true, false
+	i.id, i.epoch, i.known, i.fetching, i.err = id, epoch, true, false, nil
 	waiting, i.waiting = i.waiting, nil
 	return waiting
+}
+
+// failed records that a request for another id has failed. If err is final it returns the
+// partitions that wait for the id, and the next anotherID makes another request.
+func (i *identity) failed(err error) (waiting []*partitionQueue) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.err = err
+	if isRejected(err) {
+		waiting, i.waiting, i.fetching = i.waiting, nil, false
+	}
+	return waiting
+}
+
+func (i *identity) lastError() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.err
 }
 
 // ensureID gets the first producer id, if the producer is idempotent.
@@ -68,7 +88,8 @@ func (p *Producer) anotherID(pt *partitionQueue, old int64) (id int64, epoch int
 	return 0, 0, false
 }
 
-// fetchID requests a new producer id until there is one or the producer has ended.
+// fetchID requests a new producer id until there is one or the producer has ended. After a final
+// error it fails the batches that wait for the id.
 func (p *Producer) fetchID() {
 	for failures := 0; p.living.Err() == nil; failures++ {
 		id, epoch, err := p.backend.InitProducerID(p.living)
@@ -79,6 +100,14 @@ func (p *Producer) fetchID() {
 			return
 		}
 		p.cfg.Logger.Warn("producer gets no new producer id", slog.Any("err", err))
+		waiting := p.ids.failed(err)
+		for _, pt := range waiting {
+			pt.abort(fmt.Errorf("producer id: %w", err))
+			pt.named()
+		}
+		if isRejected(err) {
+			return
+		}
 		p.pause(p.living, failures)
 	}
 }

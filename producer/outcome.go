@@ -53,7 +53,7 @@ func (pt *partitionQueue) decideLocked(b *batch, res partition.ProduceResult) {
 		if res.Duplicate {
 			p.stats.duplicates.Add(1)
 		}
-		pt.failures = 0
+		pt.failures, pt.failure = 0, nil
 		if b.took < pt.latency || !pt.measured {
 			pt.latency, pt.measured = b.took, true
 		}
@@ -124,7 +124,7 @@ func (pt *partitionQueue) retryLocked(b *batch, res partition.ProduceResult) {
 	}
 	b.attempts++
 	b.state, b.result = queued, res // the result is kept for the error of a timeout
-	b.err = res.Err
+	b.err, pt.failure = res.Err, res.Err
 	pt.held = true
 	pt.retryAt = pt.p.now() + int64(pt.p.backoff(pt.failures))
 	pt.failures++
@@ -176,12 +176,35 @@ func (pt *partitionQueue) expireLocked(now int64) {
 		if b.state == sent || b.possiblyWritten {
 			err = fmt.Errorf("%w after %v, may be in the log", ErrTimeout, pt.p.cfg.DeliveryTimeout)
 		}
-		if b.err != nil {
-			err = fmt.Errorf("%w: %w", err, b.err)
+		if trouble := pt.troubleLocked(b); trouble != nil {
+			err = fmt.Errorf("%w: %w", err, trouble)
 		}
 		pt.p.stats.expired.Add(1)
 		pt.giveUpLocked(b, err)
 	}
+}
+
+// troubleLocked returns why b is not settled: the last error of an attempt to send it or one of its
+// predecessors, and of a request that has to succeed before another attempt. It returns nil if
+// there was none.
+func (pt *partitionQueue) troubleLocked(b *batch) error {
+	trouble := b.err
+	if trouble == nil {
+		trouble = pt.failure
+	}
+	request := pt.p.unfollowed.Load()
+	if pt.unnamed {
+		if err := pt.p.ids.lastError(); err != nil {
+			request = &err
+		}
+	}
+	switch {
+	case request == nil:
+		return trouble
+	case trouble == nil:
+		return *request
+	}
+	return fmt.Errorf("%w: %w", trouble, *request)
 }
 
 // giveUpLocked fails b in any state.

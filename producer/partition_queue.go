@@ -52,6 +52,7 @@ type partitionQueue struct {
 	held        bool  // a batch is to be sent again: first wait for all outstanding ones
 	retryAt     int64 // and then wait until then
 	failures    int   // consecutive failures, for the back-off
+	failure     error // the last one; nil: none since a success
 
 	producerID    int64 // -1: none yet
 	producerEpoch int16

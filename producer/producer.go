@@ -42,6 +42,9 @@ type Producer struct {
 	// locks
 	updating sync.Mutex
 
+	// error of follow since its last success; nil: none
+	unfollowed atomic.Pointer[error]
+
 	topics topicTable
 	// topic of the last record: usually also the topic of the next
 	latest atomic.Pointer[topicParts]
@@ -213,7 +216,7 @@ func (p *Producer) put(ctx context.Context, r *record.Record, to recipient, at *
 		err := p.memory.acquire(ctx, at.size, p.cfg.MaxBlock)
 		release()
 		if err != nil {
-			return nil, err
+			return nil, p.explain(err)
 		}
 	}
 	e := entry{recipient: to, tsMs: at.tsMs, size: at.size, layout: at.view.layout, chosen: at.chosen && p.cfg.aware != nil}
@@ -235,6 +238,22 @@ func (p *Producer) put(ctx context.Context, r *record.Record, to recipient, at *
 	}
 	p.notifyPartitioner(at, grown)
 	return drain, nil
+}
+
+// explain adds to an ErrTimeout of a wait for memory why records that occupy it are not settled.
+func (p *Producer) explain(err error) error {
+	if !errors.Is(err, ErrTimeout) {
+		return err
+	}
+	var trouble error
+	p.eachPart(func(pt *partitionQueue) {
+		pt.mu.Lock()
+		defer pt.mu.Unlock()
+		if trouble == nil && pt.head != nil {
+			trouble = pt.troubleLocked(pt.head)
+		}
+	})
+	return withCause(err, trouble)
 }
 
 // notifyPartitioner notifies a BatchAware partitioner of the growth caused by records that it

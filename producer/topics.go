@@ -107,18 +107,24 @@ func (p *Producer) await(ctx context.Context, what string, c *sendCall, try func
 	caller := ctx
 	ctx, cancel := p.patience(ctx)
 	defer cancel()
+	var last error // of the backend; an error of ctx does not replace it
 	for failures := 0; ; failures++ {
 		version, err := try(ctx)
 		if err == nil {
 			return nil
 		}
-		last := err
 		if p.final(err) {
 			return fmt.Errorf("%s: %w", what, err)
+		}
+		if last == nil || !isInterruption(err) {
+			last = err
 		}
 		if errors.Is(err, ErrUnknownTopic) && p.cfg.MaxBlock >= 0 && ctx.Err() == nil {
 			if _, err = p.backend.WaitMetadata(ctx, version); err == nil {
 				continue
+			}
+			if !isInterruption(err) {
+				last = err
 			}
 		}
 		switch {
@@ -133,12 +139,24 @@ func (p *Producer) await(ctx context.Context, what string, c *sendCall, try func
 	}
 }
 
-// withCause adds err to cause unless err is nil or an error of a context.
+// withCause adds err to cause unless err is nil or only reports that a context has ended.
 func withCause(cause, err error) error {
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if err == nil || isInterruption(err) {
 		return cause
 	}
 	return fmt.Errorf("%w: %w", cause, err)
+}
+
+// isInterruption reports whether err is the error of a context, perhaps with an explanation. An
+// error that wraps a cause, too, or a timeout of package net, is none: it matches
+// context.DeadlineExceeded, but its text has the reason.
+func isInterruption(err error) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if err == context.Canceled || err == context.DeadlineExceeded {
+			return true
+		}
+	}
+	return false
 }
 
 // pause waits for the back-off after that many failures.

@@ -153,7 +153,7 @@ func (t *transactions) repeat(ctx context.Context, op string, try func() error) 
 // note stores the error of the coordinator's last response for callers whose contexts end
 // meanwhile. An error of a context that ended does not replace it.
 func (t *transactions) note(err error) {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if isInterruption(err) {
 		return
 	}
 	t.mu.Lock()
