@@ -61,12 +61,6 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("producer: %s = %q: %s", e.Key, e.Value, e.Reason)
 }
 
-// isRejected reports whether the backend decided that err is final.
-func isRejected(err error) bool {
-	retriable, ok := retriable.Of(err)
-	return ok && !retriable
-}
-
 // verdict is the effect of a backend's error on a batch.
 type verdict struct {
 	retriable bool

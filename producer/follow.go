@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stratalog/strata/internal/retriable"
 	"github.com/stratalog/strata/replication"
 )
 
@@ -71,7 +72,7 @@ func (p *Producer) follow(version int64) {
 		case err != nil:
 			p.cfg.Logger.Warn("producer cannot follow the metadata", slog.Any("err", err))
 			p.unfollowed.Store(&err)
-			if isRejected(err) {
+			if retriable.Final(err) {
 				p.eachPart(func(pt *partitionQueue) { pt.lost(fmt.Errorf("metadata: %w", err)) })
 			}
 			p.pause(p.living, failures)

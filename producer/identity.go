@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"math"
 	"sync"
+
+	"github.com/stratalog/strata/internal/retriable"
 )
 
 // identity is the producer id that partitions use when they start their sequence numbers.
@@ -42,7 +44,7 @@ func (i *identity) failed(err error) (waiting []*partitionQueue) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.err = err
-	if isRejected(err) {
+	if retriable.Final(err) {
 		waiting, i.waiting, i.fetching = i.waiting, nil, false
 	}
 	return waiting
@@ -105,7 +107,7 @@ func (p *Producer) fetchID() {
 			pt.abort(fmt.Errorf("producer id: %w", err))
 			pt.named()
 		}
-		if isRejected(err) {
+		if retriable.Final(err) {
 			return
 		}
 		p.pause(p.living, failures)
