@@ -86,17 +86,23 @@ func TestBatchesForACloseBackendStaySmall(t *testing.T) {
 func TestRecordsInABatchThatGrowsAreSentAsSoonAsTheWindowMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newDistant(1)
-		p := newProducer(t, f, Config{MaxInFlight: 1})
+		p := newProducer(t, f, Config{MaxInFlight: 2})
 		sendKiB(t, p, 1, 0)
 		began := time.Now()
-		r := record.Record{Topic: "a", Value: make([]byte, 1<<10)}
 		var settled []time.Duration
-		for range 200 { // three batches of BatchBytes and a rest
-			p.SendAsync(t.Context(), r, func(record.Record, error) { settled = append(settled, time.Since(began)) })
+		send := func(n int) {
+			for range n {
+				r := record.Record{Topic: "a", Value: make([]byte, 1<<10)}
+				p.SendAsync(t.Context(), r, func(record.Record, error) { settled = append(settled, time.Since(began)) })
+			}
 		}
-		require.NoError(t, p.Flush(t.Context()))
-		require.Equal(t, []time.Duration{roundTrip, 2 * roundTrip, 2 * roundTrip},
-			[]time.Duration{settled[0], settled[63], settled[199]})
+		send(1)
+		time.Sleep(roundTrip / 2) // in the bubble: the first record is in flight
+		send(200)                 // a batch of BatchBytes, which is sent, and one that waits and grows
+		time.Sleep(3 * roundTrip) // Flush would complete the last batch
+		synctest.Wait()
+		require.Equal(t, []time.Duration{roundTrip, roundTrip * 3 / 2, 2 * roundTrip, 2 * roundTrip},
+			[]time.Duration{settled[0], settled[1], settled[64], settled[200]})
 		require.NoError(t, p.Close())
 	})
 }
