@@ -18,7 +18,8 @@ type chunk struct {
 	inBatch bool
 	from    int64 // offsets below are skipped
 	next    int64 // offset after the last batch looked at
-	epoch   int32
+	epoch   int32 // of the batch of the last record
+	last    int32 // of the last batch looked at; -1: none
 	aborted partition.AbortedFilter
 	err     error // decoding error: later records are not handed out
 
@@ -27,7 +28,7 @@ type chunk struct {
 }
 
 func newChunk(d *delivery, from int64, fp *partition.FetchedPartition) chunk {
-	return chunk{d: d, rest: fp.Bytes, from: from, next: from, aborted: partition.NewAbortedFilter(fp.Aborted)}
+	return chunk{d: d, rest: fp.Bytes, from: from, next: from, last: -1, aborted: partition.NewAbortedFilter(fp.Aborted)}
 }
 
 func (ch *chunk) left() bool { return ch.inBatch || len(ch.rest) > 0 || ch.err != nil }
@@ -97,7 +98,10 @@ func (ch *chunk) batch() (bool, error) {
 			return false, err
 		}
 		ch.rest = ch.rest[b.Size():]
-		ch.next = max(ch.next, b.NextOffset())
+		ch.next, ch.last = max(ch.next, b.NextOffset()), b.LeaderEpoch
+		if ch.d != nil {
+			ch.d.epoch.Store(ch.last) // before offsets of the batch are committed
+		}
 		if b.LastOffset() < ch.from || ch.aborted.Hides(&b) || b.RecordCount == 0 {
 			continue
 		}

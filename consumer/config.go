@@ -49,7 +49,8 @@ const (
 )
 
 // A Reset selects the starting offset of a partition that has no committed offset, or whose offset
-// is no longer in the log. The zero Reset is Earliest. Kafka: auto.offset.reset, whose default is
+// is no longer in the log. If an unclean election has truncated the log below the position, every
+// Reset except Fail continues where the log diverges: see ErrTruncated. The zero Reset is Earliest. Kafka: auto.offset.reset, whose default is
 // latest.
 type Reset struct {
 	kind resetKind
@@ -81,7 +82,7 @@ func Latest() Reset { return Reset{kind: resetLatest} }
 // At starts at the first record with timestamp t or later, at the end if there is none.
 func At(t time.Time) Reset { return Reset{kind: resetAt, at: t} }
 
-// Fail returns ErrNoOffset instead of choosing an offset.
+// Fail returns ErrNoOffset instead of choosing an offset, and ErrTruncated after a truncation.
 func Fail() Reset { return Reset{kind: resetFail} }
 
 // Defaults of Config.

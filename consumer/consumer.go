@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 )
@@ -21,6 +22,10 @@ var (
 	// ErrRebalanced is returned when a partition no longer belongs to this member. Its offset was
 	// not committed, and no other commit was overwritten.
 	ErrRebalanced = errors.New("consumer: partition was given to another member")
+	// ErrTruncated is returned when an unclean election has truncated the log below the position. A
+	// *TruncatedError in the chain has the offset where it diverges. With Reset Fail, polling returns
+	// it. With another Reset the position becomes that offset. Read and Follow end with it.
+	ErrTruncated = partition.ErrTruncated
 	// ErrNoOffset is returned when a partition has no starting offset and Reset is Fail.
 	ErrNoOffset = errors.New("consumer: no offset to start at")
 	// ErrPollTimeout is part of a commit's error if the application did not poll for longer than
@@ -39,6 +44,9 @@ var (
 	// ErrCommitQueueFull is passed to the callback of CommitAsync when too many commits are queued.
 	ErrCommitQueueFull = errors.New("consumer: too many commits waiting")
 )
+
+// A TruncatedError reports that records which the consumer has read are lost: see ErrTruncated.
+type TruncatedError = partition.TruncatedError
 
 // A Consumer reads records. All methods are safe for concurrent use, except that only one of Poll,
 // Records, Batches and Run may be active at a time. A group member has three goroutines, a free
@@ -80,7 +88,7 @@ type Stats struct {
 	Fetches    int64
 	Rebalances int64 // generations joined, or new member epochs
 	Commits    int64 // successful commits
-	Resets     int64 // positions reset by Config.Reset
+	Resets     int64 // positions reset by Config.Reset, or moved back because the log was truncated
 }
 
 // New returns a consumer that reads from b. The caller must close it. With a Group, b must also be

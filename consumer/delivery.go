@@ -29,13 +29,16 @@ type delivery struct {
 	// next offset to commit; -1: none yet. Written by the polling goroutine, or by Run's workers
 	processed atomic.Int64
 	// highest position before an undo; -1: none. Written by the polling goroutine
-	reached   atomic.Int64
-	epoch     atomic.Int32 // leader epoch of the last records handed out or processed
+	reached atomic.Int64
+	// leader epoch of the last batch decoded; -1: none. It may be newer than the epoch of the record
+	// below an offset that is committed or fetched. Written by the polling goroutine
+	epoch     atomic.Int32
 	committed atomic.Int64 // last offset that this consumer committed of this delivery; -1: none
 }
 
 func newDelivery(start int64) *delivery {
 	d := &delivery{start: start}
+	d.epoch.Store(-1)
 	d.begin.Store(max(start, -1))
 	d.position.Store(max(start, -1))
 	d.processed.Store(-1)
@@ -105,7 +108,8 @@ type part struct {
 	membership int64    // in which the partition was assigned, see assignment
 	newborn    bool     // the partition was created while the consumer was running
 
-	chunk chunk // fetched, not handed out. The polling goroutine's
+	chunk  chunk // fetched, not handed out. The polling goroutine's
+	leader int32 // leader epoch as of the last fetch; -1: not known. The polling goroutine's
 
 	// Guarded by Consumer.mu:
 	d       *delivery // the present one
@@ -120,7 +124,7 @@ type part struct {
 }
 
 func newPart(tp record.TopicPartition, id topic.ID, membership, start int64) *part {
-	p := &part{tp: tp, id: id, membership: membership, lowest: -1, highest: -1, end: -1}
+	p := &part{tp: tp, id: id, membership: membership, leader: -1, lowest: -1, highest: -1, end: -1}
 	p.d = newDelivery(start)
 	p.noteStart(start)
 	return p

@@ -108,7 +108,8 @@ func (c *Consumer) fetchRequest() (req *partition.FetchRequest, parts []fetching
 			continue
 		}
 		req.Partitions = append(req.Partitions, partition.FetchPartition{
-			TopicPartition: p.tp, TopicID: p.id, Offset: pos, MaxBytes: c.cfg.PartitionBytes, CurrentLeaderEpoch: -1,
+			TopicPartition: p.tp, TopicID: p.id, Offset: pos, MaxBytes: c.cfg.PartitionBytes,
+			CurrentLeaderEpoch: p.leader, LastFetchedEpoch: p.d.epoch.Load(),
 		})
 		parts = append(parts, fetching{p, p.d, pos})
 	}
@@ -150,10 +151,15 @@ func (c *Consumer) keep(parts []fetching, resp *partition.FetchResponse, mem *fe
 }
 
 func (c *Consumer) keepOne(f fetching, fp *partition.FetchedPartition, mem *fetchBuffer) error {
+	var truncated *TruncatedError
+	outside := errors.As(fp.Err, &truncated) || errors.Is(fp.Err, partition.ErrOffsetOutOfRange)
 	switch {
 	case fp.Err == nil && fp.HighWatermark < 0: // the leader has not responded
 		return nil
-	case fp.Err != nil && (!errors.Is(fp.Err, partition.ErrOffsetOutOfRange) || retriable.Final(fp.Err)):
+	case errors.Is(fp.Err, partition.ErrFencedLeaderEpoch) && f.p.leader >= 0 && !retriable.Final(fp.Err):
+		f.p.leader = -1 // there is a new leader: the next fetch has its epoch
+		return nil
+	case fp.Err != nil && (!outside || retriable.Final(fp.Err)):
 		return c.troubled(f.p, f.d, fp.Err)
 	}
 	c.mu.Lock()
@@ -165,7 +171,7 @@ func (c *Consumer) keepOne(f fetching, fp *partition.FetchedPartition, mem *fetc
 		return nil // sought or given up meanwhile
 	}
 	if fp.Err == nil {
-		p.trouble = trouble{}
+		p.trouble, p.leader = trouble{}, fp.LeaderEpoch
 		p.end = fp.HighWatermark
 		if c.cfg.Isolation == ReadCommitted {
 			p.end = fp.LastStableOffset
@@ -180,8 +186,15 @@ func (c *Consumer) keepOne(f fetching, fp *partition.FetchedPartition, mem *fetc
 		p.failed = &PartitionError{p.tp, f.from, fmt.Errorf("%w: %w", ErrNoOffset, fp.Err)}
 		return p.failed
 	}
-	c.cfg.Logger.Warn("position is out of range, reset", "topic", p.tp.Topic, "partition", p.tp.Partition, "offset", f.from)
-	p.restart(StartReset)
+	c.cfg.Logger.Warn("position is out of range, reset", "topic", p.tp.Topic, "partition", p.tp.Partition, "offset", f.from, "err", fp.Err)
+	if truncated == nil {
+		p.restart(StartReset)
+		return nil
+	}
+	c.stats.Resets++
+	p.restart(truncated.EndOffset)
+	p.d.epoch.Store(truncated.Epoch)
+	p.d.done(truncated.EndOffset) // committed, so that the group does not continue beyond it
 	return nil
 }
 

@@ -64,7 +64,7 @@ func (r *reader) grow(ctx context.Context) error {
 	}
 	var added []*readPart
 	for p := r.known; p < len(md.Partitions) && r.cfg.Partitions == nil; p++ {
-		added = append(added, &readPart{tp: record.TopicPartition{Topic: r.cfg.Topic, Partition: int32(p)}})
+		added = append(added, newReadPart(record.TopicPartition{Topic: r.cfg.Topic, Partition: int32(p)}, 0, 0))
 	}
 	if len(added) > 0 {
 		if err := r.place(ctx, added, partition.Earliest); err != nil {

@@ -50,7 +50,7 @@ func (c *Consumer) unlocated() (places []place) {
 	defer c.mu.Unlock()
 	for _, p := range c.order {
 		if p.d.position.Load() < 0 && p.failed == nil && (p.trouble.until.IsZero() || !time.Now().Before(p.trouble.until)) {
-			places = append(places, place{p: p, d: p.d, start: p.d.start, fresh: !p.located})
+			places = append(places, place{p: p, d: p.d, start: p.d.start, epoch: -1, fresh: !p.located})
 		}
 	}
 	return places
@@ -116,6 +116,9 @@ func (l *locator) locateByGroup(ctx context.Context) error {
 		if at := &l.places[i]; at.fresh && at.start == StartReset {
 			if co, ok := committed[at.p.tp]; ok && co.Offset >= 0 {
 				at.start = co.Offset
+				if co.LeaderEpoch > 0 { // 0 may stand for an unknown epoch
+					at.epoch = co.LeaderEpoch
+				}
 			}
 		}
 	}

@@ -7,6 +7,7 @@ type place struct {
 	p     *part
 	d     *delivery
 	start int64 // as known so far: an offset or a Start constant
+	epoch int32 // leader epoch that start was committed with; -1: none
 	fresh bool  // never had a position
 }
 
@@ -45,6 +46,9 @@ func (c *Consumer) place(at place, offset int64, commit bool) {
 	}
 	at.d.begin.Store(offset)
 	at.d.position.Store(offset)
+	if offset == at.start {
+		at.d.epoch.Store(at.epoch)
+	}
 	if commit || at.d.sought {
 		at.d.processed.Store(offset)
 	}

@@ -127,9 +127,7 @@ func (c *Consumer) take(b *Batch, p *part, room int) (int, error) {
 	d := p.chunk.d
 	first := d.position.Load()
 	if len(rs) > 0 {
-		last := &rs[len(rs)-1]
-		d.position.Store(last.Offset + 1)
-		d.epoch.Store(last.LeaderEpoch)
+		d.position.Store(rs[len(rs)-1].Offset + 1)
 		b.add(p.tp, rs, &p.chunk)
 	}
 	if failed == nil && !p.chunk.left() {

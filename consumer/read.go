@@ -143,6 +143,8 @@ type reader struct {
 type readPart struct {
 	tp        record.TopicPartition
 	next      int64 // offset to fetch from
+	epoch     int32 // leader epoch of the last batch read below next; -1: none
+	leader    int32 // leader epoch as of the last fetch; -1: not known
 	end       int64 // exclusive; unused by Follow
 	chunk     chunk
 	requested bool // it is part of the current fetch
@@ -160,6 +162,11 @@ func openReader(ctx context.Context, b LogBackend, cfg ReadConfig, follows bool)
 		r.b, end, err = openSession(ctx, b, Session{Rack: cfg.Rack})
 	}
 	return r, end, err
+}
+
+// newReadPart returns a partition to be read from next on.
+func newReadPart(tp record.TopicPartition, next, end int64) *readPart {
+	return &readPart{tp: tp, next: next, end: end, epoch: -1, leader: -1}
 }
 
 func newReader(b LogBackend, cfg ReadConfig, follows bool) (*reader, error) {
@@ -248,7 +255,7 @@ func (r *reader) advance(p *readPart) error {
 		case err != nil:
 			return &PartitionError{p.tp, p.next, err}
 		case !ok:
-			p.next = max(p.next, p.chunk.next)
+			p.next, p.epoch = max(p.next, p.chunk.next), max(p.epoch, p.chunk.last)
 			p.chunk = chunk{}
 		case !r.follows && p.head.Offset >= p.end:
 			p.next, p.chunk = p.end, chunk{}

@@ -72,7 +72,8 @@ func (r *reader) prepareRequest(minBytes int) (again time.Duration) {
 		}
 		if p.requested {
 			r.request.Partitions = append(r.request.Partitions, partition.FetchPartition{
-				TopicPartition: p.tp, TopicID: r.id, Offset: p.next, MaxBytes: min(each, DefaultPartitionBytes), CurrentLeaderEpoch: -1,
+				TopicPartition: p.tp, TopicID: r.id, Offset: p.next, MaxBytes: min(each, DefaultPartitionBytes),
+				CurrentLeaderEpoch: p.leader, LastFetchedEpoch: p.epoch,
 			})
 			r.request.MaxBytes = min(r.request.MaxBytes+each, r.cfg.MaxBytes)
 		}
@@ -93,7 +94,7 @@ func (r *reader) keep(ctx context.Context, p *readPart, fp *partition.FetchedPar
 	case fp.Err == nil && fp.HighWatermark < 0: // the leader has not responded
 		return nil
 	case fp.Err == nil:
-		p.trouble = trouble{}
+		p.trouble, p.leader = trouble{}, fp.LeaderEpoch
 		if len(fp.Bytes) > 0 {
 			p.chunk = newChunk(nil, p.next, fp)
 		}
@@ -108,6 +109,10 @@ func (r *reader) keep(ctx context.Context, p *readPart, fp *partition.FetchedPar
 		}
 		p.next = starts[p.tp]
 		return r.sameTopic(ctx) // offsets are looked up by name
+	}
+	if errors.Is(fp.Err, partition.ErrFencedLeaderEpoch) && p.leader >= 0 && !retriable.Final(fp.Err) {
+		p.leader = -1 // there is a new leader: the next fetch has its epoch
+		return nil
 	}
 	err := r.failed(ctx, p, fp.Err)
 	if isOfPartition(err) && passes(fp.Err) && !p.trouble.add(time.Now(), true) {

@@ -74,7 +74,7 @@ func (r *reader) lastOf(ctx context.Context, p *readPart) (found []record.Record
 
 // lastBetween returns the last records, n at most, with offsets in [from, end).
 func (r *reader) lastBetween(ctx context.Context, p *readPart, from, end int64, n int) (found []record.Record, err error) {
-	part := &readPart{tp: p.tp, next: from, end: end}
+	part := newReadPart(p.tp, from, end)
 	window := &reader{b: r.b, cfg: r.cfg, id: r.id, version: r.version, known: r.known, parts: []*readPart{part}}
 	window.cfg.ByTime = false
 	keep := func(rec record.Record, _ error) bool {

@@ -30,7 +30,7 @@ func (r *reader) locate(ctx context.Context) error {
 		if p < 0 || int(p) >= len(md.Partitions) {
 			return fmt.Errorf("consumer: read %s-%d: %w", r.cfg.Topic, p, replication.ErrUnknownTopic)
 		}
-		r.parts = append(r.parts, &readPart{tp: record.TopicPartition{Topic: r.cfg.Topic, Partition: p}})
+		r.parts = append(r.parts, newReadPart(record.TopicPartition{Topic: r.cfg.Topic, Partition: p}, 0, 0))
 	}
 	if err := r.place(ctx, r.parts, r.cfg.From.spec()); err != nil {
 		return err

@@ -86,7 +86,6 @@ func (c *Consumer) yieldChunk(p *part, yield func(record.Record, error) bool) (m
 		inHand = false
 		d.done(r.Offset + 1)
 		if c.dirty.Load() {
-			d.epoch.Store(r.LeaderEpoch)
 			return true
 		}
 	}
@@ -138,6 +137,5 @@ func (p *part) chunkDone() {
 			d.done(next)
 		}
 	}
-	d.epoch.Store(p.chunk.epoch)
 	p.chunk = chunk{}
 }

@@ -452,8 +452,12 @@ func TestErrorOfAPartitionDecidesWhetherItIsRetried(t *testing.T) {
 	})
 }
 
+var readers = map[string]func(context.Context, consumer.LogBackend, consumer.ReadConfig) iter.Seq2[record.Record, error]{
+	"Read": consumer.Read, "Follow": consumer.Follow,
+}
+
 func TestReadAndFollowRetryWhatPasses(t *testing.T) {
-	for name, read := range map[string]func(context.Context, consumer.LogBackend, consumer.ReadConfig) iter.Seq2[record.Record, error]{"Read": consumer.Read, "Follow": consumer.Follow} {
+	for name, read := range readers {
 		for _, call := range []string{"Metadata", "Metadata of a topic", "WaitMetadata", "Fetch", "Fetch of a partition", "ListOffsets", "ListOffsets of a partition"} {
 			if name == "Read" && call == "WaitMetadata" {
 				continue

@@ -87,7 +87,7 @@ func (r *runner) push(t *track, rs []record.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range rs {
-		j := job{t: t, seq: t.add(rs[i].Offset, rs[i].LeaderEpoch), rec: rs[i]}
+		j := job{t: t, seq: t.add(rs[i].Offset), rec: rs[i]}
 		r.cfg.RetryTopics.receive(&j)
 		r.lanes.push(j)
 	}
@@ -96,7 +96,7 @@ func (r *runner) push(t *track, rs []record.Record) {
 
 // chunkDone is part.chunkDone for Run: invisible records are done when the records before them are.
 func (r *runner) chunkDone(t *track) {
-	next, epoch, pos := t.p.chunk.next, t.p.chunk.epoch, t.d.position.Load()
+	next, pos := t.p.chunk.next, t.d.position.Load()
 	t.p.chunk = chunk{}
 	if next <= pos {
 		return
@@ -106,10 +106,9 @@ func (r *runner) chunkDone(t *track) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t.inFlight() > 0 {
-		r.doneLocked(t, t.add(next-1, epoch))
+		r.doneLocked(t, t.add(next-1))
 	} else if idle || t.d.processed.Load() == pos {
 		t.d.done(next)
-		t.d.epoch.Store(epoch)
 	}
 }
 

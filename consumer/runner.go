@@ -55,7 +55,6 @@ func (r *runner) doneLocked(t *track, seq int64) {
 	}
 	if end, moved := t.done(seq); moved {
 		t.d.done(end.offset + 1)
-		t.d.epoch.Store(end.epoch)
 	}
 }
 

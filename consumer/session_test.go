@@ -223,16 +223,6 @@ func TestSessionEndsHoweverAReaderEnds(t *testing.T) {
 	})
 }
 
-// readers are Read and Follow.
-var readers = map[string]func(context.Context, consumer.LogBackend, consumer.ReadConfig) func(func(record.Record, error) bool){
-	"read": func(ctx context.Context, b consumer.LogBackend, cfg consumer.ReadConfig) func(func(record.Record, error) bool) {
-		return consumer.Read(ctx, b, cfg)
-	},
-	"follow": func(ctx context.Context, b consumer.LogBackend, cfg consumer.ReadConfig) func(func(record.Record, error) bool) {
-		return consumer.Follow(ctx, b, cfg)
-	},
-}
-
 // slowLogs is a backend that looks offsets up when release is closed, whether ctx has ended or not.
 type slowLogs struct {
 	*strata.Cluster

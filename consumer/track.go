@@ -22,13 +22,12 @@ type track struct {
 
 type trackEntry struct {
 	offset int64
-	epoch  int32
 	done   bool
 }
 
 // add adds a record and returns its sequence number.
-func (t *track) add(offset int64, epoch int32) int64 {
-	t.entries = append(t.entries, trackEntry{offset: offset, epoch: epoch})
+func (t *track) add(offset int64) int64 {
+	t.entries = append(t.entries, trackEntry{offset: offset})
 	return t.first + int64(len(t.entries)) - 1
 }
 

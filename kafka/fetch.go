@@ -191,6 +191,7 @@ func (c *call) planFetch(req *kmsg.FetchRequest) (*fetching, Code) {
 		f.asked = append(f.asked, i)
 		fp := partition.FetchPartition{
 			TopicPartition: tp, Offset: p.offset, MaxBytes: max(int(p.maxBytes), 1), CurrentLeaderEpoch: p.leaderEpoch,
+			LastFetchedEpoch: -1, // see diverges
 		}
 		if c.version >= 13 {
 			fp.TopicID = p.id // while the fetch waits another topic may take the name

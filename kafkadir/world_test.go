@@ -180,7 +180,7 @@ func batches(t *testing.T, c *strata.Cluster, tp record.TopicPartition, from, en
 	t.Helper()
 	for at := from; at < end; {
 		got, err := c.Fetch(t.Context(), &partition.FetchRequest{
-			Partitions: []partition.FetchPartition{{TopicPartition: tp, Offset: at, MaxBytes: 1 << 20, CurrentLeaderEpoch: -1}}, Isolation: partition.ReadUncommitted,
+			Partitions: []partition.FetchPartition{{TopicPartition: tp, Offset: at, MaxBytes: 1 << 20, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1}}, Isolation: partition.ReadUncommitted,
 		})
 		require.NoError(t, err)
 		require.NoError(t, got.Partitions[0].Err)

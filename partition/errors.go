@@ -63,6 +63,10 @@ var (
 	// another topic of the same name.
 	ErrInconsistentTopicID = errors.New("partition: belongs to a topic of that name with another id")
 
+	// ErrTruncated is returned to a reader whose log was truncated below its offset, by an unclean
+	// election. A *TruncatedError in the chain has the offset where the logs diverge.
+	ErrTruncated = errors.New("partition: the log was truncated below the offset")
+
 	// ErrPolicyViolation rejects DeleteRecords on a topic that is only compacted.
 	ErrPolicyViolation = errors.New("partition: policy violation")
 )

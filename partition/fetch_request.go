@@ -56,6 +56,10 @@ type FetchPartition struct {
 	Offset             int64 // first record to read
 	MaxBytes           int   // maximum for this partition; 0 means no limit of its own
 	CurrentLeaderEpoch int32 // the reader's leader epoch of the partition; -1 is not checked
+	// LastFetchedEpoch is the leader epoch of the reader's last record below Offset, or a newer epoch
+	// of records that were read. If the log has since been truncated below Offset, the fetch fails with
+	// ErrTruncated (KIP-320). -1 is not checked.
+	LastFetchedEpoch int32
 	// TopicID is the id of the topic that Offset belongs to; the zero id is not checked. A topic
 	// that was deleted and created again has another id: the fetch fails with
 	// ErrInconsistentTopicID (KIP-516).

@@ -37,7 +37,7 @@ func read(t testing.TB, c *replication.Cluster, index int32) (values []string) {
 	t.Helper()
 	tp := record.TopicPartition{Topic: "a", Partition: index}
 	for next := int64(0); ; {
-		res, err := c.Fetch(t.Context(), &partition.FetchRequest{Partitions: []partition.FetchPartition{{TopicPartition: tp, Offset: next, CurrentLeaderEpoch: -1, MaxBytes: 1 << 20}}})
+		res, err := c.Fetch(t.Context(), &partition.FetchRequest{Partitions: []partition.FetchPartition{{TopicPartition: tp, Offset: next, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1, MaxBytes: 1 << 20}}})
 		require.NoError(t, err)
 		got := res.Partitions[0]
 		require.NoError(t, got.Err)

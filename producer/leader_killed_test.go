@@ -49,7 +49,7 @@ func TestBatchThatALostLeaderMayHaveKeepsItsSequence(t *testing.T) {
 func allValues(t *testing.T, c *replication.Cluster, name string) (vs []string) {
 	t.Helper()
 	resp, err := c.Fetch(t.Context(), &partition.FetchRequest{Partitions: []partition.FetchPartition{
-		{TopicPartition: record.TopicPartition{Topic: name}, CurrentLeaderEpoch: -1},
+		{TopicPartition: record.TopicPartition{Topic: name}, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1},
 	}})
 	require.NoError(t, err)
 	require.NoError(t, resp.Partitions[0].Err)

@@ -123,7 +123,7 @@ func TestLostDiskIsReplacedWhenItsPartitionsAreGivenUp(t *testing.T) {
 	require.Equal(t, []int32{1, 2, 3}, leaders(t, c, "orders"))
 	require.Equal(t, epoch+1, c.Status("orders", 1).LeaderEpoch)
 	require.Empty(t, values(t, c, at("orders", 1)))
-	resp, err := c.Fetch(ctx, &partition.FetchRequest{Partitions: []partition.FetchPartition{{TopicPartition: at("orders", 1), Offset: 2, CurrentLeaderEpoch: -1}}})
+	resp, err := c.Fetch(ctx, &partition.FetchRequest{Partitions: []partition.FetchPartition{{TopicPartition: at("orders", 1), Offset: 2, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1}}})
 	require.NoError(t, err)
 	require.ErrorIs(t, resp.Partitions[0].Err, partition.ErrOffsetOutOfRange)
 	produce(t, c, at("orders", 1), "z")

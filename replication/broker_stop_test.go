@@ -118,7 +118,7 @@ func TestStopEndsTheAppendsUnderWay(t *testing.T) {
 		waited := make(chan error, 1)
 		go func() {
 			resp, err := c.Fetch(t.Context(), &partition.FetchRequest{MaxWait: time.Hour, Partitions: []partition.FetchPartition{
-				{TopicPartition: at("orders", 0), Offset: 1, CurrentLeaderEpoch: -1},
+				{TopicPartition: at("orders", 0), Offset: 1, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1},
 			}})
 			require.NoError(t, err)
 			waited <- resp.Partitions[0].Err
@@ -155,8 +155,8 @@ func TestWaitsForABrokerThatEndsEndWithIt(t *testing.T) {
 			for p := range int32(2) { // one with records, one never written
 				go func() {
 					resp, err := c.Fetch(t.Context(), &partition.FetchRequest{MaxWait: time.Hour, Partitions: []partition.FetchPartition{
-						{TopicPartition: at("orders", 2), CurrentLeaderEpoch: -1},
-						{TopicPartition: at("orders", p), Offset: int64(1 - p), CurrentLeaderEpoch: -1},
+						{TopicPartition: at("orders", 2), CurrentLeaderEpoch: -1, LastFetchedEpoch: -1},
+						{TopicPartition: at("orders", p), Offset: int64(1 - p), CurrentLeaderEpoch: -1, LastFetchedEpoch: -1},
 					}})
 					require.NoError(t, err)
 					fetched <- resp

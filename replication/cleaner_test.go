@@ -28,7 +28,7 @@ func quiet(t *testing.T, fn func(*testing.T, *Cluster)) {
 func held(t *testing.T, c *Cluster, tp tp) (n int) {
 	t.Helper()
 	for next := c.Status(tp.Topic, tp.Partition).LogStartOffset; ; {
-		res, err := c.Fetch(t.Context(), &partition.FetchRequest{Partitions: []partition.FetchPartition{{TopicPartition: tp, Offset: next, CurrentLeaderEpoch: -1, MaxBytes: 1 << 20}}})
+		res, err := c.Fetch(t.Context(), &partition.FetchRequest{Partitions: []partition.FetchPartition{{TopicPartition: tp, Offset: next, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1, MaxBytes: 1 << 20}}})
 		require.NoError(t, err)
 		require.NoError(t, res.Partitions[0].Err)
 		p := res.Partitions[0].Bytes

@@ -31,7 +31,7 @@ func Example() {
 	go c.Produce(&partition.ProduceRequest{TopicPartition: tp, Batch: batch, Done: func(r partition.ProduceResult) { acked <- r }})
 	fmt.Println("offset", (<-acked).BaseOffset)
 
-	resp, _ := c.Fetch(ctx, &partition.FetchRequest{Partitions: []partition.FetchPartition{{TopicPartition: tp, CurrentLeaderEpoch: -1}}})
+	resp, _ := c.Fetch(ctx, &partition.FetchRequest{Partitions: []partition.FetchPartition{{TopicPartition: tp, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1}}})
 	got, _, _ := record.Parse(resp.Partitions[0].Bytes)
 	for r := range got.All() {
 		fmt.Printf("%s: %s\n", r.Key, r.Value)

@@ -253,6 +253,11 @@ func (f *fetch) readFrom(s *source, p *partition.Partition, want *partition.Fetc
 	} else {
 		res, err = p.Read(req)
 	}
+	if want.LastFetchedEpoch >= 0 && (err == nil || errors.Is(err, partition.ErrOffsetOutOfRange)) {
+		if truncated := p.CheckLastFetched(want.LastFetchedEpoch, want.Offset); truncated != nil {
+			return partition.ReadResult{}, truncated
+		}
+	}
 	if err == nil && !first && len(res.Bytes) > limit {
 		res.Bytes, res.Aborted = nil, nil
 	}
@@ -273,7 +278,11 @@ func (c *Cluster) readUnwritten(want *partition.FetchPartition) (partition.ReadR
 	if err != nil {
 		return partition.ReadResult{}, err
 	}
-	if err = partition.CompareEpochs(want.CurrentLeaderEpoch, p.LeaderEpoch); err == nil && want.Offset != 0 {
+	switch err = partition.CompareEpochs(want.CurrentLeaderEpoch, p.LeaderEpoch); {
+	case err != nil || want.Offset == 0:
+	case want.LastFetchedEpoch >= 0:
+		err = &partition.TruncatedError{TopicPartition: want.TopicPartition, Offset: want.Offset, Epoch: -1}
+	default:
 		err = partition.ErrOffsetOutOfRange
 	}
 	if err != nil {

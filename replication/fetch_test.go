@@ -22,7 +22,7 @@ import (
 // ask returns a fetch request for partitions 0 to n-1 of a topic from their start.
 func ask(name string, n int, req partition.FetchRequest) *partition.FetchRequest {
 	for i := range n {
-		req.Partitions = append(req.Partitions, partition.FetchPartition{TopicPartition: at(name, int32(i)), CurrentLeaderEpoch: -1})
+		req.Partitions = append(req.Partitions, partition.FetchPartition{TopicPartition: at(name, int32(i)), CurrentLeaderEpoch: -1, LastFetchedEpoch: -1})
 	}
 	return &req
 }
@@ -211,15 +211,15 @@ func TestEachPartitionOfAFetchHasItsOwnError(t *testing.T) {
 	create(t, c, "orders", 2)
 	produce(t, c, at("orders", 0), "x")
 	resp, err := c.Fetch(t.Context(), &partition.FetchRequest{MaxWait: time.Hour, Partitions: []partition.FetchPartition{
-		{TopicPartition: at("orders", 0), CurrentLeaderEpoch: -1},
-		{TopicPartition: at("orders", 0), CurrentLeaderEpoch: 7},
-		{TopicPartition: at("orders", 0), CurrentLeaderEpoch: -1, Offset: 2},
-		{TopicPartition: at("orders", 1), CurrentLeaderEpoch: -1, Offset: 1},
-		{TopicPartition: at("orders", 1), CurrentLeaderEpoch: 1},
-		{TopicPartition: at("orders", 2), CurrentLeaderEpoch: -1},
-		{TopicPartition: at("none", 0), CurrentLeaderEpoch: -1},
-		{TopicPartition: at("orders", -1), CurrentLeaderEpoch: -1},
-		{TopicPartition: at("orders", 1), CurrentLeaderEpoch: 0},
+		{TopicPartition: at("orders", 0), CurrentLeaderEpoch: -1, LastFetchedEpoch: -1},
+		{TopicPartition: at("orders", 0), CurrentLeaderEpoch: 7, LastFetchedEpoch: -1},
+		{TopicPartition: at("orders", 0), CurrentLeaderEpoch: -1, LastFetchedEpoch: -1, Offset: 2},
+		{TopicPartition: at("orders", 1), CurrentLeaderEpoch: -1, LastFetchedEpoch: -1, Offset: 1},
+		{TopicPartition: at("orders", 1), CurrentLeaderEpoch: 1, LastFetchedEpoch: -1},
+		{TopicPartition: at("orders", 2), CurrentLeaderEpoch: -1, LastFetchedEpoch: -1},
+		{TopicPartition: at("none", 0), CurrentLeaderEpoch: -1, LastFetchedEpoch: -1},
+		{TopicPartition: at("orders", -1), CurrentLeaderEpoch: -1, LastFetchedEpoch: -1},
+		{TopicPartition: at("orders", 1), CurrentLeaderEpoch: 0, LastFetchedEpoch: -1},
 	}})
 	require.NoError(t, err)
 	for i, want := range []error{

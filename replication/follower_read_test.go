@@ -40,7 +40,7 @@ type fetchable interface {
 func from(t *testing.T, c fetchable, offset int64, alter ...func(*partition.FetchRequest)) partition.FetchedPartition {
 	t.Helper()
 	req := &partition.FetchRequest{
-		Partitions: []partition.FetchPartition{{TopicPartition: at("orders", 0), Offset: offset, CurrentLeaderEpoch: -1}},
+		Partitions: []partition.FetchPartition{{TopicPartition: at("orders", 0), Offset: offset, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1}},
 	}
 	for _, a := range alter {
 		a(req)

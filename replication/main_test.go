@@ -90,7 +90,7 @@ func values(t *testing.T, c *Cluster, tp record.TopicPartition) []string {
 func tryValues(ctx context.Context, c *Cluster, tp record.TopicPartition) ([]string, error) {
 	var vs []string
 	for next := int64(0); ; {
-		resp, err := c.Fetch(ctx, &partition.FetchRequest{Partitions: []partition.FetchPartition{{TopicPartition: tp, Offset: next, CurrentLeaderEpoch: -1}}})
+		resp, err := c.Fetch(ctx, &partition.FetchRequest{Partitions: []partition.FetchPartition{{TopicPartition: tp, Offset: next, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1}}})
 		if err != nil {
 			return nil, err
 		}

@@ -72,7 +72,7 @@ func TestPartitionsArePlacedByThemselvesWithOneLeaderEach(t *testing.T) {
 			require.Equal(t, p.LeaderEpoch, res.LeaderEpoch, "written by the leader that the metadata names")
 			ask := func(epoch int32) error {
 				got, err := c.Fetch(t.Context(), &partition.FetchRequest{Partitions: []partition.FetchPartition{{
-					TopicPartition: at("orders", index), CurrentLeaderEpoch: epoch,
+					TopicPartition: at("orders", index), CurrentLeaderEpoch: epoch, LastFetchedEpoch: -1,
 				}}})
 				require.NoError(t, err)
 				return got.Partitions[0].Err

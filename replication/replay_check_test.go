@@ -31,7 +31,7 @@ func (w *world) read(ctx context.Context, p int32) {
 	for next := int64(0); ctx.Err() == nil; {
 		resp, err := w.c.Fetch(ctx, &partition.FetchRequest{
 			MinBytes: 1, MaxWait: 700*time.Millisecond + time.Duration(p),
-			Partitions: []partition.FetchPartition{{TopicPartition: at(worldTopic, p), Offset: next, CurrentLeaderEpoch: -1}},
+			Partitions: []partition.FetchPartition{{TopicPartition: at(worldTopic, p), Offset: next, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1}},
 		})
 		if err != nil {
 			return

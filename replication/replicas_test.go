@@ -263,7 +263,7 @@ func TestWaitingFetchGoesOnAtTheNextLeader(t *testing.T) {
 				got := make(chan *partition.FetchResponse, 1)
 				go func() {
 					for {
-						resp, err := c.Fetch(t.Context(), &partition.FetchRequest{MaxWait: time.Hour, Partitions: []partition.FetchPartition{{TopicPartition: tp, Offset: from, CurrentLeaderEpoch: -1}}})
+						resp, err := c.Fetch(t.Context(), &partition.FetchRequest{MaxWait: time.Hour, Partitions: []partition.FetchPartition{{TopicPartition: tp, Offset: from, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1}}})
 						if err != nil || len(resp.Partitions[0].Bytes) > 0 {
 							got <- resp
 							return

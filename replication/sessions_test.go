@@ -205,7 +205,7 @@ func TestReaderAtALeaderThatIsCutOffGoesOn(t *testing.T) {
 func readOn(ctx context.Context, c *Cluster, tp tp, got chan<- string) {
 	for next := int64(0); ctx.Err() == nil; {
 		resp, err := c.Fetch(ctx, &partition.FetchRequest{
-			MinBytes: 1, MaxWait: time.Hour, Partitions: []partition.FetchPartition{{TopicPartition: tp, Offset: next, CurrentLeaderEpoch: -1}},
+			MinBytes: 1, MaxWait: time.Hour, Partitions: []partition.FetchPartition{{TopicPartition: tp, Offset: next, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1}},
 		})
 		if err != nil || resp.Partitions[0].Err != nil {
 			time.Sleep(100 * time.Millisecond)

@@ -31,7 +31,7 @@ var viewQuestions = map[string]func(context.Context, View, record.TopicPartition
 		return <-done
 	},
 	"fetch": func(ctx context.Context, v View, tp record.TopicPartition) error {
-		got, err := v.Fetch(ctx, &partition.FetchRequest{Partitions: []partition.FetchPartition{{TopicPartition: tp, CurrentLeaderEpoch: -1}}})
+		got, err := v.Fetch(ctx, &partition.FetchRequest{Partitions: []partition.FetchPartition{{TopicPartition: tp, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1}}})
 		if err != nil {
 			return err
 		}

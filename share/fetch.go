@@ -239,7 +239,7 @@ func (l *leader) fetch(ctx context.Context, req FetchRequest, told chan struct{}
 // records, with the log start offset.
 func (l *leader) read(ctx context.Context, from int64, req FetchRequest) (partition.FetchedPartition, error) {
 	resp, err := l.c.cluster.Fetch(ctx, &partition.FetchRequest{
-		Partitions: []partition.FetchPartition{{TopicPartition: l.tp, Offset: from, CurrentLeaderEpoch: l.epoch, TopicID: l.key.TopicID}},
+		Partitions: []partition.FetchPartition{{TopicPartition: l.tp, Offset: from, CurrentLeaderEpoch: l.epoch, LastFetchedEpoch: -1, TopicID: l.key.TopicID}},
 		MaxBytes:   req.MaxBytes, Isolation: req.Isolation,
 	})
 	if err != nil {
@@ -332,7 +332,7 @@ func (w *wait) forRecords(ctx context.Context, a attempt) error {
 	for _, l := range a.leaders {
 		l.mu.Lock()
 		if from, ok := l.p.Next(); ok && (from == l.p.End() || !l.fetching) { // else l notifies, see changedLocked
-			req.Partitions = append(req.Partitions, partition.FetchPartition{TopicPartition: l.tp, Offset: from, MaxBytes: 1, CurrentLeaderEpoch: l.epoch, TopicID: l.key.TopicID})
+			req.Partitions = append(req.Partitions, partition.FetchPartition{TopicPartition: l.tp, Offset: from, MaxBytes: 1, CurrentLeaderEpoch: l.epoch, LastFetchedEpoch: -1, TopicID: l.key.TopicID})
 		}
 		l.mu.Unlock()
 	}

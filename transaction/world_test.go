@@ -182,7 +182,7 @@ func (w *world) committed(of tp) []string {
 func readCommitted(ctx context.Context, c *replication.Cluster, of tp) (values []string, err error) {
 	for next := int64(0); ; {
 		resp, err := c.Fetch(ctx, &partition.FetchRequest{Isolation: partition.ReadCommitted,
-			Partitions: []partition.FetchPartition{{TopicPartition: of, Offset: next, MaxBytes: 1 << 20, CurrentLeaderEpoch: -1}}})
+			Partitions: []partition.FetchPartition{{TopicPartition: of, Offset: next, MaxBytes: 1 << 20, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1}}})
 		if err != nil {
 			return nil, err
 		}

@@ -91,7 +91,7 @@ func moving(err error) error {
 // Read implements coordinator.Log.
 func (l *Log) Read(dst []byte, from int64, max int) ([]byte, error) {
 	resp, err := l.c.Fetch(context.Background(), &partition.FetchRequest{
-		Partitions: []partition.FetchPartition{{TopicPartition: l.tp, Offset: from, MaxBytes: max, CurrentLeaderEpoch: l.epoch}},
+		Partitions: []partition.FetchPartition{{TopicPartition: l.tp, Offset: from, MaxBytes: max, CurrentLeaderEpoch: l.epoch, LastFetchedEpoch: -1}},
 		Isolation:  partition.ReadUncommitted,
 	})
 	if err == nil {

@@ -212,7 +212,7 @@ type committedReader struct {
 func (r *committedReader) read(ctx context.Context, c *strata.Cluster) error {
 	for {
 		resp, err := c.Fetch(ctx, &partition.FetchRequest{Isolation: partition.ReadCommitted,
-			Partitions: []partition.FetchPartition{{TopicPartition: r.of, Offset: r.next, MaxBytes: 1 << 20, CurrentLeaderEpoch: -1}}})
+			Partitions: []partition.FetchPartition{{TopicPartition: r.of, Offset: r.next, MaxBytes: 1 << 20, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1}}})
 		if err != nil {
 			return err
 		}

@@ -145,7 +145,7 @@ func (s *txnStorm) compareTable(of record.TopicPartition, want map[string]string
 	got, next := map[string]string{}, int64(0)
 	for {
 		resp, err := c.Fetch(s.Context(), &partition.FetchRequest{Isolation: partition.ReadUncommitted,
-			Partitions: []partition.FetchPartition{{TopicPartition: of, Offset: next, MaxBytes: 1 << 20, CurrentLeaderEpoch: -1}}})
+			Partitions: []partition.FetchPartition{{TopicPartition: of, Offset: next, MaxBytes: 1 << 20, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1}}})
 		if err != nil || resp.Partitions[0].Err != nil {
 			return // a later call checks
 		}
