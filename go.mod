@@ -13,9 +13,9 @@ require (
 	github.com/spf13/cobra v1.10.2 // cmd/strata: commands, help, completion
 	github.com/spf13/pflag v1.0.9 // cmd/strata: flags
 	github.com/stretchr/testify v1.12.1 // tests: require
-	github.com/twmb/franz-go v1.22.2 // cmd/strata, kafkatest/kfake, tests: a client, kfake's types
+	github.com/twmb/franz-go v1.22.2 // remote, cmd/strata, kafkatest/kfake, tests: connections and logins, a client, kfake's types
 	github.com/twmb/franz-go/pkg/kadm v1.19.0 // cmd/strata: a client for administration
-	github.com/twmb/franz-go/pkg/kmsg v1.15.1 // kafka, kafkatest, cmd/strata: wire messages, generated from Kafka's schemas
+	github.com/twmb/franz-go/pkg/kmsg v1.15.1 // kafka, remote, kafkatest, cmd/strata: wire messages, generated from Kafka's schemas
 	golang.org/x/sync v0.24.0 // strata, share: errgroup
 	golang.org/x/sys v0.49.0 // vfs, kafka: fdatasync, fallocate, flock, poll
 	pgregory.net/rapid v1.3.0 // tests: models with shrinking

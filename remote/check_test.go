@@ -1,0 +1,93 @@
+package remote_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/kafkatest"
+	"github.com/stratalog/strata/producer"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/remote"
+)
+
+// dial connects to the brokers of a check.
+func dial(ctx context.Context, s *kafkatest.Server) (*remote.Cluster, error) {
+	return remote.Open(ctx, remote.Config{Brokers: s.Addrs(), Dial: s.Dial})
+}
+
+func produce(cfg producer.Config) func(context.Context, *kafkatest.Server, []record.Record) error {
+	return func(ctx context.Context, s *kafkatest.Server, rs []record.Record) error {
+		c, err := dial(ctx, s)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		p, err := producer.New(c, cfg)
+		if err != nil {
+			return err
+		}
+		if cfg.TransactionalID != "" {
+			err = p.Transact(ctx, func(tx *producer.Txn) error { return tx.Send(ctx, rs...) })
+		} else {
+			_, err = p.Send(ctx, rs...)
+		}
+		return errors.Join(err, p.Close())
+	}
+}
+
+func consume(protocol consumer.Protocol) func(context.Context, *kafkatest.Server, func(int32, int64) error) error {
+	return func(ctx context.Context, s *kafkatest.Server, process func(int32, int64) error) error {
+		c, err := dial(ctx, s)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		g, err := consumer.New(c, consumer.Config{Group: "checked", Topics: []string{"checked"}, Protocol: protocol})
+		if err != nil {
+			return err
+		}
+		defer g.Close()
+		for r, err := range g.Records(ctx) {
+			if errors.Is(err, remote.ErrUnreachable) {
+				continue // a leader has not responded for ten seconds; the loop goes on by itself
+			}
+			if err == nil {
+				err = process(r.Partition, r.Offset)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func TestNothingIsLostOrRepeatedUnderFaults(t *testing.T) {
+	for name, r := range map[string]kafkatest.Release{
+		"Kafka 0.11": kafkatest.Kafka0_11, "Kafka 2.0": kafkatest.Kafka2_0, "Kafka 2.8": kafkatest.Kafka2_8, "Kafka 3.6": kafkatest.Kafka3_6, "Kafka 4.0": kafkatest.Kafka4_0,
+		"Redpanda 24": kafkatest.Redpanda24, "latest": kafkatest.Latest,
+	} {
+		if testing.Short() && r != kafkatest.Latest && r != kafkatest.Redpanda24 {
+			continue
+		}
+		cfg := kafkatest.Config{Release: r}
+		t.Run(name, func(t *testing.T) {
+			t.Run("idempotent producer", func(t *testing.T) {
+				kafkatest.Check(t, kafkatest.Code{Config: cfg, Produce: produce(producer.Config{})})
+			})
+			t.Run("transaction", func(t *testing.T) {
+				kafkatest.Check(t, kafkatest.Code{Config: cfg, Produce: produce(producer.Config{TransactionalID: "id"})})
+			})
+			t.Run("classic group", func(t *testing.T) {
+				kafkatest.Check(t, kafkatest.Code{Config: cfg, Consume: consume(consumer.ProtocolClassic), MayRepeat: true})
+			})
+			if r == kafkatest.Latest || r == kafkatest.Kafka4_0 {
+				t.Run("newer group", func(t *testing.T) {
+					kafkatest.Check(t, kafkatest.Code{Config: cfg, Consume: consume(consumer.ProtocolConsumer), MayRepeat: true})
+				})
+			}
+		})
+	}
+}

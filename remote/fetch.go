@@ -1,0 +1,445 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/remote/internal/link"
+	"github.com/stratalog/strata/replication"
+)
+
+const (
+	// longestPoll bounds the wait of one request for records: a partition that is not part of the
+	// request has to wait as long. Kafka: fetch.max.wait.ms.
+	longestPoll = 500 * time.Millisecond
+	// preferFor is the time for which a follower in the reader's rack is read. Kafka:
+	// metadata.max.age.ms.
+	preferFor = 5 * time.Minute
+	// namesOnlyFetch is the last version of Fetch that names topics instead of their ids.
+	namesOnlyFetch = 12
+)
+
+// A puller fetches records for one session. For each broker there is either a request without a
+// response, or a response with records that were not handed out yet, or neither. When the last
+// records of a broker are handed out, the next request is sent at once, for the offsets behind
+// them, so that it is under way while the application processes the records.
+type puller struct {
+	s *session
+
+	mu      sync.Mutex // guards the fields below
+	polls   map[int32]*poll
+	answers map[record.TopicPartition]*answer
+	prefer  map[record.TopicPartition]preference
+	bytes   int           // of all answers
+	arrived chan struct{} // closed and replaced when a response arrives
+}
+
+// A poll is a fetch request without a response.
+type poll struct {
+	offsets map[record.TopicPartition]int64
+}
+
+// An answer is the response for one partition, not handed out yet.
+type answer struct {
+	broker int32
+	offset int64 // that was requested
+	next   int64 // offset behind the records
+	partition.FetchedPartition
+}
+
+// A preference is a follower that the leader names for reads (KIP-392).
+type preference struct {
+	broker int32
+	until  time.Time
+}
+
+func newPuller(s *session) *puller {
+	return &puller{s: s, polls: map[int32]*poll{}, answers: map[record.TopicPartition]*answer{}, prefer: map[record.TopicPartition]preference{}, arrived: make(chan struct{})}
+}
+
+// Fetch implements consumer.LogBackend. It returns when a partition has records or an error, and
+// after MaxWait. Partitions whose broker has not responded by then have a HighWatermark of -1. If
+// MaxWait is 0, it waits for all brokers. Records are verified.
+//
+// MinBytes is a number of bytes for each broker. The fields InOrder, LeaderOnly, Partial, Reserve,
+// Release and Buf have no effect.
+func (s *session) Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error) {
+	var timeout <-chan time.Time
+	if req.MaxWait > 0 {
+		t := time.NewTimer(req.MaxWait)
+		defer t.Stop()
+		timeout = t.C
+	}
+	if err := s.ensureTopics(ctx, req); err != nil {
+		return nil, err
+	}
+	f := fetch{p: s.puller, req: req, want: slices.Clone(req.Partitions), resp: &partition.FetchResponse{Partitions: make([]partition.FetchedPartition, len(req.Partitions))}}
+	for first, late := true, false; ; first = false {
+		arrived, done := f.step(first, late)
+		if done {
+			return f.resp, nil
+		}
+		select {
+		case <-arrived:
+		case <-timeout:
+			late = true
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-s.ctx.Done():
+			return nil, replication.ErrClosed
+		}
+	}
+}
+
+// ensureTopics fetches the metadata of topics that were not requested yet.
+func (s *session) ensureTopics(ctx context.Context, req *partition.FetchRequest) error {
+	missing := map[string]bool{}
+	for i := range req.Partitions {
+		name := req.Partitions[i].Topic
+		if _, ok := s.c.topicOf(name); !ok && !missing[name] {
+			missing[name] = true
+			if _, err := s.Metadata(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// A fetch is one call of Fetch.
+type fetch struct {
+	p    *puller
+	req  *partition.FetchRequest
+	want []partition.FetchPartition // of req; Offset is advanced past returned records
+	resp *partition.FetchResponse
+}
+
+// step takes the answers that have arrived, and sends the requests that are due. done is true if the
+// call can return. Otherwise arrived is closed when the next response arrives.
+func (f *fetch) step(first, late bool) (arrived <-chan struct{}, done bool) {
+	p := f.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if first {
+		p.dropLocked(f)
+	}
+	found, silent := f.collectLocked()
+	if !found && !late && (silent || f.req.MaxWait > 0) {
+		f.sendLocked(f.req.MaxWait)
+		return p.arrived, false
+	}
+	if found && p.s.c.cfg.FetchAhead >= 0 {
+		f.sendLocked(f.req.MaxWait)
+	}
+	return nil, true
+}
+
+// collectLocked fills the response with the answers at the requested offsets. found is true if one
+// has records or an error, silent if a partition has no answer.
+func (f *fetch) collectLocked() (found, silent bool) {
+	p, room := f.p, f.req.MaxBytes
+	for i := range f.want {
+		want, got := &f.want[i], &f.resp.Partitions[i]
+		*got = partition.FetchedPartition{TopicPartition: want.TopicPartition, HighWatermark: -1, LastStableOffset: -1, LogStartOffset: -1, LeaderEpoch: -1}
+		if _, err := p.routeLocked(want, f.req.Rack); err != nil {
+			got.Err, found = err, true
+			continue
+		}
+		a := p.answers[want.TopicPartition]
+		switch {
+		case a == nil || a.offset != want.Offset:
+			silent = true
+		case len(a.Bytes) > 0 && f.req.MaxBytes > 0 && room <= 0: // the rest is for the next call
+		default:
+			*got = a.FetchedPartition
+			room -= len(a.Bytes)
+			found = found || a.Err != nil || len(a.Bytes) > 0
+		}
+	}
+	if !found {
+		return false, silent
+	}
+	for i := range f.resp.Partitions {
+		if got := &f.resp.Partitions[i]; got.Err != nil || len(got.Bytes) > 0 {
+			if a := p.answers[got.TopicPartition]; a != nil && a.offset == f.want[i].Offset {
+				p.bytes -= len(a.Bytes)
+				delete(p.answers, got.TopicPartition)
+				f.want[i].Offset = a.next
+			}
+		}
+	}
+	return true, silent
+}
+
+// dropLocked discards answers that the call cannot use: empty ones, which may be old, those at other
+// offsets, and, above the bound of memory, those of partitions that the reader does not request now.
+func (p *puller) dropLocked(f *fetch) {
+	wanted := make(map[record.TopicPartition]int64, len(f.want))
+	for i := range f.want {
+		wanted[f.want[i].TopicPartition] = f.want[i].Offset
+	}
+	bound := p.s.c.cfg.FetchAhead
+	if bound == 0 {
+		bound = f.req.MaxBytes
+	}
+	for tp, a := range p.answers {
+		empty := a.Err == nil && len(a.Bytes) == 0
+		if offset, ok := wanted[tp]; ok && (a.offset != offset || empty) || !ok && (bound <= 0 || p.bytes > bound) {
+			p.bytes -= len(a.Bytes)
+			delete(p.answers, tp)
+		}
+	}
+}
+
+// routeLocked returns the broker to read a partition from.
+func (p *puller) routeLocked(want *partition.FetchPartition, rack string) (int32, error) {
+	t, ok := p.s.c.topicOf(want.Topic)
+	switch {
+	case !ok || int(want.Partition) >= len(t.Partitions) || want.Partition < 0:
+		p.s.c.refreshSoon()
+		return 0, &replication.UnknownTopicError{Topic: want.Topic}
+	case want.TopicID != [16]byte{} && want.TopicID != t.ID:
+		return 0, partition.ErrInconsistentTopicID
+	}
+	if by, ok := p.prefer[want.TopicPartition]; ok && rack != "" {
+		if time.Now().Before(by.until) {
+			return by.broker, nil
+		}
+		delete(p.prefer, want.TopicPartition)
+	}
+	leader := t.Partitions[want.Partition].Leader
+	if leader < 0 {
+		p.s.c.refreshSoon()
+		return 0, partition.ErrNotLeader
+	}
+	return leader, nil
+}
+
+// sendLocked sends a request to each broker that has none and whose answers are handed out.
+func (f *fetch) sendLocked(wait time.Duration) {
+	p := f.p
+	type group struct {
+		want []*partition.FetchPartition
+		hold bool // it has a request, or answers that are not handed out
+	}
+	groups := map[int32]*group{}
+	if p.s.ctx.Err() != nil {
+		return
+	}
+	for i := range f.want {
+		want := &f.want[i]
+		broker, err := p.routeLocked(want, f.req.Rack)
+		if err != nil {
+			continue
+		}
+		g := groups[broker]
+		if g == nil {
+			g = &group{hold: p.polls[broker] != nil}
+			groups[broker] = g
+		}
+		a := p.answers[want.TopicPartition]
+		switch {
+		case a == nil:
+			g.want = append(g.want, want)
+		case a.Err != nil || len(a.Bytes) > 0:
+			g.hold = true
+		default: // nothing was there: it is requested again
+			g.want = append(g.want, want)
+		}
+	}
+	for broker, g := range groups {
+		if !g.hold && len(g.want) > 0 {
+			p.pollLocked(broker, f.request(g.want, min(wait, longestPoll)), g.want)
+		}
+	}
+}
+
+// request builds a request for partitions of one broker.
+func (f *fetch) request(want []*partition.FetchPartition, wait time.Duration) kmsg.Request {
+	req := kmsg.NewPtrFetchRequest()
+	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = int32(wait.Milliseconds()), int32(max(f.req.MinBytes, 1)), wireBytes(f.req.MaxBytes)
+	req.IsolationLevel, req.Rack = wireIsolation(f.req.Isolation), f.req.Rack
+	topics, names := map[string]int{}, false
+	for _, w := range want {
+		i, ok := topics[w.Topic]
+		if !ok {
+			i = len(req.Topics)
+			topics[w.Topic] = i
+			t := kmsg.NewFetchRequestTopic()
+			t.Topic, t.TopicID = w.Topic, w.TopicID
+			if known, ok := f.p.s.c.topicOf(w.Topic); ok && t.TopicID == [16]byte{} {
+				t.TopicID = known.ID
+			}
+			names = names || t.TopicID == [16]byte{}
+			req.Topics = append(req.Topics, t)
+		}
+		p := kmsg.NewFetchRequestTopicPartition()
+		p.Partition, p.FetchOffset, p.PartitionMaxBytes, p.CurrentLeaderEpoch, p.LastFetchedEpoch = w.Partition, w.Offset, wireBytes(w.MaxBytes), w.CurrentLeaderEpoch, w.LastFetchedEpoch
+		req.Topics[i].Partitions = append(req.Topics[i].Partitions, p)
+	}
+	if names {
+		return link.AtMost(namesOnlyFetch, req)
+	}
+	return req
+}
+
+func wireBytes(n int) int32 {
+	const most = 1 << 30
+	if n <= 0 || n > most {
+		return most
+	}
+	return int32(n)
+}
+
+func wireIsolation(i partition.Isolation) int8 {
+	if i == partition.ReadCommitted {
+		return 1
+	}
+	return 0
+}
+
+// pollLocked sends a request on a goroutine of its own, which stores the answers.
+func (p *puller) pollLocked(broker int32, req kmsg.Request, want []*partition.FetchPartition) {
+	pl := &poll{offsets: make(map[record.TopicPartition]int64, len(want))}
+	ids := map[[16]byte]string{}
+	for _, w := range want {
+		pl.offsets[w.TopicPartition] = w.Offset
+		if t, ok := p.s.c.topicOf(w.Topic); ok {
+			ids[t.ID] = w.Topic
+		}
+		if w.TopicID != [16]byte{} {
+			ids[w.TopicID] = w.Topic
+		}
+	}
+	p.polls[broker] = pl
+	p.s.wg.Go(func() {
+		resp, err := toBroker[*kmsg.FetchResponse](p.s.ctx, p.s, "fetch", broker, req)
+		if err == nil {
+			err = codeError(fromPartition, resp.ErrorCode, nil)
+		}
+		answers := p.s.answers(broker, pl, ids, resp, err)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.polls, broker)
+		for _, a := range answers {
+			if old := p.answers[a.TopicPartition]; old != nil {
+				p.bytes -= len(old.Bytes)
+			}
+			if a.PreferredReplica > 0 {
+				p.prefer[a.TopicPartition] = preference{a.PreferredReplica, time.Now().Add(preferFor)}
+				delete(p.answers, a.TopicPartition)
+				continue
+			}
+			if a.Err != nil {
+				delete(p.prefer, a.TopicPartition)
+			}
+			p.answers[a.TopicPartition] = a
+			p.bytes += len(a.Bytes)
+		}
+		close(p.arrived)
+		p.arrived = make(chan struct{})
+	})
+}
+
+// answers converts a response, or the error of a request without one. Each partition of the request
+// has an answer.
+func (s *session) answers(broker int32, pl *poll, ids map[[16]byte]string, resp *kmsg.FetchResponse, err error) (all []*answer) {
+	got := map[record.TopicPartition]*kmsg.FetchResponseTopicPartition{}
+	if err == nil {
+		for i := range resp.Topics {
+			t := &resp.Topics[i]
+			name := t.Topic
+			if name == "" {
+				name = ids[t.TopicID]
+			}
+			for k := range t.Partitions {
+				got[record.TopicPartition{Topic: name, Partition: t.Partitions[k].Partition}] = &t.Partitions[k]
+			}
+		}
+	}
+	for tp, offset := range pl.offsets {
+		a := &answer{broker: broker, offset: offset, next: offset, FetchedPartition: partition.FetchedPartition{
+			TopicPartition: tp, Err: err, HighWatermark: -1, LastStableOffset: -1, LogStartOffset: -1, LeaderEpoch: -1,
+		}}
+		if p := got[tp]; p != nil {
+			s.fill(a, p)
+		} else if err == nil {
+			a.Err = passing(fmt.Errorf("%w: fetch: the response left the partition out", ErrUnreachable))
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// fill converts the response for one partition.
+func (s *session) fill(a *answer, p *kmsg.FetchResponseTopicPartition) {
+	if p.ErrorCode != 0 {
+		a.Err = codeError(fromPartition, p.ErrorCode, nil)
+		switch p.ErrorCode {
+		case kerr.NotLeaderForPartition.Code, kerr.FencedLeaderEpoch.Code:
+			s.c.moved(a.Topic, a.Partition, p.CurrentLeader.LeaderID, p.CurrentLeader.LeaderEpoch)
+		case kerr.OffsetOutOfRange.Code:
+		default:
+			s.c.refreshSoon()
+		}
+		return
+	}
+	if d := p.DivergingEpoch; d.EndOffset >= 0 { // KIP-320
+		a.Err = &partition.TruncatedError{TopicPartition: a.TopicPartition, Offset: a.offset, EndOffset: min(d.EndOffset, a.offset), Epoch: d.Epoch}
+		return
+	}
+	whole, next, err := verify(p.RecordBatches, a.offset)
+	if err != nil {
+		a.Err = err
+		return
+	}
+	a.Bytes, a.next = whole, next
+	a.HighWatermark, a.LastStableOffset, a.LogStartOffset = p.HighWatermark, p.LastStableOffset, p.LogStartOffset
+	a.PreferredReplica = max(p.PreferredReadReplica, 0)
+	for _, t := range p.AbortedTransactions {
+		a.Aborted = append(a.Aborted, partition.AbortedTxn{ProducerID: t.ProducerID, FirstOffset: t.FirstOffset})
+	}
+	if t, ok := s.c.topicOf(a.Topic); ok && int(a.Partition) < len(t.Partitions) {
+		a.LeaderEpoch = t.Partitions[a.Partition].LeaderEpoch
+	}
+}
+
+// verify checks the batches of a response, and returns the whole ones and the offset behind them.
+// The last one may be incomplete.
+func verify(batches []byte, offset int64) (whole []byte, next int64, err error) {
+	n, next := 0, offset
+	for n < len(batches) {
+		var b record.Batch
+		if err = record.ParseInto(&b, batches[n:]); err == nil && b.Size() <= len(batches)-n {
+			err = b.VerifyCRC()
+		} else if err == nil || errors.Is(err, record.ErrShort) {
+			err = final(fmt.Errorf("remote: fetch: the broker returned only a part of the batch at offset %d", offset))
+		}
+		if err != nil {
+			break
+		}
+		n += b.Size()
+		next = max(next, b.NextOffset())
+	}
+	if n == 0 && err != nil {
+		return nil, offset, err
+	}
+	return batches[:n:n], next, nil // an error behind whole batches is met again by the next fetch
+}
+
+// stop is called when the session has ended. When it returns, no request begins any more.
+func (p *puller) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.answers)
+	p.bytes = 0
+}

@@ -1,0 +1,193 @@
+// Package link sends requests to the brokers of a cluster. It is the only package of remote that
+// uses a client library: package kgo makes connections, logs in, chooses the version of each
+// request, and waits when a broker throttles the client.
+package link
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl"
+)
+
+// Config describes a Client. Brokers and RequestTimeout are required.
+type Config struct {
+	Brokers        []string
+	ClientID       string
+	TLS            *tls.Config
+	SASL           []sasl.Mechanism
+	Dial           func(ctx context.Context, network, addr string) (net.Conn, error)
+	Hooks          []kgo.Hook
+	RequestTimeout time.Duration // wait for a response, in addition to the wait that a request names
+
+	// Unacknowledged makes a client for produce requests with acks=0, which have no response. It
+	// sends no other produce requests.
+	Unacknowledged bool
+}
+
+// A Client has connections of its own: to each broker one for fetches, one for joining groups, one
+// for produce requests, and one for everything else. A broker responds to the requests of one
+// connection in their order. All methods are safe for concurrent use.
+type Client struct {
+	kgo *kgo.Client
+
+	mu           sync.Mutex // guards coordinators
+	coordinators map[coordinatorKey]int32
+}
+
+// CoordinatorType is the kind of a coordinator. Kafka: FindCoordinatorRequest.CoordinatorType.
+type CoordinatorType int8
+
+// Kinds of coordinators.
+const (
+	GroupCoordinator       CoordinatorType = 0
+	TransactionCoordinator CoordinatorType = 1
+)
+
+type coordinatorKey struct {
+	kind CoordinatorType
+	name string
+}
+
+// Open returns a client. It does not connect to a broker yet.
+func Open(cfg Config) (*Client, error) {
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(cfg.Brokers...), kgo.ClientID(cfg.ClientID), kgo.SoftwareNameAndVersion("strata", "remote"), kgo.DisableClientMetrics(),
+		kgo.RequestTimeoutOverhead(cfg.RequestTimeout), kgo.RetryTimeout(3 * cfg.RequestTimeout), kgo.DialTimeout(min(cfg.RequestTimeout, maxDialTimeout)),
+		kgo.WithHooks(cfg.Hooks...), kgo.BrokerMaxReadBytes(maxResponse),
+	}
+	if len(cfg.SASL) > 0 {
+		opts = append(opts, kgo.SASL(cfg.SASL...))
+	}
+	switch {
+	case cfg.Dial != nil && cfg.TLS != nil:
+		opts = append(opts, kgo.Dialer(cfg.dialTLS))
+	case cfg.Dial != nil:
+		opts = append(opts, kgo.Dialer(cfg.Dial))
+	case cfg.TLS != nil:
+		opts = append(opts, kgo.DialTLSConfig(cfg.TLS))
+	}
+	if cfg.Unacknowledged {
+		opts = append(opts, kgo.RequiredAcks(kgo.NoAck()), kgo.DisableIdempotentWrite())
+	}
+	cl, err := kgo.NewClient(opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{kgo: cl, coordinators: map[coordinatorKey]int32{}}, nil
+}
+
+// dialTLS makes a connection with Dial, and uses TLS on it.
+func (cfg *Config) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
+	raw, err := cfg.Dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	t := cfg.TLS.Clone()
+	if t.ServerName == "" {
+		if t.ServerName, _, err = net.SplitHostPort(addr); err != nil {
+			t.ServerName = addr
+		}
+	}
+	c := tls.Client(raw, t)
+	if err := c.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, raw.Close())
+	}
+	return c, nil
+}
+
+const (
+	maxDialTimeout = 10 * time.Second
+	// maxResponse bounds the memory for one response. A server that does not use Kafka's protocol is
+	// recognized by the size in its first bytes.
+	maxResponse = 256 << 20
+)
+
+// Close closes the connections. Requests without a response fail.
+func (c *Client) Close() { c.kgo.Close() }
+
+// Any sends a request to any broker. It sends it again to others, for three request timeouts, until
+// there is a response.
+func (c *Client) Any(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+	return c.kgo.Request(ctx, req)
+}
+
+// Broker sends a request to a broker, once.
+func (c *Client) Broker(ctx context.Context, id int32, req kmsg.Request) (kmsg.Response, error) {
+	return c.kgo.Broker(int(id)).Request(ctx, req)
+}
+
+// Coordinator sends a request to the coordinator of a group or a transactional id, once. If the
+// response states that another broker is the coordinator, the caller calls Moved.
+func (c *Client) Coordinator(ctx context.Context, kind CoordinatorType, name string, req kmsg.Request) (kmsg.Response, error) {
+	id, err := c.coordinator(ctx, kind, name)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.Broker(ctx, id, req)
+	if err != nil && ctx.Err() == nil {
+		c.Moved(kind, name)
+	}
+	return resp, err
+}
+
+// Moved makes the next request find the coordinator again.
+func (c *Client) Moved(kind CoordinatorType, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.coordinators, coordinatorKey{kind, name})
+}
+
+func (c *Client) coordinator(ctx context.Context, kind CoordinatorType, name string) (int32, error) {
+	key := coordinatorKey{kind, name}
+	c.mu.Lock()
+	id, ok := c.coordinators[key]
+	c.mu.Unlock()
+	if ok {
+		return id, nil
+	}
+	req := kmsg.NewPtrFindCoordinatorRequest()
+	req.CoordinatorType, req.CoordinatorKey, req.CoordinatorKeys = int8(kind), name, []string{name}
+	resp, err := req.RequestWith(ctx, c.kgo)
+	if err != nil {
+		return 0, err
+	}
+	id, code, message := resp.NodeID, resp.ErrorCode, resp.ErrorMessage
+	if len(resp.Coordinators) > 0 {
+		one := resp.Coordinators[0]
+		id, code, message = one.NodeID, one.ErrorCode, one.ErrorMessage
+	}
+	if code != 0 {
+		return 0, &CodeError{Code: code, Message: message}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.coordinators) > maxCoordinators {
+		clear(c.coordinators)
+	}
+	c.coordinators[key] = id
+	return id, nil
+}
+
+// maxCoordinators bounds the memory for coordinators that were found.
+const maxCoordinators = 10_000
+
+// A CodeError is an error code of a broker, in a response to a request that link made itself.
+type CodeError struct {
+	Code    int16
+	Message *string // nil: none
+}
+
+func (e *CodeError) Error() string {
+	if e.Message != nil && *e.Message != "" {
+		return fmt.Sprintf("error code %d: %s", e.Code, *e.Message)
+	}
+	return fmt.Sprintf("error code %d", e.Code)
+}

@@ -1,0 +1,70 @@
+package link
+
+import (
+	"context"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Produce sends a produce request to a broker, and returns when the request is written. done is
+// called once, on another goroutine, with the response. Requests of calls that do not overlap reach
+// the broker in the order of the calls. maxVersion bounds the version of the request; negative: no
+// bound.
+func (c *Client) Produce(ctx context.Context, broker int32, req *kmsg.ProduceRequest, maxVersion int16, done func(*kmsg.ProduceResponse, error)) {
+	r := &orderedProduce{ProduceRequest: req, maxVersion: maxVersion, written: make(chan struct{})}
+	ended := make(chan struct{})
+	go func() {
+		resp, err := c.Broker(ctx, broker, r)
+		close(ended)
+		pr, _ := resp.(*kmsg.ProduceResponse)
+		done(pr, err)
+	}()
+	select {
+	case <-r.written:
+	case <-ended:
+	}
+}
+
+// ProduceUnacknowledged sends a produce request with acks=0. It returns when the request is
+// written, and must be used with Config.Unacknowledged.
+func (c *Client) ProduceUnacknowledged(ctx context.Context, broker int32, req *kmsg.ProduceRequest) error {
+	_, err := c.Broker(ctx, broker, req)
+	return err
+}
+
+// An orderedProduce reports when kgo has encoded it: kgo encodes and writes the requests of one
+// connection one after the other.
+type orderedProduce struct {
+	*kmsg.ProduceRequest
+	maxVersion int16
+	written    chan struct{}
+	once       sync.Once
+}
+
+func (r *orderedProduce) MaxVersion() int16 {
+	return bound(r.ProduceRequest.MaxVersion(), r.maxVersion)
+}
+
+func (r *orderedProduce) AppendTo(dst []byte) []byte {
+	dst = r.ProduceRequest.AppendTo(dst)
+	r.once.Do(func() { close(r.written) })
+	return dst
+}
+
+func bound(version, most int16) int16 {
+	if most >= 0 {
+		return min(version, most)
+	}
+	return version
+}
+
+// AtMost returns req with a bound on its version.
+func AtMost(version int16, req kmsg.Request) kmsg.Request { return bounded{req, version} }
+
+type bounded struct {
+	kmsg.Request
+	most int16
+}
+
+func (b bounded) MaxVersion() int16 { return min(b.Request.MaxVersion(), b.most) }
