@@ -28,7 +28,7 @@ type tally struct {
 // A group is a group of counters at work.
 type group struct {
 	cluster strata.Client
-	dir     string
+	at      place
 	out     io.Writer
 	ctx     context.Context // ends when all is counted, or a counter fails
 	stop    context.CancelCauseFunc
@@ -51,11 +51,11 @@ type counter struct {
 
 var errAllCounted = errors.New("all counted")
 
-func newGroup(ctx context.Context, cluster strata.Client, dir string, out io.Writer) (*group, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+func newGroup(ctx context.Context, cluster strata.Client, at place, out io.Writer) (*group, error) {
+	if err := os.MkdirAll(at.countDir(), 0o755); err != nil {
 		return nil, err
 	}
-	g := &group{cluster: cluster, dir: dir, out: out, left: -1}
+	g := &group{cluster: cluster, at: at, out: out, left: -1}
 	for p := range int32(partitions) {
 		t, err := load(g.file(record.TopicPartition{Topic: topicName, Partition: p}))
 		if err != nil {
@@ -124,7 +124,7 @@ func (g *group) count(n int) {
 func (k *counter) run(ctx context.Context) (err error) {
 	k.c, err = consumer.New(k.cluster, consumer.Config{
 		Group: groupName, Topics: []string{topicName}, ClientID: k.name, Commit: consumer.CommitManual,
-		SessionTimeout:    sessionTimeout,
+		SessionTimeout:    k.at.sessionTimeout(),
 		HeartbeatInterval: 50 * time.Millisecond, // how fast members learn of a rebalance; cheap in one process
 		StartAt:           k.startAt,             // the files' offsets prevail over the group's
 		OnAssigned: func(_ context.Context, tps []record.TopicPartition) {
@@ -191,7 +191,7 @@ func (k *counter) save(ctx context.Context, tps []record.TopicPartition) error {
 }
 
 func (g *group) file(tp record.TopicPartition) string {
-	return filepath.Join(g.dir, fmt.Sprintf("%s-%d.json", tp.Topic, tp.Partition))
+	return filepath.Join(g.at.countDir(), fmt.Sprintf("%s-%d.json", tp.Topic, tp.Partition))
 }
 
 func load(file string) (*tally, error) {

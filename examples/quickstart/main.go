@@ -1,7 +1,7 @@
 // Command quickstart counts the lines of a file per key, through a durable log
 // and a group of consumers, exactly once.
 //
-//	go run ./examples/quickstart [-dir DIR] [FILE]
+//	go run ./examples/quickstart [-dir DIR] [-kafka HOST:PORT] [FILE]
 //
 // Every line becomes a record keyed by its first field, produced into a topic of six partitions.
 // Two consumers of a group count per key, a third joins half-way. Each partition's counts and its
@@ -9,7 +9,8 @@
 // program, running it again with the same -dir counts every line exactly once.
 //
 // Without -dir it works in a temporary directory, and runs a second time there to show that it
-// resumes. Without FILE it counts the time zones of each country in zones.tsv, the table zone.tab
+// resumes. With -kafka the log is a topic of Apache Kafka, Redpanda or strata serve, and only the
+// counts are in the directory. Without FILE it counts the time zones of each country in zones.tsv, the table zone.tab
 // of the IANA time zone database (public domain).
 package main
 
@@ -29,6 +30,7 @@ import (
 
 	"github.com/stratalog/strata"
 	coordinator "github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/remote"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -42,48 +44,71 @@ const (
 	rateFrom   = 100_000 // records: with fewer, records/s would only measure rebalances
 
 	// sessionTimeout is the time after which members of the next run get the partitions of a run
-	// that was killed.
-	sessionTimeout = time.Second
+	// that was killed. Kafka accepts 6 s or more by default.
+	sessionTimeout      = time.Second
+	kafkaSessionTimeout = 6 * time.Second
 )
 
 func main() {
-	dir := flag.String("dir", "", "directory of the log, to continue with it later (default: a temporary directory)")
+	var at place
+	flag.StringVar(&at.dir, "dir", "", "directory of the log, to continue with it later (default: a temporary directory)")
+	flag.StringVar(&at.kafka, "kafka", "", "HOST:PORT of a broker, instead of a cluster in this process")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	work := run
-	if *dir == "" {
+	if at.dir == "" {
 		work = runTwice
 	}
-	if err := work(ctx, *dir, flag.Arg(0), os.Stdout); err != nil {
+	if err := work(ctx, at, flag.Arg(0), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
 		os.Exit(1)
 	}
 }
 
+// A place is where the log and the counts are.
+type place struct {
+	dir   string
+	kafka string // address of a broker; empty: the log is in dir
+}
+
+// open returns the cluster. Everything else in this program is the same for both kinds.
+func (at place) open(ctx context.Context) (strata.Client, error) {
+	if at.kafka != "" {
+		return remote.Open(ctx, remote.Config{Brokers: []string{at.kafka}})
+	}
+	return strata.Open(strata.Config{Dir: at.logDir(), Group: coordinator.Config{MinSessionTimeout: sessionTimeout}})
+}
+
+func (at place) logDir() string   { return filepath.Join(at.dir, "log") }
+func (at place) countDir() string { return filepath.Join(at.dir, "counts") }
+
+func (at place) sessionTimeout() time.Duration {
+	if at.kafka != "" {
+		return kafkaSessionTimeout
+	}
+	return sessionTimeout
+}
+
 // runTwice calls run in a temporary directory, and again with the files of the first run.
-func runTwice(ctx context.Context, _, file string, out io.Writer) error {
-	dir, err := os.MkdirTemp("", "strata-quickstart-")
-	if err != nil {
+func runTwice(ctx context.Context, at place, file string, out io.Writer) (err error) {
+	if at.dir, err = os.MkdirTemp("", "strata-quickstart-"); err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	if err := run(ctx, dir, file, out); err != nil {
+	defer os.RemoveAll(at.dir)
+	if err := run(ctx, at, file, out); err != nil {
 		return err
 	}
 	fmt.Fprintln(out, "\nThe same again, over the log and the counts of the first run:")
-	return run(ctx, dir, file, out)
+	return run(ctx, at, file, out)
 }
 
-func run(ctx context.Context, dir, file string, out io.Writer) error {
+func run(ctx context.Context, at place, file string, out io.Writer) error {
 	name, lines, err := source(file)
 	if err != nil {
 		return err
 	}
-	cluster, err := strata.Open(strata.Config{
-		Dir:   filepath.Join(dir, "log"),
-		Group: coordinator.Config{MinSessionTimeout: sessionTimeout},
-	})
+	cluster, err := at.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -98,7 +123,7 @@ func run(ctx context.Context, dir, file string, out io.Writer) error {
 		return err
 	}
 	start := time.Now()
-	g, err := newGroup(ctx, cluster, filepath.Join(dir, "counts"), out)
+	g, err := newGroup(ctx, cluster, at, out)
 	if err != nil {
 		return err
 	}
@@ -116,20 +141,24 @@ func run(ctx context.Context, dir, file string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\n%s: %d of %d lines were new and are on stable storage in %d partitions; group %q counted %d records",
-		name, sent, total, partitions, groupName, counted)
+	stored := "are on stable storage"
+	if at.kafka != "" {
+		stored = "are acknowledged" // Kafka does not sync each write
+	}
+	fmt.Fprintf(out, "\n%s: %d of %d lines were new and %s in %d partitions; group %q counted %d records",
+		name, sent, total, stored, partitions, groupName, counted)
 	if took := time.Since(start); counted >= rateFrom {
 		fmt.Fprintf(out, ": %.0f records/s through the log, rebalances included", float64(counted)/took.Seconds())
 	}
 	fmt.Fprintln(out)
 
-	got, err := addUp(filepath.Join(dir, "counts"))
+	got, err := addUp(at.countDir())
 	if err != nil {
 		return err
 	}
 	if counted > 0 { // otherwise the run before has counted everything
 		fmt.Fprintln(out)
-		if err := report(ctx, cluster, filepath.Join(dir, "log"), out); err != nil {
+		if err := report(ctx, cluster, at, out); err != nil {
 			return err
 		}
 	}

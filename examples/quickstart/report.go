@@ -18,7 +18,7 @@ import (
 
 // report shows the position of the group, and the files on disk after the cluster is closed. Before
 // that, files have preallocated space.
-func report(ctx context.Context, cluster strata.Client, dir string, out io.Writer) error {
+func report(ctx context.Context, cluster strata.Client, at place, out io.Writer) error {
 	ends, err := cluster.Offsets(ctx, topicName, strata.Latest)
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ func report(ctx context.Context, cluster strata.Client, dir string, out io.Write
 	fmt.Fprintln(w, "partition\tend offset\tcommitted\tlag\tsegments\tbytes\t")
 	for p := range int32(partitions) {
 		tp := record.TopicPartition{Topic: topicName, Partition: p}
-		files, err := filepath.Glob(filepath.Join(dir, "broker-*", fmt.Sprintf("%s-%d", topicName, p), "*.log"))
+		files, err := filepath.Glob(filepath.Join(at.logDir(), "broker-*", fmt.Sprintf("%s-%d", topicName, p), "*.log"))
 		if err != nil {
 			return err
 		}
