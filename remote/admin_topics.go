@@ -158,9 +158,14 @@ type setting struct {
 
 // settings returns the effective settings of a topic, by their Kafka keys.
 func (c *Cluster) settings(ctx context.Context, name string) (map[string]setting, error) {
+	return c.configs(ctx, kmsg.ConfigResourceTypeTopic, name)
+}
+
+// configs returns the effective configuration of a topic or group.
+func (c *Cluster) configs(ctx context.Context, kind kmsg.ConfigResourceType, name string) (map[string]setting, error) {
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	r := kmsg.NewDescribeConfigsRequestResource()
-	r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeTopic, name
+	r.ResourceType, r.ResourceName = kind, name
 	req.Resources = append(req.Resources, r)
 	resp, err := toAny[*kmsg.DescribeConfigsResponse](ctx, c.session, "describe configs", fromAdmin, req)
 	if err != nil {
@@ -205,7 +210,8 @@ func (c *Cluster) AddPartitions(ctx context.Context, name string, total int, ass
 }
 
 // AlterTopic sets configuration keys of a topic, either all or none. Keys that are not in props are
-// not changed. Errors: replication.ErrUnknownTopic, *topic.ConfigError.
+// not changed. When it returns nil the change is made; brokers apply and describe it a moment later.
+// Errors: replication.ErrUnknownTopic, *topic.ConfigError.
 func (c *Cluster) AlterTopic(ctx context.Context, name string, props map[string]string) error {
 	changes := make([]replication.ConfigChange, 0, len(props))
 	for _, key := range slices.Sorted(maps.Keys(props)) {
@@ -216,9 +222,14 @@ func (c *Cluster) AlterTopic(ctx context.Context, name string, props map[string]
 
 // AlterTopicConfig is AlterTopic that can also unset keys, and add or remove elements of lists.
 func (c *Cluster) AlterTopicConfig(ctx context.Context, name string, changes ...replication.ConfigChange) error {
+	return c.alterConfigs(ctx, kmsg.ConfigResourceTypeTopic, name, changes)
+}
+
+// alterConfigs changes the configuration of a topic or group.
+func (c *Cluster) alterConfigs(ctx context.Context, kind kmsg.ConfigResourceType, name string, changes []replication.ConfigChange) error {
 	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
 	r := kmsg.NewIncrementalAlterConfigsRequestResource()
-	r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeTopic, name
+	r.ResourceType, r.ResourceName = kind, name
 	for _, ch := range changes {
 		one := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
 		one.Name, one.Op = ch.Key, kmsg.IncrementalAlterConfigOp(ch.Op)
@@ -228,7 +239,7 @@ func (c *Cluster) AlterTopicConfig(ctx context.Context, name string, changes ...
 		r.Configs = append(r.Configs, one)
 	}
 	req.Resources = append(req.Resources, r)
-	resp, err := toAny[*kmsg.IncrementalAlterConfigsResponse](ctx, c.session, "alter topic", fromAdmin, req)
+	resp, err := toAny[*kmsg.IncrementalAlterConfigsResponse](ctx, c.session, "alter configs", fromAdmin, req)
 	if err != nil {
 		return err
 	}

@@ -161,7 +161,8 @@ type session struct {
 	ctx    context.Context // done when closing
 	end    context.CancelFunc
 	once   sync.Once
-	wg     sync.WaitGroup // requests under way that no caller waits for
+	ending sync.Mutex     // held while the session ends, and while a goroutine is started
+	wg     sync.WaitGroup // goroutines, see spawn
 	puller *puller
 	writer writer
 
@@ -172,7 +173,9 @@ type session struct {
 // close ends the session. It returns when no goroutine of it is left.
 func (s *session) close() {
 	s.once.Do(func() {
+		s.ending.Lock()
 		s.end()
+		s.ending.Unlock()
 		s.puller.stop()
 		s.link.Close()
 		s.writer.close()
@@ -181,6 +184,17 @@ func (s *session) close() {
 		s.c.mu.Unlock()
 	})
 	s.wg.Wait()
+}
+
+// spawn starts a goroutine that close waits for. It returns false if the session has ended.
+func (s *session) spawn(fn func()) bool {
+	s.ending.Lock()
+	defer s.ending.Unlock()
+	if s.ctx.Err() != nil {
+		return false
+	}
+	s.wg.Go(fn)
+	return true
 }
 
 // do sends a request with send, and returns its response or the error of the request.

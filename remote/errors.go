@@ -12,6 +12,7 @@ import (
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/remote/internal/link"
 	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/share"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/transaction"
 )
@@ -165,6 +166,8 @@ var codeRows = []codeRow{
 	{kerr.UnreleasedInstanceID, group.ErrUnreleasedInstance, nil},
 	{kerr.UnsupportedAssignor, group.ErrUnsupportedAssignor, nil},
 	{kerr.InvalidRegularExpression, group.ErrInvalidRegularExpression, nil},
+	{kerr.InvalidRecordState, share.ErrInvalidRecordState, nil},
+	{kerr.FencedStateEpoch, share.ErrFencedStateEpoch, nil},
 	{kerr.TopicAlreadyExists, replication.ErrTopicExists, nil},
 	{kerr.InvalidTopicException, topic.ErrInvalidName, nil},
 	{kerr.InvalidPartitions, replication.ErrInvalidPartitions, nil},

@@ -17,6 +17,8 @@ const (
 	TopicIDs Feature = iota
 	// ConsumerProtocol: consumer.ProtocolConsumer (KIP-848). Kafka 4.0.
 	ConsumerProtocol
+	// ShareGroups: consumer.NewShare (KIP-932). Kafka 4.1.
+	ShareGroups
 	// Transactions: producers with a TransactionalID. Kafka 0.11.
 	Transactions
 	// TransactionsV2: each transaction has an epoch of its own (KIP-890), by the feature
@@ -31,6 +33,7 @@ var featureRows = [...]struct {
 }{
 	TopicIDs:         {"topic ids", int16(kmsg.Fetch), 13},
 	ConsumerProtocol: {"the consumer group protocol", int16(kmsg.ConsumerGroupHeartbeat), 0},
+	ShareGroups:      {"share groups", int16(kmsg.ShareFetch), 1},
 	Transactions:     {"transactions", int16(kmsg.EndTxn), 0},
 	TransactionsV2:   {"transaction.version 2", int16(kmsg.EndTxn), 5},
 }

@@ -232,9 +232,6 @@ func (f *fetch) sendLocked(wait time.Duration) {
 		hold bool // it has a request, or answers that are not handed out
 	}
 	groups := map[int32]*group{}
-	if p.s.ctx.Err() != nil {
-		return
-	}
 	for i := range f.want {
 		want := &f.want[i]
 		broker, err := p.routeLocked(want, f.req.Rack)
@@ -320,8 +317,7 @@ func (p *puller) pollLocked(broker int32, req kmsg.Request, want []*partition.Fe
 			ids[w.TopicID] = w.Topic
 		}
 	}
-	p.polls[broker] = pl
-	p.s.wg.Go(func() {
+	started := p.s.spawn(func() {
 		resp, err := toBroker[*kmsg.FetchResponse](p.s.ctx, p.s, "fetch", broker, req)
 		if err == nil {
 			err = codeError(fromPartition, resp.ErrorCode, nil)
@@ -348,6 +344,9 @@ func (p *puller) pollLocked(broker int32, req kmsg.Request, want []*partition.Fe
 		close(p.arrived)
 		p.arrived = make(chan struct{})
 	})
+	if started {
+		p.polls[broker] = pl
+	}
 }
 
 // answers converts a response, or the error of a request without one. Each partition of the request

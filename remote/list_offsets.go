@@ -107,7 +107,7 @@ func (s *session) lookUp(at map[record.TopicPartition]partition.OffsetSpec, iso 
 			continue
 		}
 		leader, err := s.puller.leader(tp)
-		if err != nil || s.ctx.Err() != nil {
+		if err != nil {
 			got[tp] = partition.OffsetResult{Offset: -1, TimestampMs: -1, LeaderEpoch: -1, Err: err}
 			continue
 		}
@@ -122,7 +122,7 @@ func (s *session) lookUp(at map[record.TopicPartition]partition.OffsetSpec, iso 
 		byLeader[leader][key] = l
 	}
 	for leader, keys := range byLeader {
-		s.wg.Go(func() { s.listOffsets(leader, iso, keys) })
+		s.spawn(func() { s.listOffsets(leader, iso, keys) })
 	}
 	return waiting
 }
