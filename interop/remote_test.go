@@ -162,11 +162,15 @@ func remoteTopics(t *testing.T, k target) {
 	require.NoError(t, c.AddPartitions(ctx, name, 4))
 	require.NoError(t, c.AlterTopic(ctx, name, map[string]string{"retention.ms": "7200000"}))
 	send(t, c, producer.Config{}, name, 100)
+	eventually(t, "the topic is described with its new setting", func() bool {
+		info, err := c.Topic(ctx, name)
+		require.NoError(t, err)
+		value, _ := info.Settings.Value("retention.ms")
+		return value == "7200000"
+	})
 	info, err := c.Topic(ctx, name)
 	require.NoError(t, err)
 	require.Len(t, info.Partitions, 4)
-	value, _ := info.Settings.Value("retention.ms")
-	require.Equal(t, "7200000", value)
 	var total int64
 	before := map[record.TopicPartition]int64{}
 	for _, p := range info.Partitions {
@@ -183,3 +187,48 @@ func remoteTopics(t *testing.T, k target) {
 	_, err = c.Topic(ctx, name)
 	require.Error(t, err)
 }
+
+var _ = add("remote/share", func(t *testing.T, k target) {
+	c := connect(t, k)
+	if c.Supports(remote.ShareGroups) != nil {
+		t.Skip("the brokers have no share groups")
+	}
+	name, group, n := create(t, c, 3), fresh("share"), 300
+	send(t, c, producer.Config{}, name, n)
+	values := make(chan string, n)
+	ctx, stop := context.WithTimeout(within(t), time.Minute)
+	defer stop()
+	ended := make(chan error, 2)
+	for range 2 {
+		s, err := consumer.NewShare(c, consumer.ShareConfig{Group: group, Topics: []string{name}})
+		require.NoError(t, err)
+		go func() {
+			for r, err := range s.Records(ctx) {
+				if err != nil {
+					ended <- err
+					return
+				}
+				values <- string(r.Value)
+			}
+			ended <- s.Close()
+		}()
+	}
+	got := map[string]int{}
+	for len(got) < n {
+		select {
+		case v := <-values:
+			got[v]++
+		case err := <-ended:
+			require.NoError(t, err)
+		case <-ctx.Done():
+			t.Fatalf("%d of %d records", len(got), n)
+		}
+	}
+	stop()
+	for range 2 {
+		require.NoError(t, <-ended)
+	}
+	for v, times := range got {
+		require.Equal(t, 1, times, v)
+	}
+})
