@@ -1,10 +1,12 @@
 // Package memory counts the memory that coordinators keep for clients.
 //
-// A Budget counts the bytes of all principals. Each principal can have at most half of it. Bytes
-// are taken and given back, for example for the members of a group, or belong to a Charge. There is
-// one Charge for each thing with state in a log, for example a transactional id; it belongs to one
-// principal. State that is loaded from a log counts too, and is never rejected. No principal is
-// charged for it until a request makes it grow.
+// A Budget counts the bytes of all principals. Bytes are taken and given back, for example for the
+// members of a group, or belong to a Charge. There is one Charge for each thing with state in a log,
+// for example a transactional id; it belongs to one principal. State that is loaded from a log
+// counts too, and is never rejected. No principal is charged for it until a request makes it grow.
+//
+// Each principal can have at most half of the budget without the loaded state. Otherwise a principal
+// that fills its half before a restart and again after it would leave nothing for the others.
 package memory
 
 import (
@@ -15,7 +17,7 @@ import (
 	"github.com/stratalog/strata/internal/machine"
 )
 
-// share is the divisor for a principal's share of a budget: it is a half.
+// share is the divisor for a principal's share: it is a half.
 const share = 2
 
 // A Bound limits the bytes that one request may add to a Budget.
@@ -88,7 +90,7 @@ func (b *Budget) Take(by Bound, n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last = by.Bytes
-	fits := b.fitsLocked(by.Principal, by.Bytes, b.used-b.of[""], n)
+	fits := b.fitsLocked(by.Principal, by.Bytes, b.used-b.of[""], by.Bytes, n)
 	if fits {
 		b.addLocked(by.Principal, n)
 	}
@@ -127,7 +129,7 @@ func (c *Charge) Fits(by Bound, n int) bool {
 	if a.by == "" {
 		return b.used+n <= by.Bytes
 	}
-	return b.fitsLocked(a.by, by.Bytes, b.used, n)
+	return b.fitsLocked(a.by, by.Bytes, b.used, by.Bytes-b.of[""], n)
 }
 
 // Add implements machine.Charge.
@@ -151,8 +153,10 @@ func (b *Budget) drop(a *account) {
 	b.addLocked(a.by, -a.bytes)
 }
 
-func (b *Budget) fitsLocked(by string, size, used, n int) bool {
-	return used+n <= size && b.of[by]+n <= size/share
+// fitsLocked reports whether n more bytes of a principal fit into a budget of the given size, of
+// which used are taken and the principals share shared.
+func (b *Budget) fitsLocked(by string, size, used, shared, n int) bool {
+	return used+n <= size && b.of[by]+n <= shared/share
 }
 
 func (b *Budget) addLocked(by string, n int) {

@@ -29,6 +29,19 @@ func TestAPrincipalHasHalfOfABudget(t *testing.T) {
 	require.True(t, first.Fits(of("c", 1000), 1), "it may be another principal's")
 }
 
+// The state of a principal that filled its half before a restart belongs to nobody behind it.
+func TestAPrincipalHasHalfOfWhatLoadedStateLeaves(t *testing.T) {
+	var b Budget
+	loaded, again, other := b.NewCharge(), b.NewCharge(), b.NewCharge()
+	loaded.Add(500)
+	require.True(t, again.Fits(of("a", 1000), 250))
+	require.False(t, again.Fits(of("a", 1000), 251))
+	again.Add(250)
+	require.True(t, other.Fits(of("b", 1000), 250), "room for another principal is left")
+	loaded.Add(-400)
+	require.True(t, again.Fits(of("a", 1000), 200), "the loaded state was deleted")
+}
+
 func TestMembersJoinHoweverMuchWasLoaded(t *testing.T) {
 	var b Budget
 	loaded, kept := b.NewCharge(), b.NewCharge()
