@@ -68,21 +68,24 @@ func (s *session) describeGroup(ctx context.Context, id string) (group.Info, err
 	if err != nil {
 		return group.Info{ID: id}, err
 	}
-	for _, g := range resp.Groups {
-		if err := s.groupError(id, g.ErrorCode, g.ErrorMessage); err != nil {
-			return group.Info{ID: id}, err
-		}
-		info := group.Info{ID: id, Type: group.Classic, State: groupStates[g.State], ProtocolType: g.ProtocolType, Protocol: g.Protocol, Generation: -1}
-		if info.State == group.Dead { // before Kafka 4.0 the response has no error
-			break
-		}
-		for _, m := range g.Members {
-			info.Members = append(info.Members, classicMember(m, info.State == group.Stable && g.ProtocolType == "consumer"))
-		}
-		return info, nil
+	if len(resp.Groups) == 0 {
+		return group.Info{ID: id}, noGroup(id)
 	}
-	return group.Info{ID: id}, fmt.Errorf("%w: %q", group.ErrGroupNotFound, id)
+	g := resp.Groups[0]
+	info := group.Info{ID: id, Type: group.Classic, State: groupStates[g.State], ProtocolType: g.ProtocolType, Protocol: g.Protocol, Generation: -1}
+	if err := s.groupError(id, g.ErrorCode, g.ErrorMessage); err != nil {
+		return group.Info{ID: id}, err
+	}
+	if info.State == group.Dead { // before Kafka 4.0 the response has no error
+		return group.Info{ID: id}, noGroup(id)
+	}
+	for _, m := range g.Members {
+		info.Members = append(info.Members, classicMember(m, info.State == group.Stable && g.ProtocolType == "consumer"))
+	}
+	return info, nil
 }
+
+func noGroup(id string) error { return fmt.Errorf("%w: %q", group.ErrGroupNotFound, id) }
 
 // classicMember converts a member. decodes is true for the protocol of consumers.
 func classicMember(m kmsg.DescribeGroupsResponseGroupMember, decodes bool) group.MemberInfo {
@@ -113,23 +116,24 @@ func (s *session) describeConsumerGroup(ctx context.Context, id string) (group.I
 	if err != nil {
 		return group.Info{ID: id}, err
 	}
-	for _, g := range resp.Groups {
-		if err := s.groupError(id, g.ErrorCode, g.ErrorMessage); err != nil {
-			return group.Info{ID: id}, err
-		}
-		info := group.Info{ID: id, Type: group.Consumer, State: groupStates[g.State], ProtocolType: "consumer", Protocol: g.AssignorName, Generation: g.Epoch}
-		for _, m := range g.Members {
-			out := group.MemberInfo{ID: m.MemberID, InstanceID: text(m.InstanceID), ClientID: m.ClientID, ClientHost: m.ClientHost, Topics: m.SubscribedTopics}
-			for _, t := range m.Assignment.TopicPartitions {
-				for _, p := range t.Partitions {
-					out.Assignment = append(out.Assignment, record.TopicPartition{Topic: t.Topic, Partition: p})
-				}
-			}
-			info.Members = append(info.Members, out)
-		}
-		return info, nil
+	if len(resp.Groups) == 0 {
+		return group.Info{ID: id}, noGroup(id)
 	}
-	return group.Info{ID: id}, fmt.Errorf("%w: %q", group.ErrGroupNotFound, id)
+	g := resp.Groups[0]
+	if err := s.groupError(id, g.ErrorCode, g.ErrorMessage); err != nil {
+		return group.Info{ID: id}, err
+	}
+	info := group.Info{ID: id, Type: group.Consumer, State: groupStates[g.State], ProtocolType: "consumer", Protocol: g.AssignorName, Generation: g.Epoch}
+	for _, m := range g.Members {
+		out := group.MemberInfo{ID: m.MemberID, InstanceID: text(m.InstanceID), ClientID: m.ClientID, ClientHost: m.ClientHost, Topics: m.SubscribedTopics}
+		for _, t := range m.Assignment.TopicPartitions {
+			for _, p := range t.Partitions {
+				out.Assignment = append(out.Assignment, record.TopicPartition{Topic: t.Topic, Partition: p})
+			}
+		}
+		info.Members = append(info.Members, out)
+	}
+	return info, nil
 }
 
 // progress returns the offsets of a group with the bounds of their partitions.
