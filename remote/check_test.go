@@ -30,7 +30,10 @@ func produce(cfg producer.Config) func(context.Context, *kafkatest.Server, []rec
 			return err
 		}
 		if cfg.TransactionalID != "" {
-			err = p.Transact(ctx, func(tx *producer.Txn) error { return tx.Send(ctx, rs...) })
+			send := func(tx *producer.Txn) error { return tx.Send(ctx, rs...) }
+			for err = p.Transact(ctx, send); errors.Is(err, producer.ErrAbortable) && ctx.Err() == nil; {
+				err = p.Transact(ctx, send) // nothing of an aborted transaction is read
+			}
 		} else {
 			_, err = p.Send(ctx, rs...)
 		}

@@ -51,7 +51,7 @@ type sendQueue struct {
 	line    line
 	waiting []*partition.ProduceRequest
 	out     int  // requests without a response
-	busy    bool // a goroutine sends
+	busy    bool // a request is being written
 }
 
 // Produce implements producer.Backend. It sends the batch to the leader of its partition, verified
@@ -95,11 +95,13 @@ func (w *writer) send(req *partition.ProduceRequest) {
 	w.mu.Unlock()
 }
 
-// startLocked starts the goroutine that sends, if there is none.
+// startLocked starts the next request, on a goroutine of its own, if one can be written.
 func (q *sendQueue) startLocked() {
-	if !q.busy && len(q.waiting) > 0 {
+	if !q.busy && q.out < requestsAtOnce && len(q.waiting) > 0 {
 		q.busy = true
-		q.w.wg.Go(q.run)
+		q.out++
+		batches := q.nextLocked()
+		q.w.wg.Go(func() { q.request(batches) })
 	}
 }
 
@@ -107,27 +109,9 @@ func failed(err error) partition.ProduceResult {
 	return partition.ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1, Err: err}
 }
 
-// run sends requests until there are no batches, or too many requests have no response.
-func (q *sendQueue) run() {
-	for {
-		batches := q.next()
-		if batches == nil {
-			return
-		}
-		q.request(batches)
-	}
-}
-
-// next takes the batches of the next request: waiting ones, in their order, at most one of each
+// nextLocked takes the batches of the next request: waiting ones, in their order, at most one of each
 // partition, and only ones with the same values of the fields that a request has once.
-func (q *sendQueue) next() (batches []*partition.ProduceRequest) {
-	q.w.mu.Lock()
-	defer q.w.mu.Unlock()
-	if len(q.waiting) == 0 || q.out >= requestsAtOnce {
-		q.busy = false
-		return nil
-	}
-	q.out++
+func (q *sendQueue) nextLocked() (batches []*partition.ProduceRequest) {
 	first, bytes := q.waiting[0], 0
 	taken, left := map[record.TopicPartition]bool{}, q.waiting[:0]
 	for _, r := range q.waiting {
@@ -144,38 +128,37 @@ func (q *sendQueue) next() (batches []*partition.ProduceRequest) {
 	return batches
 }
 
-// request sends one request. It returns when the request is written.
+// request sends one request and passes the results on.
 func (q *sendQueue) request(batches []*partition.ProduceRequest) {
 	w := q.w
 	req, maxVersion := produceRequest(batches)
+	written := sync.OnceFunc(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		q.busy = false
+		q.startLocked()
+	})
+	var resp *kmsg.ProduceResponse
+	var err error
 	if q.line.unacknowledged {
-		err := w.sendUnacknowledged(q.line.broker, req)
-		q.ended()
+		err = w.sendUnacknowledged(q.line.broker, req)
+	} else if resp, err = w.s.link.Produce(w.s.ctx, q.line.broker, req, maxVersion, written); err != nil {
+		err = w.s.transportError("produce", err)
+	}
+	written()
+	w.mu.Lock()
+	q.out--
+	q.startLocked()
+	w.mu.Unlock()
+	if q.line.unacknowledged {
 		for _, b := range batches {
 			b.Done(failed(err))
 		}
 		return
 	}
-	w.wg.Add(1)
-	w.s.link.Produce(w.s.ctx, q.line.broker, req, maxVersion, func(resp *kmsg.ProduceResponse, err error) {
-		defer w.wg.Done()
-		q.ended()
-		if err != nil {
-			err = w.s.transportError("produce", err)
-		}
-		for i, res := range w.s.c.results(batches, resp, err) {
-			batches[i].Done(res)
-		}
-	})
-}
-
-// ended notes that a request has its response, and continues with the batches that wait.
-func (q *sendQueue) ended() {
-	w := q.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	q.out--
-	q.startLocked()
+	for i, res := range w.s.c.results(batches, resp, err) {
+		batches[i].Done(res)
+	}
 }
 
 func (w *writer) sendUnacknowledged(broker int32, req *kmsg.ProduceRequest) error {

@@ -12,17 +12,14 @@ import (
 // requests returns the batches of the requests that a queue sends, by their numbers.
 func requests(batches ...*partition.ProduceRequest) (sent [][]byte) {
 	q := &sendQueue{w: &writer{}, waiting: batches}
-	for {
+	for len(q.waiting) > 0 {
 		var numbers []byte
-		taken := q.next()
-		for _, b := range taken {
+		for _, b := range q.nextLocked() {
 			numbers = append(numbers, b.Batch[0])
-		}
-		if q.out = 0; taken == nil {
-			return sent
 		}
 		sent = append(sent, numbers)
 	}
+	return sent
 }
 
 func batchFor(p int32, number byte, size int) *partition.ProduceRequest {

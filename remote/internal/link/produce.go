@@ -7,23 +7,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Produce sends a produce request to a broker, and returns when the request is written. done is
-// called once, on another goroutine, with the response. Requests of calls that do not overlap reach
-// the broker in the order of the calls. maxVersion bounds the version of the request; negative: no
-// bound.
-func (c *Client) Produce(ctx context.Context, broker int32, req *kmsg.ProduceRequest, maxVersion int16, done func(*kmsg.ProduceResponse, error)) {
-	r := &orderedProduce{ProduceRequest: req, maxVersion: maxVersion, written: make(chan struct{})}
-	ended := make(chan struct{})
-	go func() {
-		resp, err := c.Broker(ctx, broker, r)
-		close(ended)
-		pr, _ := resp.(*kmsg.ProduceResponse)
-		done(pr, err)
-	}()
-	select {
-	case <-r.written:
-	case <-ended:
+// Produce sends a produce request to a broker. It calls written at most once, when the request is
+// encoded: requests of calls that begin after that reach the broker later. maxVersion bounds the
+// version of the request; negative: no bound.
+func (c *Client) Produce(ctx context.Context, broker int32, req *kmsg.ProduceRequest, maxVersion int16, written func()) (*kmsg.ProduceResponse, error) {
+	resp, err := c.Broker(ctx, broker, &orderedProduce{ProduceRequest: req, maxVersion: maxVersion, written: written})
+	if err != nil {
+		return nil, err
 	}
+	return resp.(*kmsg.ProduceResponse), nil
 }
 
 // ProduceUnacknowledged sends a produce request with acks=0. It returns when the request is
@@ -38,7 +30,7 @@ func (c *Client) ProduceUnacknowledged(ctx context.Context, broker int32, req *k
 type orderedProduce struct {
 	*kmsg.ProduceRequest
 	maxVersion int16
-	written    chan struct{}
+	written    func()
 	once       sync.Once
 }
 
@@ -48,7 +40,7 @@ func (r *orderedProduce) MaxVersion() int16 {
 
 func (r *orderedProduce) AppendTo(dst []byte) []byte {
 	dst = r.ProduceRequest.AppendTo(dst)
-	r.once.Do(func() { close(r.written) })
+	r.once.Do(r.written)
 	return dst
 }
 
