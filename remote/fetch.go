@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// longestPoll bounds the wait of one request for records: a partition that is not part of the
+	// longestPoll bounds the wait of one request for any records: a partition that is not part of the
 	// request has to wait as long. Kafka: fetch.max.wait.ms.
 	longestPoll = 500 * time.Millisecond
 	// preferFor is the time for which a follower in the reader's rack is read. Kafka:
@@ -45,16 +45,29 @@ type puller struct {
 
 // A poll is a fetch request without a response.
 type poll struct {
-	offsets map[record.TopicPartition]int64
+	want      map[record.TopicPartition]partition.FetchPartition
+	isolation partition.Isolation
 }
 
 // An answer is the response for one partition, not handed out yet.
 type answer struct {
-	broker int32
-	offset int64 // that was requested
-	next   int64 // offset behind the records
+	request   partition.FetchPartition
+	isolation partition.Isolation
+	next      int64 // offset behind the records
+	epoch     int32 // leader epoch of the last batch below next; -1: not known
+	preferred int32 // follower to read from instead; -1: none
+	cut       bool  // it is empty, but the response has records of others, and may have left some out
 	partition.FetchedPartition
 }
+
+// fits reports whether the answer has the records behind want, or an error that want would get, too.
+func (a *answer) fits(want *partition.FetchPartition, isolation partition.Isolation) bool {
+	return a.request.Offset == want.Offset && a.request.TopicID == want.TopicID && a.isolation == isolation &&
+		(a.Err == nil || a.request.LastFetchedEpoch == want.LastFetchedEpoch)
+}
+
+// empty reports whether the answer has neither records nor an error.
+func (a *answer) empty() bool { return a.Err == nil && len(a.Bytes) == 0 }
 
 // A preference is a follower that the leader names for reads (KIP-392).
 type preference struct {
@@ -134,17 +147,17 @@ func (f *fetch) step(first, late bool) (arrived <-chan struct{}, done bool) {
 	}
 	found, silent := f.collectLocked()
 	if !found && !late && (silent || f.req.MaxWait > 0) {
-		f.sendLocked(f.req.MaxWait)
+		f.sendLocked()
 		return p.arrived, false
 	}
 	if found && p.s.c.cfg.FetchAhead >= 0 {
-		f.sendLocked(f.req.MaxWait)
+		f.sendLocked()
 	}
 	return nil, true
 }
 
-// collectLocked fills the response with the answers at the requested offsets. found is true if one
-// has records or an error, silent if a partition has no answer.
+// collectLocked fills the response with the answers that fit, and discards the others. found is true
+// if one has records or an error, silent if there may be records of a partition without an answer.
 func (f *fetch) collectLocked() (found, silent bool) {
 	p, room := f.p, f.req.MaxBytes
 	for i := range f.want {
@@ -155,47 +168,53 @@ func (f *fetch) collectLocked() (found, silent bool) {
 			continue
 		}
 		a := p.answers[want.TopicPartition]
+		if a != nil && !a.fits(want, f.req.Isolation) {
+			p.removeLocked(a)
+			a = nil
+		}
 		switch {
-		case a == nil || a.offset != want.Offset:
+		case a == nil:
 			silent = true
 		case len(a.Bytes) > 0 && f.req.MaxBytes > 0 && room <= 0: // the rest is for the next call
 		default:
 			*got = a.FetchedPartition
 			room -= len(a.Bytes)
-			found = found || a.Err != nil || len(a.Bytes) > 0
+			found, silent = found || !a.empty(), silent || a.cut
 		}
-	}
-	if !found {
-		return false, silent
 	}
 	for i := range f.resp.Partitions {
-		if got := &f.resp.Partitions[i]; got.Err != nil || len(got.Bytes) > 0 {
-			if a := p.answers[got.TopicPartition]; a != nil && a.offset == f.want[i].Offset {
-				p.bytes -= len(a.Bytes)
-				delete(p.answers, got.TopicPartition)
-				f.want[i].Offset = a.next
-			}
+		got := &f.resp.Partitions[i]
+		switch a := p.answers[got.TopicPartition]; {
+		case a == nil:
+		case got.Err != nil || len(got.Bytes) > 0:
+			p.removeLocked(a)
+			f.want[i].Offset, f.want[i].LastFetchedEpoch = a.next, a.epoch
+		case a.cut && !found:
+			got.HighWatermark = -1
 		}
 	}
-	return true, silent
+	return found, silent
 }
 
-// dropLocked discards answers that the call cannot use: empty ones, which may be old, those at other
-// offsets, and, above the bound of memory, those of partitions that the reader does not request now.
+func (p *puller) removeLocked(a *answer) {
+	p.bytes -= len(a.Bytes)
+	delete(p.answers, a.TopicPartition)
+}
+
+// dropLocked discards answers that the call cannot use: empty ones, which may be old, and, above the
+// bound of memory, those of partitions that the reader does not request now.
 func (p *puller) dropLocked(f *fetch) {
-	wanted := make(map[record.TopicPartition]int64, len(f.want))
+	wanted := make(map[record.TopicPartition]bool, len(f.want))
 	for i := range f.want {
-		wanted[f.want[i].TopicPartition] = f.want[i].Offset
+		wanted[f.want[i].TopicPartition] = true
 	}
 	bound := p.s.c.cfg.FetchAhead
 	if bound == 0 {
 		bound = f.req.MaxBytes
 	}
 	for tp, a := range p.answers {
-		empty := a.Err == nil && len(a.Bytes) == 0
-		if offset, ok := wanted[tp]; ok && (a.offset != offset || empty) || !ok && (bound <= 0 || p.bytes > bound) {
-			p.bytes -= len(a.Bytes)
-			delete(p.answers, tp)
+		if wanted[tp] && a.empty() || !wanted[tp] && (bound <= 0 || p.bytes > bound) {
+			p.removeLocked(a)
 		}
 	}
 }
@@ -224,9 +243,13 @@ func (p *puller) routeLocked(want *partition.FetchPartition, rack string) (int32
 	return leader, nil
 }
 
-// sendLocked sends a request to each broker that has none and whose answers are handed out.
-func (f *fetch) sendLocked(wait time.Duration) {
-	p := f.p
+// sendLocked sends a request to each broker that has none and whose answers are handed out. It leaves
+// out partitions whose error the call returns: a response before the caller repeats it would be old.
+func (f *fetch) sendLocked() {
+	p, wait := f.p, f.req.MaxWait
+	if f.req.MinBytes <= 1 { // else the response may have records, but not enough
+		wait = min(wait, longestPoll)
+	}
 	type group struct {
 		want []*partition.FetchPartition
 		hold bool // it has a request, or answers that are not handed out
@@ -235,7 +258,7 @@ func (f *fetch) sendLocked(wait time.Duration) {
 	for i := range f.want {
 		want := &f.want[i]
 		broker, err := p.routeLocked(want, f.req.Rack)
-		if err != nil {
+		if err != nil || f.resp.Partitions[i].Err != nil {
 			continue
 		}
 		g := groups[broker]
@@ -245,17 +268,15 @@ func (f *fetch) sendLocked(wait time.Duration) {
 		}
 		a := p.answers[want.TopicPartition]
 		switch {
-		case a == nil:
+		case a == nil || a.empty():
 			g.want = append(g.want, want)
-		case a.Err != nil || len(a.Bytes) > 0:
+		default:
 			g.hold = true
-		default: // nothing was there: it is requested again
-			g.want = append(g.want, want)
 		}
 	}
 	for broker, g := range groups {
 		if !g.hold && len(g.want) > 0 {
-			p.pollLocked(broker, f.request(g.want, min(wait, longestPoll)), g.want)
+			p.pollLocked(broker, f.request(g.want, wait), g.want, f.req.Isolation)
 		}
 	}
 }
@@ -305,11 +326,11 @@ func wireIsolation(i partition.Isolation) int8 {
 }
 
 // pollLocked sends a request on a goroutine of its own, which stores the answers.
-func (p *puller) pollLocked(broker int32, req kmsg.Request, want []*partition.FetchPartition) {
-	pl := &poll{offsets: make(map[record.TopicPartition]int64, len(want))}
+func (p *puller) pollLocked(broker int32, req kmsg.Request, want []*partition.FetchPartition, isolation partition.Isolation) {
+	pl := &poll{want: make(map[record.TopicPartition]partition.FetchPartition, len(want)), isolation: isolation}
 	ids := map[[16]byte]string{}
 	for _, w := range want {
-		pl.offsets[w.TopicPartition] = w.Offset
+		pl.want[w.TopicPartition] = *w
 		if t, ok := p.s.c.topicOf(w.Topic); ok {
 			ids[t.ID] = w.Topic
 		}
@@ -322,36 +343,40 @@ func (p *puller) pollLocked(broker int32, req kmsg.Request, want []*partition.Fe
 		if err == nil {
 			err = codeError(fromPartition, resp.ErrorCode, nil)
 		}
-		answers := p.s.answers(broker, pl, ids, resp, err)
+		answers := p.s.answers(pl, ids, resp, err)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.polls, broker)
-		for _, a := range answers {
-			if old := p.answers[a.TopicPartition]; old != nil {
-				p.bytes -= len(old.Bytes)
-			}
-			if a.PreferredReplica > 0 {
-				p.prefer[a.TopicPartition] = preference{a.PreferredReplica, time.Now().Add(preferFor)}
-				delete(p.answers, a.TopicPartition)
-				continue
-			}
-			if a.Err != nil {
-				delete(p.prefer, a.TopicPartition)
-			}
-			p.answers[a.TopicPartition] = a
-			p.bytes += len(a.Bytes)
-		}
-		close(p.arrived)
-		p.arrived = make(chan struct{})
+		p.storeLocked(answers)
 	})
 	if started {
 		p.polls[broker] = pl
 	}
 }
 
+// storeLocked keeps the answers of a response for the next call.
+func (p *puller) storeLocked(answers []*answer) {
+	for _, a := range answers {
+		if old := p.answers[a.TopicPartition]; old != nil {
+			p.removeLocked(old)
+		}
+		if a.preferred >= 0 {
+			p.prefer[a.TopicPartition] = preference{a.preferred, time.Now().Add(preferFor)}
+			continue
+		}
+		if a.Err != nil {
+			delete(p.prefer, a.TopicPartition)
+		}
+		p.answers[a.TopicPartition] = a
+		p.bytes += len(a.Bytes)
+	}
+	close(p.arrived)
+	p.arrived = make(chan struct{})
+}
+
 // answers converts a response, or the error of a request without one. Each partition of the request
 // has an answer.
-func (s *session) answers(broker int32, pl *poll, ids map[[16]byte]string, resp *kmsg.FetchResponse, err error) (all []*answer) {
+func (s *session) answers(pl *poll, ids map[[16]byte]string, resp *kmsg.FetchResponse, err error) (all []*answer) {
 	got := map[record.TopicPartition]*kmsg.FetchResponseTopicPartition{}
 	if err == nil {
 		for i := range resp.Topics {
@@ -365,8 +390,9 @@ func (s *session) answers(broker int32, pl *poll, ids map[[16]byte]string, resp 
 			}
 		}
 	}
-	for tp, offset := range pl.offsets {
-		a := &answer{broker: broker, offset: offset, next: offset, FetchedPartition: partition.FetchedPartition{
+	records := false
+	for tp, want := range pl.want {
+		a := &answer{request: want, isolation: pl.isolation, next: want.Offset, epoch: want.LastFetchedEpoch, preferred: -1, FetchedPartition: partition.FetchedPartition{
 			TopicPartition: tp, Err: err, HighWatermark: -1, LastStableOffset: -1, LogStartOffset: -1, LeaderEpoch: -1,
 		}}
 		if p := got[tp]; p != nil {
@@ -374,7 +400,11 @@ func (s *session) answers(broker int32, pl *poll, ids map[[16]byte]string, resp 
 		} else if err == nil {
 			a.Err = passing(fmt.Errorf("%w: fetch: the response left the partition out", ErrUnreachable))
 		}
+		records = records || len(a.Bytes) > 0
 		all = append(all, a)
+	}
+	for _, a := range all {
+		a.cut = records && a.empty()
 	}
 	return all
 }
@@ -393,17 +423,14 @@ func (s *session) fill(a *answer, p *kmsg.FetchResponseTopicPartition) {
 		return
 	}
 	if d := p.DivergingEpoch; d.EndOffset >= 0 { // KIP-320
-		a.Err = &partition.TruncatedError{TopicPartition: a.TopicPartition, Offset: a.offset, EndOffset: min(d.EndOffset, a.offset), Epoch: d.Epoch}
+		a.Err = &partition.TruncatedError{TopicPartition: a.TopicPartition, Offset: a.next, EndOffset: min(d.EndOffset, a.next), Epoch: d.Epoch}
 		return
 	}
-	whole, next, err := verify(p.RecordBatches, a.offset)
-	if err != nil {
-		a.Err = err
+	if a.Bytes, a.next, a.epoch, a.Err = verify(p.RecordBatches, a.next, a.epoch); a.Err != nil {
 		return
 	}
-	a.Bytes, a.next = whole, next
+	a.preferred = p.PreferredReadReplica
 	a.HighWatermark, a.LastStableOffset, a.LogStartOffset = p.HighWatermark, p.LastStableOffset, p.LogStartOffset
-	a.PreferredReplica = max(p.PreferredReadReplica, 0)
 	for _, t := range p.AbortedTransactions {
 		a.Aborted = append(a.Aborted, partition.AbortedTxn{ProducerID: t.ProducerID, FirstOffset: t.FirstOffset})
 	}
@@ -412,10 +439,12 @@ func (s *session) fill(a *answer, p *kmsg.FetchResponseTopicPartition) {
 	}
 }
 
-// verify checks the batches of a response, and returns the whole ones and the offset behind them.
-// The last one may be incomplete.
-func verify(batches []byte, offset int64) (whole []byte, next int64, err error) {
-	n, next := 0, offset
+// verify checks the batches of a response to a request with an offset and the leader epoch below it.
+// It returns the whole batches, and the offset behind them with its leader epoch. The last batch may
+// be incomplete.
+func verify(batches []byte, offset int64, below int32) (whole []byte, next int64, epoch int32, err error) {
+	n := 0
+	next, epoch = offset, below
 	for n < len(batches) {
 		var b record.Batch
 		if err = record.ParseInto(&b, batches[n:]); err == nil && b.Size() <= len(batches)-n {
@@ -427,12 +456,12 @@ func verify(batches []byte, offset int64) (whole []byte, next int64, err error) 
 			break
 		}
 		n += b.Size()
-		next = max(next, b.NextOffset())
+		next, epoch = max(next, b.NextOffset()), b.LeaderEpoch
 	}
 	if n == 0 && err != nil {
-		return nil, offset, err
+		return nil, offset, below, err
 	}
-	return batches[:n:n], next, nil // an error behind whole batches is met again by the next fetch
+	return batches[:n:n], next, epoch, nil // an error behind whole batches is met again by the next fetch
 }
 
 // stop is called when the session has ended. When it returns, no request begins any more.

@@ -52,7 +52,12 @@ func bound(version, most int16) int16 {
 }
 
 // AtMost returns req with a bound on its version.
-func AtMost(version int16, req kmsg.Request) kmsg.Request { return bounded{req, version} }
+func AtMost(version int16, req kmsg.Request) kmsg.Request {
+	if f, ok := req.(*kmsg.FetchRequest); ok {
+		return boundedFetch{bounded{req, version}, f.MaxWaitMillis}
+	}
+	return bounded{req, version}
+}
 
 type bounded struct {
 	kmsg.Request
@@ -60,3 +65,11 @@ type bounded struct {
 }
 
 func (b bounded) MaxVersion() int16 { return min(b.Request.MaxVersion(), b.most) }
+
+// A boundedFetch is a kmsg.TimeoutRequest, since kgo adds the wait of other types to its timeout.
+type boundedFetch struct {
+	bounded
+	wait int32
+}
+
+func (b boundedFetch) Timeout() int32 { return b.wait }
