@@ -26,13 +26,12 @@ type Cluster struct {
 	end context.CancelFunc
 	wg  sync.WaitGroup
 
-	mu        sync.Mutex // guards the fields below
-	view      view.View
-	changed   chan struct{}        // closed and replaced when the version changes
-	requested map[string]time.Time // topics of interest, by the last request; "" stands for all
-	sessions  map[*session]bool
-	features  features
-	closed    bool
+	mu       sync.Mutex // guards the fields below, and session.topics
+	view     view.View
+	changed  chan struct{} // closed and replaced when the version changes
+	sessions map[*session]bool
+	features features
+	closed   bool
 
 	refresh chan struct{} // signals that a refresh of the metadata is due; capacity 1
 }
@@ -47,7 +46,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("remote: open: %w", err)
 	}
-	c := &Cluster{cfg: cfg, changed: make(chan struct{}), requested: map[string]time.Time{}, sessions: map[*session]bool{}, refresh: make(chan struct{}, 1)}
+	c := &Cluster{cfg: cfg, changed: make(chan struct{}), sessions: map[*session]bool{}, refresh: make(chan struct{}, 1)}
 	c.ctx, c.end = context.WithCancel(context.Background())
 	if c.session, err = c.newSession(consumer.Session{}, false); err != nil {
 		return nil, fmt.Errorf("remote: open: %w", err)
@@ -104,7 +103,7 @@ func (c *Cluster) newSession(of consumer.Session, own bool) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{c: c, link: l, of: of, own: own}
+	s := &session{c: c, link: l, of: of, own: own, topics: map[string]time.Time{}}
 	s.ctx, s.end = context.WithCancel(c.ctx)
 	s.puller, s.writer.s = newPuller(s), s
 	c.mu.Lock()
@@ -165,6 +164,7 @@ type session struct {
 	wg     sync.WaitGroup // goroutines, see spawn
 	puller *puller
 	writer writer
+	topics map[string]time.Time // whose metadata are refreshed, by the last use; "" stands for all
 
 	mu      sync.Mutex // guards lookups
 	lookups map[lookupKey]*lookup

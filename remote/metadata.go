@@ -16,13 +16,14 @@ import (
 )
 
 const (
-	// interest is the time for which the metadata of a topic are refreshed after the last request.
+	// interest is the time for which the metadata of a topic are refreshed after its last use in a
+	// session that producers share. Kafka: metadata.max.idle.ms.
 	interest = 5 * time.Minute
 	// soonest is the shortest time between two refreshes of the metadata.
 	soonest = 50 * time.Millisecond
 	// doubtInterval is the time between two requests for a topic that brokers may not have yet.
 	doubtInterval = 100 * time.Millisecond
-	// allTopics is the key of Cluster.requested for questions about all topics.
+	// allTopics is the key of session.topics for questions about all topics.
 	allTopics = ""
 )
 
@@ -31,7 +32,7 @@ const (
 // new topic one after the other.
 func (s *session) Metadata(ctx context.Context, topics ...string) (replication.Metadata, error) {
 	c := s.c
-	c.noteRequested(topics)
+	s.noteRequested(topics)
 	for {
 		if err := s.fetchMetadata(ctx, metadataRequest(topics)); err != nil {
 			return replication.Metadata{}, err
@@ -169,29 +170,35 @@ func (c *Cluster) wakeLocked() {
 	c.changed = make(chan struct{})
 }
 
-func (c *Cluster) noteRequested(topics []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (s *session) noteRequested(topics []string) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
 	now := time.Now()
 	if len(topics) == 0 {
-		c.requested[allTopics] = now
+		s.topics[allTopics] = now
 	}
 	for _, name := range topics {
-		c.requested[name] = now
+		s.topics[name] = now
 	}
 }
 
-// topicsOfInterest returns the topics that were requested lately; nil stands for all topics. ok is
-// false if there are none.
+// topicsOfInterest returns the topics that sessions use; nil stands for all topics. A consumer uses a
+// topic from its first request on: it repeats the request only after a change. ok is false if there
+// are none.
 func (c *Cluster) topicsOfInterest() (topics []string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
-	maps.DeleteFunc(c.requested, func(_ string, at time.Time) bool { return now.Sub(at) > interest })
-	if _, all := c.requested[allTopics]; all {
+	now, used := time.Now(), map[string]time.Time{}
+	for s := range c.sessions {
+		if !s.own {
+			maps.DeleteFunc(s.topics, func(_ string, at time.Time) bool { return now.Sub(at) > interest })
+		}
+		maps.Copy(used, s.topics)
+	}
+	if _, all := used[allTopics]; all {
 		return nil, true
 	}
-	return slices.Sorted(maps.Keys(c.requested)), len(c.requested) > 0
+	return slices.Sorted(maps.Keys(used)), len(used) > 0
 }
 
 // refreshSoon makes the metadata be refreshed soon, because a response shows that they have changed.
@@ -245,6 +252,14 @@ func (c *Cluster) moved(topic string, partition, leader, epoch int32) {
 	if !news {
 		c.refreshSoon()
 	}
+}
+
+// topicInUse is topicOf for a topic whose metadata are refreshed from now on.
+func (s *session) topicInUse(name string) (replication.TopicMetadata, bool) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.topics[name] = time.Now()
+	return s.c.view.Topic(name)
 }
 
 // topicOf returns the last known metadata of a topic.

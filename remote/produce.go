@@ -61,7 +61,7 @@ func (s *session) Produce(req *partition.ProduceRequest) { s.writer.send(req) }
 
 func (w *writer) send(req *partition.ProduceRequest) {
 	tp := req.TopicPartition
-	t, ok := w.s.c.topicOf(tp.Topic)
+	t, ok := w.s.topicInUse(tp.Topic)
 	switch {
 	case !ok || int(tp.Partition) >= len(t.Partitions):
 		w.s.c.refreshSoon()

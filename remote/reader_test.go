@@ -12,6 +12,7 @@ import (
 	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
 )
 
 // send sends the numbers from first to last, each in a batch of its own.
@@ -110,4 +111,36 @@ func TestFetchWaitsForMinBytesUntilMaxWait(t *testing.T) {
 		require.Equal(t, 20*time.Second, time.Since(began))
 		require.NoError(t, c.Close())
 	})
+}
+
+// A consumer requests the metadata of its topics only at first and after a change.
+func TestPartitionsThatAreAddedAfterHoursAreRead(t *testing.T) {
+	for _, group := range []string{"", "g"} {
+		t.Run(group, func(t *testing.T) {
+			bubble(t, 1, 1, func(t *testing.T, w *world) {
+				require.NoError(t, w.local.CreateTopic(t.Context(), "u", topic.Config{Partitions: 1}))
+				c, err := consumer.New(w.client, consumer.Config{Group: group, Topics: []string{"u"}, Reset: consumer.Earliest()})
+				require.NoError(t, err)
+				time.AfterFunc(3*time.Hour, func() {
+					require.NoError(t, w.local.AddPartitions(context.Background(), "u", 2))
+					p, err := producer.New(w.local, producer.Config{})
+					require.NoError(t, err)
+					_, err = p.Send(context.Background(), record.String("u", "", "late").To(1))
+					require.NoError(t, err)
+					require.NoError(t, p.Close())
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Hour)
+				defer cancel()
+				n := 0
+				for r, err := range c.Records(ctx) {
+					require.NoError(t, err)
+					require.Equal(t, "late", string(r.Value))
+					n++
+					break
+				}
+				require.Equal(t, 1, n)
+				require.NoError(t, c.Close())
+			})
+		})
+	}
 }
