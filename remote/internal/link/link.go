@@ -124,18 +124,25 @@ func (c *Client) Broker(ctx context.Context, id int32, req kmsg.Request) (kmsg.R
 	return c.kgo.Broker(int(id)).Request(ctx, req)
 }
 
-// Coordinator sends a request to the coordinator of a group or a transactional id, once. If the
-// response states that another broker is the coordinator, the caller calls Moved.
+// Coordinator sends a request to the coordinator of a group or a transactional id, once. A broker
+// that was the coordinator before may reject it: then it is sent to the present one. If that response
+// states that another broker is the coordinator, too, the caller calls Moved.
 func (c *Client) Coordinator(ctx context.Context, kind CoordinatorType, name string, req kmsg.Request) (kmsg.Response, error) {
-	id, err := c.coordinator(ctx, kind, name)
-	if err != nil {
-		return nil, err
+	for again := false; ; again = true {
+		id, found, err := c.coordinator(ctx, kind, name)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := c.Broker(ctx, id, req)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			c.Moved(kind, name)
+		case err == nil && !found && !again && notCoordinator(resp):
+			c.Moved(kind, name)
+			continue
+		}
+		return resp, err
 	}
-	resp, err := c.Broker(ctx, id, req)
-	if err != nil && ctx.Err() == nil {
-		c.Moved(kind, name)
-	}
-	return resp, err
 }
 
 // Moved makes the next request find the coordinator again.
@@ -145,19 +152,20 @@ func (c *Client) Moved(kind CoordinatorType, name string) {
 	delete(c.coordinators, coordinatorKey{kind, name})
 }
 
-func (c *Client) coordinator(ctx context.Context, kind CoordinatorType, name string) (int32, error) {
+// coordinator returns the coordinator. found is false if it is a remembered one.
+func (c *Client) coordinator(ctx context.Context, kind CoordinatorType, name string) (id int32, found bool, err error) {
 	key := coordinatorKey{kind, name}
 	c.mu.Lock()
 	id, ok := c.coordinators[key]
 	c.mu.Unlock()
 	if ok {
-		return id, nil
+		return id, false, nil
 	}
 	req := kmsg.NewPtrFindCoordinatorRequest()
 	req.CoordinatorType, req.CoordinatorKey, req.CoordinatorKeys = int8(kind), name, []string{name}
 	resp, err := req.RequestWith(ctx, c.kgo)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	id, code, message := resp.NodeID, resp.ErrorCode, resp.ErrorMessage
 	if len(resp.Coordinators) > 0 {
@@ -165,7 +173,7 @@ func (c *Client) coordinator(ctx context.Context, kind CoordinatorType, name str
 		id, code, message = one.NodeID, one.ErrorCode, one.ErrorMessage
 	}
 	if code != 0 {
-		return 0, &CodeError{Code: code, Message: message}
+		return 0, false, &CodeError{Code: code, Message: message}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,7 +181,7 @@ func (c *Client) coordinator(ctx context.Context, kind CoordinatorType, name str
 		clear(c.coordinators)
 	}
 	c.coordinators[key] = id
-	return id, nil
+	return id, true, nil
 }
 
 // maxCoordinators bounds the memory for coordinators that were found.
