@@ -60,8 +60,8 @@ func (m *classicMember) inspect(ctx context.Context) error {
 		c.cfg.Logger.Debug("looking at the group's assignment failed, trying again", "group", c.cfg.Group, "err", err)
 		return nil
 	}
-	if info.State != group.Stable || info.Generation != c.state().generation {
-		return nil // the next heartbeat returns the change
+	if info.State != group.Stable || info.Generation >= 0 && info.Generation != c.state().generation {
+		return nil // the next heartbeat returns the change; Kafka does not return the generation
 	}
 	topics := map[string]bool{}
 	for _, member := range info.Members {

@@ -133,22 +133,39 @@ func TestStaticMemberThatComesBackSeesThatTheAssignmentDoesNotFit(t *testing.T) 
 }
 
 func TestStaticMemberThatPollsAgainSeesPartitionsThatCameMeanwhile(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
-		cfg := config(consumer.CommitProcessed)
-		cfg.InstanceID, cfg.MaxPollInterval = "one", 5*time.Second
-		fill(t, b, 0, 1)
-		slow := true
-		m := poll(t, open(t, b, cfg), func(record.Record) {
-			if slow {
-				slow = false
-				time.Sleep(20 * time.Second) // beyond MaxPollInterval, within the session
-				require.NoError(t, b.AddPartitions(context.Background(), "t", 3))
-			}
-		})
-		time.Sleep(time.Hour)
-		require.Len(t, m.Assignment(), 3)
-		m.leave(t)
+	bubble(t, 1, func(t *testing.T, b *strata.Cluster) { pollAgain(t, b, b) })
+}
+
+// Kafka does not return the generation of a classic group.
+func TestStaticMemberSeesNewPartitionsWithoutTheGenerationOfItsGroup(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *strata.Cluster) { pollAgain(t, b, &undated{b}) })
+}
+
+// undated is a cluster whose groups have an unknown generation.
+type undated struct{ *strata.Cluster }
+
+func (u *undated) Group(ctx context.Context, id string) (group.Info, error) {
+	info, err := u.Cluster.Group(ctx, id)
+	info.Generation = -1
+	return info, err
+}
+
+// pollAgain adds partitions while the only member, a static one, does not poll for long.
+func pollAgain(t *testing.T, b *strata.Cluster, through consumer.LogBackend) {
+	cfg := config(consumer.CommitProcessed)
+	cfg.InstanceID, cfg.MaxPollInterval = "one", 5*time.Second
+	fill(t, b, 0, 1)
+	slow := true
+	m := poll(t, open(t, through, cfg), func(record.Record) {
+		if slow {
+			slow = false
+			time.Sleep(20 * time.Second) // beyond MaxPollInterval, within the session
+			require.NoError(t, b.AddPartitions(context.Background(), "t", 3))
+		}
 	})
+	time.Sleep(time.Hour)
+	require.Len(t, m.Assignment(), 3)
+	m.leave(t)
 }
 
 // Records of a topic to which the member no longer subscribes are not handed out, although the

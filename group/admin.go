@@ -40,9 +40,9 @@ type Info struct {
 	ID           string
 	Type         Type
 	State        State
-	ProtocolType string // "": a group with offsets only
-	Protocol     string // name of the chosen assignor; "": none
-	Generation   int32
+	ProtocolType string                               // "": a group with offsets only
+	Protocol     string                               // name of the chosen assignor; "": none
+	Generation   int32                                // -1: not known, as Kafka does not return it for classic groups
 	Leader       string                               // member id of the group leader; "": none
 	Members      []MemberInfo                         // in the order in which they joined
 	Offsets      map[record.TopicPartition]OffsetInfo // nil in Groups
