@@ -384,7 +384,7 @@ func (m *shareMember) keep(broker int32, resp *kmsg.ShareFetchResponse) {
 				for _, a := range p.AcquiredRecords {
 					f.Deliveries = append(f.Deliveries, share.Delivery{First: a.FirstOffset, Last: a.LastOffset, Count: a.DeliveryCount})
 				}
-				whole, _, err := verify(p.Records, p.AcquiredRecords[0].FirstOffset)
+				whole, _, _, err := verify(p.Records, p.AcquiredRecords[0].FirstOffset, -1)
 				if err != nil {
 					m.failed(final(err))
 					continue
