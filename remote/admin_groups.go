@@ -29,7 +29,7 @@ var groupStates = func() map[string]group.State {
 
 // Groups describes all groups, sorted by id, without members and offsets.
 func (s *session) Groups(ctx context.Context) ([]group.Info, error) {
-	resp, err := toAny[*kmsg.ListGroupsResponse](ctx, s, "list groups", fromGroup, kmsg.NewPtrListGroupsRequest())
+	resp, err := readAny[*kmsg.ListGroupsResponse](ctx, s, "list groups", fromGroup, func() kmsg.Request { return kmsg.NewPtrListGroupsRequest() })
 	if err == nil {
 		err = codeError(fromGroup, resp.ErrorCode, nil)
 	}

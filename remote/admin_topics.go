@@ -167,7 +167,10 @@ func (c *Cluster) configs(ctx context.Context, kind kmsg.ConfigResourceType, nam
 	r := kmsg.NewDescribeConfigsRequestResource()
 	r.ResourceType, r.ResourceName = kind, name
 	req.Resources = append(req.Resources, r)
-	resp, err := toAny[*kmsg.DescribeConfigsResponse](ctx, c.session, "describe configs", fromAdmin, req)
+	resp, err := readAny[*kmsg.DescribeConfigsResponse](ctx, c.session, "describe configs", fromAdmin, func() kmsg.Request {
+		one := *req
+		return &one
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -289,7 +292,8 @@ func (c *Cluster) DeleteTopic(ctx context.Context, name string) error {
 	}
 }
 
-// Topics describes all topics, sorted by name. Sizes are unknown: 0.
+// Topics describes all topics, sorted by name. Sizes are unknown: 0. Without the right to describe a
+// topic's configuration its Settings are the defaults.
 func (c *Cluster) Topics(ctx context.Context) ([]topic.Info, error) {
 	md, err := c.Metadata(ctx)
 	if err != nil {
@@ -334,8 +338,11 @@ func (c *Cluster) describe(ctx context.Context, topics []replication.TopicMetada
 	infos := make([]topic.Info, 0, len(topics))
 	for _, t := range topics {
 		settings, err := c.settings(ctx, t.Name)
-		if errors.Is(err, replication.ErrUnknownTopic) {
+		switch {
+		case errors.Is(err, replication.ErrUnknownTopic):
 			continue // deleted meanwhile
+		case errors.Is(err, ErrNotAuthorized):
+			settings, err = nil, nil
 		}
 		if err != nil {
 			return nil, err

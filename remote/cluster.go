@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -197,24 +198,60 @@ func (s *session) spawn(fn func()) bool {
 	return true
 }
 
-// do sends a request with send, and returns its response or the error of the request.
+// do sends a request with send, and returns its response or the error of the request. It returns
+// when ctx ends, although a connection that is being made does not end then.
 func do[R kmsg.Response](ctx context.Context, s *session, op string, from source, send func(context.Context) (kmsg.Response, error)) (r R, err error) {
-	resp, err := send(ctx)
-	if err == nil {
-		return resp.(R), nil
+	var resp kmsg.Response
+	if ctx.Done() == s.ctx.Done() { // of a goroutine of the session
+		resp, err = send(ctx)
+	} else {
+		resp, err = s.beside(ctx, send)
 	}
 	switch {
+	case err == nil:
+		return resp.(R), nil
 	case s.ctx.Err() != nil:
 		return r, replication.ErrClosed
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return r, passing(fmt.Errorf("%w: %s: %w", ErrUnreachable, op, ctx.Err()))
 	case ctx.Err() != nil:
 		return r, ctx.Err()
 	}
 	return r, linkError(op, from, err)
 }
 
+// beside calls send on another goroutine, and returns when it has returned or ctx ends.
+func (s *session) beside(ctx context.Context, send func(context.Context) (kmsg.Response, error)) (kmsg.Response, error) {
+	type result struct {
+		resp kmsg.Response
+		err  error
+	}
+	got := make(chan result, 1)
+	if !s.spawn(func() {
+		resp, err := send(ctx)
+		got <- result{resp, err}
+	}) {
+		return nil, replication.ErrClosed
+	}
+	select {
+	case r := <-got:
+		return r.resp, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.ctx.Done():
+		return nil, replication.ErrClosed
+	}
+}
+
 // toAny sends a request to any broker.
 func toAny[R kmsg.Response](ctx context.Context, s *session, op string, from source, req kmsg.Request) (R, error) {
 	return do[R](ctx, s, op, from, func(ctx context.Context) (kmsg.Response, error) { return s.link.Any(ctx, req) })
+}
+
+// readAny is toAny for a request that changes nothing: it is sent to another broker, too, for each
+// second without a response.
+func readAny[R kmsg.Response](ctx context.Context, s *session, op string, from source, req func() kmsg.Request) (R, error) {
+	return do[R](ctx, s, op, from, func(ctx context.Context) (kmsg.Response, error) { return s.link.ReadAny(ctx, s.spawn, req) })
 }
 
 // toBroker sends a request to one broker.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"log/slog"
 	"net"
 	"slices"
@@ -89,8 +90,12 @@ func (c *Config) link(clientID string, unacknowledged bool) (*link.Client, error
 	if clientID == "" {
 		clientID = c.ClientID
 	}
-	return link.Open(link.Config{
+	l, err := link.Open(link.Config{
 		Brokers: c.Brokers, ClientID: clientID, TLS: c.TLS, SASL: c.SASL, Dial: c.Dial, Hooks: c.Hooks,
 		RequestTimeout: c.RequestTimeout, Unacknowledged: unacknowledged,
 	})
+	if err != nil {
+		return nil, &topic.ConfigError{Key: "Brokers or ClientID", Value: fmt.Sprintf("%.200q", c.Brokers), Reason: err.Error()}
+	}
+	return l, nil
 }

@@ -25,10 +25,12 @@ var (
 	// ErrNotAuthenticated is returned when a broker does not accept the login, or has no login of
 	// that kind. It is final.
 	ErrNotAuthenticated = errors.New("remote: not authenticated")
-	// ErrTLS is returned when the certificates do not match, or only one side uses TLS. It is final.
+	// ErrTLS is returned when the certificates do not match, or a broker responds with an alert of
+	// TLS. It is final. If only one side uses TLS, or the broker requires a login, the connection
+	// usually just ends: then the text of an ErrUnreachable names that as the likely cause.
 	ErrTLS = errors.New("remote: TLS handshake failed")
-	// ErrNotKafka is returned when the address belongs to a server that does not use Kafka's
-	// protocol. It is final.
+	// ErrNotKafka is returned when a server's response is none of Kafka's protocol. It is final. A
+	// server that does not respond at all is unreachable.
 	ErrNotKafka = errors.New("remote: not a Kafka broker")
 	// ErrUnsupported is returned when the brokers are too old for a call. It is final. See
 	// Cluster.Supports.
@@ -219,6 +221,10 @@ func linkError(op string, from source, err error) error {
 	var coded *link.CodeError
 	if errors.As(err, &coded) {
 		return fmt.Errorf("%s: %w", op, codeError(from, coded.Code, coded.Message))
+	}
+	var own *kerr.Error // of a request that the client library made itself
+	if errors.As(err, &own) && link.CauseOf(err) == link.Unreachable {
+		return fmt.Errorf("%s: %w", op, codeError(from, own.Code, nil))
 	}
 	wrap := func(kind error) error { return fmt.Errorf("%w: %s: %w", kind, op, err) }
 	switch link.CauseOf(err) {

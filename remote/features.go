@@ -71,7 +71,7 @@ func (c *Cluster) Supports(f Feature) error {
 
 // fetchFeatures reads the versions and features of a broker.
 func (c *Cluster) fetchFeatures(ctx context.Context) error {
-	resp, err := toAny[*kmsg.ApiVersionsResponse](ctx, c.session, "api versions", fromAdmin, kmsg.NewPtrApiVersionsRequest())
+	resp, err := readAny[*kmsg.ApiVersionsResponse](ctx, c.session, "api versions", fromAdmin, func() kmsg.Request { return kmsg.NewPtrApiVersionsRequest() })
 	if err == nil {
 		err = codeError(fromAdmin, resp.ErrorCode, nil)
 	}

@@ -98,7 +98,10 @@ func metadataRequest(topics []string) *kmsg.MetadataRequest {
 
 // fetchMetadata fetches metadata from a broker and merges the response.
 func (s *session) fetchMetadata(ctx context.Context, req *kmsg.MetadataRequest) error {
-	resp, err := toAny[*kmsg.MetadataResponse](ctx, s, "metadata", fromAdmin, req)
+	resp, err := readAny[*kmsg.MetadataResponse](ctx, s, "metadata", fromAdmin, func() kmsg.Request {
+		one := *req
+		return &one
+	})
 	if err == nil && resp.ErrorCode != 0 {
 		err = codeError(fromAdmin, resp.ErrorCode, nil)
 	}
@@ -212,6 +215,7 @@ func (c *Cluster) refreshSoon() {
 // refreshMetadata refreshes the metadata of the topics of interest, at intervals and when refreshSoon
 // is called, until the cluster is closed.
 func (c *Cluster) refreshMetadata() {
+	quiet := time.Time{}
 	for {
 		again := c.cfg.MetadataMaxAge
 		topics, ok := c.topicsOfInterest()
@@ -224,9 +228,7 @@ func (c *Cluster) refreshMetadata() {
 				again = min(again, doubtInterval)
 			}
 			c.mu.Unlock()
-			if err != nil && c.ctx.Err() == nil {
-				c.cfg.Logger.Debug("metadata cannot be read, trying again", "err", err)
-			}
+			quiet = c.logSilence(err, quiet)
 		}
 		if c.session.pause(c.ctx, min(soonest, again)) != nil {
 			return
@@ -267,4 +269,21 @@ func (c *Cluster) topicOf(name string) (replication.TopicMetadata, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.view.Topic(name)
+}
+
+// silenceLog is the time between two log lines about brokers that do not respond.
+const silenceLog = 30 * time.Second
+
+// logSilence logs that the metadata cannot be read, and that they can again. since is the time of
+// the last such line; zero: the metadata could be read.
+func (c *Cluster) logSilence(err error, since time.Time) time.Time {
+	switch now := time.Now(); {
+	case err == nil && !since.IsZero():
+		c.cfg.Logger.Info("metadata can be read again")
+		return time.Time{}
+	case err != nil && c.ctx.Err() == nil && now.Sub(since) >= silenceLog:
+		c.cfg.Logger.Warn("metadata cannot be read, trying again", "err", err)
+		return now
+	}
+	return since
 }

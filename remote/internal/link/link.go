@@ -119,6 +119,50 @@ func (c *Client) Any(ctx context.Context, req kmsg.Request) (kmsg.Response, erro
 	return c.kgo.Request(ctx, req)
 }
 
+const (
+	// hedgeAfter is the time without a response after which ReadAny sends a request to another broker.
+	hedgeAfter = time.Second
+	maxHedges  = 3
+)
+
+// ReadAny is Any for a request that changes nothing. It is sent to another broker, too, for each
+// second without a response, so that one that hangs does not delay it. req returns the request of an
+// attempt. spawn starts a goroutine, and returns false when the client is closing.
+func (c *Client) ReadAny(ctx context.Context, spawn func(func()) bool, req func() kmsg.Request) (kmsg.Response, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		resp kmsg.Response
+		err  error
+	}
+	got := make(chan result, maxHedges)
+	send := func() bool {
+		return spawn(func() {
+			resp, err := c.kgo.Request(ctx, req())
+			got <- result{resp, err}
+		})
+	}
+	if !send() {
+		return nil, kgo.ErrClientClosed
+	}
+	t := time.NewTicker(hedgeAfter)
+	defer t.Stop()
+	for sent, ended := 1, 0; ; {
+		select {
+		case r := <-got:
+			if ended++; r.err == nil || ended == sent {
+				return r.resp, r.err
+			}
+		case <-t.C:
+			if sent < maxHedges && send() {
+				sent++
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
 // Broker sends a request to a broker, once.
 func (c *Client) Broker(ctx context.Context, id int32, req kmsg.Request) (kmsg.Response, error) {
 	return c.kgo.Broker(int(id)).Request(ctx, req)
