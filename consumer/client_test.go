@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/internal/sample"
@@ -166,7 +167,7 @@ func newSerialClient(t *testing.T, b consumer.Backend) *client {
 	return &client{connection: &connection{Backend: b, t: t, line: make(chan struct{}, 1)}, serial: true}
 }
 
-func (c *client) OpenSession(_ context.Context, s consumer.Session) (consumer.LogBackend, func(), error) {
+func (c *client) OpenSession(ctx context.Context, s consumer.Session) (consumer.LogBackend, func(), error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
@@ -176,8 +177,16 @@ func (c *client) OpenSession(_ context.Context, s consumer.Session) (consumer.Lo
 	if c.serial {
 		own.line = make(chan struct{}, 1)
 	}
+	end := own.end
+	if o, ok := c.Backend.(consumer.Opener); ok {
+		b, closeSession, err := o.OpenSession(ctx, s)
+		if err != nil {
+			return nil, nil, err
+		}
+		own.Backend, end = b.(consumer.Backend), func() { own.end(); closeSession() }
+	}
 	c.settings, c.sessions = append(c.settings, s), append(c.sessions, own)
-	return own, own.end, nil
+	return own, end, nil
 }
 
 // counts returns how many sessions were opened, and how many have ended.
@@ -207,6 +216,9 @@ const overSessions = "TestConsumersWithSessionsKeepTheirPromises/"
 // over returns the backend that a test is about: b, or a client that has it.
 func over(t *testing.T, b consumer.LogBackend) consumer.LogBackend {
 	t.Helper()
+	if c, ok := b.(*strata.Cluster); ok && overNetwork(t) {
+		return network(t, c)
+	}
 	all, whole := b.(consumer.Backend)
 	if !whole || !strings.HasPrefix(t.Name(), overSessions) {
 		return b

@@ -60,6 +60,7 @@ func TestFollowGoesOnWithRecordsAndPartitionsToCome(t *testing.T) {
 		require.NoError(t, c.CreateTopic(t.Context(), "another", topic.Config{Partitions: 1}))
 		require.NoError(t, c.AddPartitions(t.Context(), "t", 3))
 		fill(t, c, 2, 2)
+		settle(t)
 		require.Equal(t, []string{"2:0", "2:1"}, drain(records), "from their first record")
 		time.Sleep(3 * time.Hour)
 		fill(t, c, 1, 1)
@@ -88,6 +89,7 @@ func TestFollowOfChosenPartitionsStaysWithThem(t *testing.T) {
 }
 
 func TestFollowEndsWithTheCluster(t *testing.T) {
+	inProcess(t, "a cluster that is closed looks unreachable")
 	synctest.Test(t, func(t *testing.T) {
 		c, err := strata.Open(strata.Config{})
 		require.NoError(t, err)

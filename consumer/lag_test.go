@@ -35,7 +35,7 @@ func TestAGroupThatHasReadAllIsNotBehind(t *testing.T) {
 					if strings.HasSuffix(way, "before delivery") {
 						cfg.Commit = consumer.CommitBeforeDelivery
 					}
-					c, err := consumer.New(b, cfg)
+					c, err := consumer.New(over(t, b), cfg)
 					require.NoError(t, err)
 					ctx, cancel := context.WithCancel(t.Context())
 					ended := make(chan int, 1)

@@ -103,12 +103,12 @@ func TestSettingsOfOneProtocolAreRefusedForTheOther(t *testing.T) {
 		} {
 			cfg := newer(consumer.CommitProcessed)
 			edit(&cfg)
-			_, err := consumer.New(b, cfg)
+			_, err := consumer.New(over(t, b), cfg)
 			var bad *consumer.ConfigError
 			require.ErrorAs(t, err, &bad, name)
 			require.Equal(t, name, bad.Name)
 		}
-		_, err := consumer.New(b, consumer.Config{Topics: []string{"t"}, Protocol: consumer.ProtocolConsumer})
+		_, err := consumer.New(over(t, b), consumer.Config{Topics: []string{"t"}, Protocol: consumer.ProtocolConsumer})
 		var bad *consumer.ConfigError
 		require.ErrorAs(t, err, &bad)
 	})
@@ -424,6 +424,7 @@ func TestLostHeartbeatsAndAnswersCostNoRecord(t *testing.T) {
 // A group notifies its members of changes at once. Members that wait for other members send a
 // heartbeat before their next one is due.
 func TestMembersInProcessHearOfNewsBeforeTheirNextHeartbeat(t *testing.T) {
+	inProcess(t, "a member learns of a change with its next heartbeat")
 	bubble(t, 4, func(t *testing.T, b *strata.Cluster) {
 		slow := newer(consumer.CommitManual)
 		slow.OnRevoked = func(context.Context, []record.TopicPartition) { time.Sleep(50 * time.Millisecond) }

@@ -19,7 +19,7 @@ func TestReadAndFollowHandOutNothingMoreWhenTheirContextHasEnded(t *testing.T) {
 		for _, byTime := range []bool{false, true} {
 			ctx, cancel := context.WithCancel(t.Context())
 			n, last := 0, error(nil)
-			for _, err := range consumer.Read(ctx, cl, consumer.ReadConfig{Topic: "t", ByTime: byTime}) {
+			for _, err := range consumer.Read(ctx, over(t, cl), consumer.ReadConfig{Topic: "t", ByTime: byTime}) {
 				if last = err; err == nil {
 					n++
 				}
@@ -34,7 +34,7 @@ func TestReadAndFollowHandOutNothingMoreWhenTheirContextHasEnded(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		n := 0
-		for _, err := range consumer.Follow(ctx, cl, consumer.ReadConfig{Topic: "t"}) {
+		for _, err := range consumer.Follow(ctx, over(t, cl), consumer.ReadConfig{Topic: "t"}) {
 			require.NoError(t, err)
 			if n++; n == 3 {
 				cancel()

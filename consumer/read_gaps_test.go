@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -72,22 +73,28 @@ func TestReadGoesOnBehindRecordsThatAreDeletedMeanwhile(t *testing.T) {
 			fill(t, c, 0, 1)
 		}
 		var got []int64
-		for r, err := range consumer.Read(t.Context(), c, consumer.ReadConfig{Topic: "t", MaxBytes: 1}) {
+		for r, err := range consumer.Read(t.Context(), over(t, c), consumer.ReadConfig{Topic: "t", MaxBytes: 1}) {
 			require.NoError(t, err)
 			if got = append(got, r.Offset); len(got) == 2 {
 				_, err := c.DeleteRecords(t.Context(), map[record.TopicPartition]int64{tp(0): 7})
 				require.NoError(t, err)
 			}
 		}
+		if overNetwork(t) { // the next batch may have been fetched ahead
+			got = slices.DeleteFunc(got, func(offset int64) bool { return offset == 2 })
+		}
 		require.Equal(t, []int64{0, 1, 7, 8, 9}, got)
 		got = nil
-		for r, err := range consumer.Read(t.Context(), c, consumer.ReadConfig{Topic: "t", MaxBytes: 1}) {
+		for r, err := range consumer.Read(t.Context(), over(t, c), consumer.ReadConfig{Topic: "t", MaxBytes: 1}) {
 			require.NoError(t, err)
 			got = append(got, r.Offset)
 			// deletes all records
 			_, err := c.DeleteRecords(t.Context(), map[record.TopicPartition]int64{tp(0): -1})
 			require.NoError(t, err)
 			fill(t, c, 0, 1) // not read: the record was added later
+		}
+		if overNetwork(t) {
+			got = slices.DeleteFunc(got, func(offset int64) bool { return offset == 8 })
 		}
 		require.Equal(t, []int64{7}, got)
 	})
@@ -110,7 +117,7 @@ func TestReadAndFollowEndWithATopicThatIsDeleted(t *testing.T) {
 					}
 					var values []string
 					var failed error
-					for r, err := range read(t.Context(), c, consumer.ReadConfig{Topic: "t", MaxBytes: 1}) {
+					for r, err := range read(t.Context(), over(t, c), consumer.ReadConfig{Topic: "t", MaxBytes: 1}) {
 						if err != nil {
 							require.NoError(t, failed, "it is the last one")
 							failed = err
@@ -125,7 +132,11 @@ func TestReadAndFollowEndWithATopicThatIsDeleted(t *testing.T) {
 						}
 					}
 					require.ErrorIs(t, failed, consumer.ErrTopicReplaced)
-					require.Equal(t, []string{"0", "0"}, values, "nothing of the new topic")
+					want := []string{"0", "0"}
+					if overNetwork(t) { // records of the former topic may have been fetched ahead
+						want, values = want[:1], slices.Compact(values)
+					}
+					require.Equal(t, want, values, "nothing of the new topic")
 				})
 			})
 		}

@@ -55,7 +55,7 @@ func TestReadYieldsTheLastRecordsOfAKey(t *testing.T) {
 				for _, from := range []consumer.Reset{consumer.Earliest(), consumer.Latest()} {
 					byPart := map[int32][]string{}
 					if from == consumer.Earliest() {
-						for r, err := range consumer.Read(t.Context(), c, consumer.ReadConfig{Topic: "t"}) {
+						for r, err := range consumer.Read(t.Context(), over(t, c), consumer.ReadConfig{Topic: "t"}) {
 							require.NoError(t, err)
 							if key == nil || r.Key != nil && string(r.Key) == string(key) {
 								byPart[r.Partition] = append(byPart[r.Partition], string(r.Value))
@@ -63,7 +63,7 @@ func TestReadYieldsTheLastRecordsOfAKey(t *testing.T) {
 						}
 					}
 					got, times := map[int32][]string{}, []time.Time{}
-					for r, err := range consumer.Read(t.Context(), c, consumer.ReadConfig{Topic: "t", Key: key, Last: last, From: from, ByTime: true, MaxBytes: 1000}) {
+					for r, err := range consumer.Read(t.Context(), over(t, c), consumer.ReadConfig{Topic: "t", Key: key, Last: last, From: from, ByTime: true, MaxBytes: 1000}) {
 						require.NoError(t, err)
 						got[r.Partition] = append(got[r.Partition], string(r.Value))
 						times = append(times, r.Timestamp)
@@ -109,7 +109,7 @@ func TestFollowBeginsWithTheLastRecordsAndGoesOn(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var got []int64
-		for r, err := range consumer.Follow(ctx, c, consumer.ReadConfig{Topic: "t", Last: 2}) {
+		for r, err := range consumer.Follow(ctx, over(t, c), consumer.ReadConfig{Topic: "t", Last: 2}) {
 			require.NoError(t, err)
 			got = append(got, r.Offset)
 			if r.Offset == 9 {
@@ -120,7 +120,7 @@ func TestFollowBeginsWithTheLastRecordsAndGoesOn(t *testing.T) {
 			}
 		}
 		require.Equal(t, []int64{8, 9, 10}, got)
-		for _, err := range consumer.Read(t.Context(), c, consumer.ReadConfig{Topic: "t", Last: -1}) {
+		for _, err := range consumer.Read(t.Context(), over(t, c), consumer.ReadConfig{Topic: "t", Last: -1}) {
 			var wrong *consumer.ConfigError
 			require.ErrorAs(t, err, &wrong)
 		}

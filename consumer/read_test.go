@@ -33,7 +33,7 @@ func TestReadYieldsWhatWasThereWhenItBegan(t *testing.T) {
 		fill(t, c, 0, 2)
 		fill(t, c, 2, 1)
 		var got []string
-		for r, err := range consumer.Read(t.Context(), c, consumer.ReadConfig{Topic: "t"}) {
+		for r, err := range consumer.Read(t.Context(), over(t, c), consumer.ReadConfig{Topic: "t"}) {
 			require.NoError(t, err)
 			require.Equal(t, "t", r.Topic)
 			got = append(got, fmt.Sprintf("%d@%d:%s", r.Partition, r.Offset, r.Value))
@@ -151,7 +151,7 @@ func TestReadHidesMarkersAndAbortedTransactions(t *testing.T) {
 		for _, iso := range []consumer.Isolation{consumer.ReadCommitted, consumer.ReadUncommitted} {
 			var got []written
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			for r, err := range consumer.Read(ctx, h.c, consumer.ReadConfig{Topic: "t", Isolation: iso, MaxBytes: maxBytes}) {
+			for r, err := range consumer.Read(ctx, over(t, h.c), consumer.ReadConfig{Topic: "t", Isolation: iso, MaxBytes: maxBytes}) {
 				require.NoError(rt, err)
 				got = append(got, written{r.Offset, string(r.Value)})
 			}
@@ -170,7 +170,7 @@ func TestReadWithoutAnErrorIsComplete(t *testing.T) {
 		defer cancel()
 		var failed error
 		n := 0
-		for _, err := range consumer.Read(ctx, c, consumer.ReadConfig{Topic: "t", MaxBytes: 1}) {
+		for _, err := range consumer.Read(ctx, over(t, c), consumer.ReadConfig{Topic: "t", MaxBytes: 1}) {
 			if err != nil {
 				failed = err
 				continue
@@ -180,7 +180,7 @@ func TestReadWithoutAnErrorIsComplete(t *testing.T) {
 		}
 		require.ErrorIs(t, failed, context.Canceled)
 		require.Less(t, n, 4)
-		for _, err := range consumer.Read(t.Context(), c, consumer.ReadConfig{Topic: "t"}) {
+		for _, err := range consumer.Read(t.Context(), over(t, c), consumer.ReadConfig{Topic: "t"}) {
 			require.NoError(t, err)
 			break // leaves no goroutine behind
 		}
@@ -191,7 +191,7 @@ func TestReadRefusesWhatItCannotRead(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, c *strata.Cluster) {
 		fill(t, c, 0, 3)
 		first := func(cfg consumer.ReadConfig) error {
-			for _, err := range consumer.Read(t.Context(), c, cfg) {
+			for _, err := range consumer.Read(t.Context(), over(t, c), cfg) {
 				return err
 			}
 			return nil
@@ -211,7 +211,7 @@ func TestReadRefusesWhatItCannotRead(t *testing.T) {
 		require.ErrorIs(t, first(consumer.ReadConfig{Topic: "t", Start: record.Offsets{tp(0): 4}}), partition.ErrOffsetOutOfRange)
 		require.NoError(t, first(consumer.ReadConfig{Topic: "t", Start: record.Offsets{tp(0): 3}}), "the end")
 		var bad *consumer.ConfigError
-		for _, err := range consumer.Follow(t.Context(), c, consumer.ReadConfig{Topic: "t", ByTime: true}) {
+		for _, err := range consumer.Follow(t.Context(), over(t, c), consumer.ReadConfig{Topic: "t", ByTime: true}) {
 			require.ErrorAs(t, err, &bad)
 		}
 		require.NotNil(t, bad)

@@ -10,7 +10,6 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
-	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/record"
 )
 
@@ -41,7 +40,7 @@ func TestNothingFetchedBeforeASeekPauseOrLossReachesHandlersAfterIt(t *testing.T
 		}},
 		"topic created again": {free: true, do: func(t *testing.T, b *strata.Cluster, c *consumer.Consumer) {
 			recreate(t, b, 1, 0)
-			synctest.Wait()
+			settle(t)
 			require.Empty(t, c.Assignment(), "of the former topic")
 		}},
 	} {

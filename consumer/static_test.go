@@ -241,6 +241,7 @@ func TestStaticLeaderThatCameBackRebalancesAtOnceForNewPartitions(t *testing.T) 
 		before := waitStable(t, b, "g", 2)
 		require.NoError(t, b.AddPartitions(t.Context(), "u", 2))
 		time.Sleep(time.Second) // a third of a heartbeat interval
+		settle(t)
 		info, err := b.Group(t.Context(), "g")
 		require.NoError(t, err)
 		require.NotEqual(t, [2]any{group.Stable, before.Generation}, [2]any{info.State, info.Generation})

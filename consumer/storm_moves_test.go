@@ -15,6 +15,7 @@ import (
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/internal/retriable"
 	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/producer"
@@ -93,10 +94,11 @@ var ways = []func(ctx context.Context, c *consumer.Consumer, take func(record.Re
 	},
 }
 
-// commitUntilTaken commits asynchronously, and again if the coordinator was away for long.
+// commitUntilTaken commits asynchronously, and again if the coordinator was away for long, or there
+// was no response.
 func commitUntilTaken(c *consumer.Consumer, o record.Offsets) {
 	c.CommitAsync(o, func(o record.Offsets, err error) {
-		if errors.Is(err, group.ErrCoordinatorNotAvailable) {
+		if again, _ := retriable.Of(err); again || errors.Is(err, group.ErrCoordinatorNotAvailable) || errors.Is(err, group.ErrNotCoordinator) {
 			commitUntilTaken(c, o)
 		}
 	})

@@ -163,7 +163,7 @@ func TestSeeksPausesAndWakeupsNeitherLoseNorRepeatARecord(t *testing.T) {
 					}
 				}
 				c.Resume(tp(0), tp(1), tp(2))
-				synctest.Wait()
+				settle(t)
 				for i, n := range total {
 					require.Equal(t, n, c.Position(tp(int32(i))), "everything is read without waiting for a fetch to end")
 				}

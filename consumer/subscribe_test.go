@@ -24,16 +24,19 @@ func TestUnknownTopicFailsAtOnceAndNamesTheNearest(t *testing.T) {
 		for name, cfg := range map[string]consumer.Config{
 			"topics": {Topics: []string{"t", "ordesr"}}, "group": {Group: "g", Topics: []string{"ordesr"}}, "assigned": {Assign: record.Offsets{typo: 0}},
 		} {
-			_, err := consumer.New(b, cfg)
+			_, err := consumer.New(over(t, b), cfg)
 			require.ErrorIs(t, err, consumer.ErrUnknownTopic, name)
 			var unknown *replication.UnknownTopicError
 			require.ErrorAs(t, err, &unknown)
+			if overNetwork(t) {
+				continue // a broker's response has no names of other topics
+			}
 			require.Equal(t, "orders", unknown.Nearest)
 			require.Contains(t, err.Error(), `"orders"`)
 		}
-		_, err := consumer.New(b, consumer.Config{Assign: record.Offsets{tp(7): 0}})
+		_, err := consumer.New(over(t, b), consumer.Config{Assign: record.Offsets{tp(7): 0}})
 		require.ErrorIs(t, err, consumer.ErrUnknownTopic)
-		_, err = consumer.New(b, consumer.Config{Topics: []string{"no/such/name"}, AllowUnknownTopics: true})
+		_, err = consumer.New(over(t, b), consumer.Config{Topics: []string{"no/such/name"}, AllowUnknownTopics: true})
 		require.ErrorIs(t, err, topic.ErrInvalidName, "such a topic cannot come later")
 		groups, err := b.Groups(t.Context())
 		require.NoError(t, err)

@@ -181,6 +181,7 @@ func TestErrorsThatPassAreNotTold(t *testing.T) {
 }
 
 func TestConsumerOfAClosedClusterIsTold(t *testing.T) {
+	inProcess(t, "a cluster that is closed looks unreachable")
 	for name, cfg := range kinds {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -42,7 +42,7 @@ func TestTimeoutsOutOfProportionAreWarnedOf(t *testing.T) {
 			var out bytes.Buffer
 			cfg := consumer.Config{Group: "g", Topics: []string{"t"}, Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 			c.change(&cfg)
-			g, err := consumer.New(b, cfg)
+			g, err := consumer.New(over(t, b), cfg)
 			require.NoError(t, err, name)
 			require.NoError(t, g.Close(), name)
 			if c.want == "" {
@@ -52,7 +52,7 @@ func TestTimeoutsOutOfProportionAreWarnedOf(t *testing.T) {
 			}
 		}
 		var out bytes.Buffer
-		free, err := consumer.New(b, consumer.Config{Topics: []string{"t"}, SessionTimeout: time.Hour, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		free, err := consumer.New(over(t, b), consumer.Config{Topics: []string{"t"}, SessionTimeout: time.Hour, Logger: slog.New(slog.NewTextHandler(&out, nil))})
 		require.NoError(t, err)
 		require.NoError(t, free.Close())
 		require.NotContains(t, out.String(), "session timeout", "a free consumer has no session")
