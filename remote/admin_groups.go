@@ -146,11 +146,11 @@ func (s *session) progress(ctx context.Context, id string) (map[record.TopicPart
 	for tp := range committed {
 		ends[tp], starts[tp] = partition.Latest, partition.Earliest
 	}
-	end, err := s.knownOffsets(ctx, ends)
+	end, err := s.knownOffsets(ctx, ends, describeWait)
 	if err != nil {
 		return nil, err
 	}
-	start, err := s.knownOffsets(ctx, starts)
+	start, err := s.knownOffsets(ctx, starts, describeWait)
 	if err != nil {
 		return nil, err
 	}

@@ -327,11 +327,11 @@ func (c *Cluster) describe(ctx context.Context, topics []replication.TopicMetada
 			ends[tp], starts[tp] = partition.Latest, partition.Earliest
 		}
 	}
-	end, err := c.knownOffsets(ctx, ends)
+	end, err := c.knownOffsets(ctx, ends, describeWait)
 	if err != nil {
 		return nil, err
 	}
-	start, err := c.knownOffsets(ctx, starts)
+	start, err := c.knownOffsets(ctx, starts, describeWait)
 	if err != nil {
 		return nil, err
 	}
@@ -435,7 +435,7 @@ func (c *Cluster) Offsets(ctx context.Context, name string, at partition.OffsetS
 	for p := range md.Topics[name].Partitions {
 		ask[record.TopicPartition{Topic: name, Partition: int32(p)}] = at
 	}
-	got, err := c.knownOffsets(ctx, ask)
+	got, err := c.knownOffsets(ctx, ask, c.cfg.RequestTimeout)
 	if err != nil {
 		return nil, fmt.Errorf("remote: offsets of %s: %w", name, err)
 	}
@@ -451,9 +451,11 @@ func (c *Cluster) Offsets(ctx context.Context, name string, at partition.OffsetS
 	return offsets, nil
 }
 
-// knownOffsets is ListOffsets, repeated while leaders change or do not respond, for at most the
-// request timeout.
-func (s *session) knownOffsets(ctx context.Context, ask map[record.TopicPartition]partition.OffsetSpec) (map[record.TopicPartition]partition.OffsetResult, error) {
+// describeWait is the time for which a description waits for the leader of a partition.
+const describeWait = 2 * time.Second
+
+// knownOffsets is ListOffsets, repeated while leaders change or do not respond, for at most a time.
+func (s *session) knownOffsets(ctx context.Context, ask map[record.TopicPartition]partition.OffsetSpec, most time.Duration) (map[record.TopicPartition]partition.OffsetResult, error) {
 	got := map[record.TopicPartition]partition.OffsetResult{}
 	left := maps.Clone(ask)
 	for began := time.Now(); ; {
@@ -467,7 +469,7 @@ func (s *session) knownOffsets(ctx context.Context, ask map[record.TopicPartitio
 				delete(left, tp)
 			}
 		}
-		if len(left) == 0 || time.Since(began) > s.c.cfg.RequestTimeout {
+		if len(left) == 0 || time.Since(began) > most {
 			return got, nil
 		}
 		if err := s.pause(ctx, doubtInterval); err != nil {

@@ -218,20 +218,13 @@ func codeError(from source, code int16, message *string) error {
 
 // linkError returns the error for a request without a response. op names the request.
 func linkError(op string, from source, err error) error {
-	var coded *link.CodeError
-	if errors.As(err, &coded) {
-		return fmt.Errorf("%s: %w", op, codeError(from, coded.Code, coded.Message))
-	}
-	var own *kerr.Error // of a request that the client library made itself
-	if errors.As(err, &own) && link.CauseOf(err) == link.Unreachable {
-		return fmt.Errorf("%s: %w", op, codeError(from, own.Code, nil))
-	}
 	wrap := func(kind error) error { return fmt.Errorf("%w: %s: %w", kind, op, err) }
 	switch link.CauseOf(err) {
 	case link.Closed:
 		return replication.ErrClosed
-	case link.Unauthorized:
-		return final(wrap(ErrNotAuthenticated))
+	case link.CodedByBroker:
+		code, message := link.CodeOf(err)
+		return fmt.Errorf("%s: %w", op, codeError(from, code, message))
 	case link.Untrusted:
 		return final(wrap(ErrTLS))
 	case link.NotKafka:

@@ -129,3 +129,43 @@ func TestRecordsThatWaitWhileTheClusterClosesFail(t *testing.T) {
 		_ = p.Close()
 	})
 }
+
+// A broker that hangs accepts connections and responds to nothing.
+func TestBrokerThatHangsDelaysNoCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2, 2, kafka.Config{})
+		hung := ""
+		w.cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if addr != hung {
+				return w.net.Dial(ctx, network, addr)
+			}
+			client, server := memnet.Pipe(memnet.Addr("client:1"), memnet.Addr("server:1"))
+			go func() {
+				_, _ = io.Copy(io.Discard, server)
+				_ = server.Close()
+			}()
+			return client, nil
+		}
+		hung = w.addrs[1]
+		for range 8 { // the first broker is chosen at random
+			began := time.Now()
+			c, err := remote.Open(t.Context(), w.cfg)
+			require.NoError(t, err)
+			require.LessOrEqual(t, time.Since(began), 3*time.Second)
+			began = time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			err = readAll(ctx, c, consumer.ReadConfig{Topic: "t"})
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.LessOrEqual(t, time.Since(began), time.Second, "the call ends with its context")
+			began = time.Now()
+			ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
+			if _, err := c.FetchOffsets(ctx, "g", nil); err != nil { // the other broker may be the coordinator
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			}
+			cancel()
+			require.LessOrEqual(t, time.Since(began), time.Second, "the call ends with its context")
+			require.NoError(t, c.Close())
+		}
+	})
+}
