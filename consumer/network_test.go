@@ -93,8 +93,8 @@ func inProcess(t *testing.T, reason string) {
 	}
 }
 
-// settle waits until consumers have done all that they can. Over a network they notice changes of the
-// metadata only when these are refreshed, and a fetch in progress delays the next one.
+// settle waits until consumers have done all that they can. Over a network they notice changes of
+// the metadata only when these are refreshed, and a fetch in progress delays the next one.
 func settle(t *testing.T) {
 	t.Helper()
 	synctest.Wait()

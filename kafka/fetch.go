@@ -109,7 +109,7 @@ func (c *call) mayAnswer() bool {
 // fetch waits for the records that tryFetch did not find. Key 1, versions 4 to 18.
 //
 // A wait would keep the partitions of the request in memory. If there are too many of all waiting
-// fetches, the response is that of a fetch that has waited in vain.
+// fetches, the response is sent at once, and is empty.
 func (c *call) fetch(req *kmsg.FetchRequest) kmsg.Response {
 	f := c.fetching
 	if !c.s.waiting.enter(f.client.owner, len(f.parts)) {

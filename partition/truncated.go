@@ -24,9 +24,9 @@ func (e *TruncatedError) Error() string {
 func (e *TruncatedError) Is(target error) bool { return target == ErrTruncated }
 
 // CheckLastFetched returns a *TruncatedError if the log was truncated below offset since a reader
-// read it up to there. epoch is the leader epoch of the reader's last record below offset, or a newer
-// epoch of records that were read. A follower whose log is shorter than offset may only be behind,
-// and returns nil. Kafka: Partition.readRecords, OffsetsForLeaderEpochUtils.
+// read it up to there. epoch is the leader epoch of the reader's last record below offset, or a
+// newer epoch of records that were read. A follower whose log is shorter than offset may only be
+// behind, and returns nil. Kafka: Partition.readRecords, OffsetsForLeaderEpochUtils.
 func (p *Partition) CheckLastFetched(epoch int32, offset int64) error {
 	if offset < p.log.StartOffset() || p.leaderEpoch.Load() < 0 && offset > p.log.EndOffset() {
 		return nil

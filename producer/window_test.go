@@ -98,7 +98,7 @@ func TestRecordsInABatchThatGrowsAreSentAsSoonAsTheWindowMoves(t *testing.T) {
 		}
 		send(1)
 		time.Sleep(roundTrip / 2) // in the bubble: the first record is in flight
-		send(200)                 // a batch of BatchBytes, which is sent, and one that waits and grows
+		send(200)                 // a batch of BatchBytes is sent; the next batch waits and grows
 		time.Sleep(3 * roundTrip) // Flush would complete the last batch
 		synctest.Wait()
 		require.Equal(t, []time.Duration{roundTrip, roundTrip * 3 / 2, 2 * roundTrip, 2 * roundTrip},

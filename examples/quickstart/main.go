@@ -10,8 +10,8 @@
 //
 // Without -dir it works in a temporary directory, and runs a second time there to show that it
 // resumes. With -kafka the log is a topic of Apache Kafka, Redpanda or strata serve, and only the
-// counts are in the directory. Without FILE it counts the time zones of each country in zones.tsv, the table zone.tab
-// of the IANA time zone database (public domain).
+// counts are in the directory. Without FILE it counts the time zones of each country in zones.tsv,
+// the table zone.tab of the IANA time zone database (public domain).
 package main
 
 import (

@@ -29,7 +29,7 @@ func TestAPrincipalHasHalfOfABudget(t *testing.T) {
 	require.True(t, first.Fits(of("c", 1000), 1), "it may be another principal's")
 }
 
-// The state of a principal that filled its half before a restart belongs to nobody behind it.
+// After a restart no principal is charged for the state that it had stored before.
 func TestAPrincipalHasHalfOfWhatLoadedStateLeaves(t *testing.T) {
 	var b Budget
 	loaded, again, other := b.NewCharge(), b.NewCharge(), b.NewCharge()
