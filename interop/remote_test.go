@@ -101,27 +101,32 @@ func remoteGroup(t *testing.T, k target, protocol consumer.Protocol) {
 			ended <- m.Close()
 		}()
 	}
+	eachOnce(t, ctx, n, values, ended)
+	stop()
+	for range 3 {
+		require.NoError(t, <-ended)
+	}
+	info, err := c.Group(within(t), group)
+	require.NoError(t, err)
+	require.Zero(t, info.Lag())
+}
+
+// eachOnce waits for n different values, and requires that each has come once. Until then no reader
+// may end.
+func eachOnce(t *testing.T, ctx context.Context, n int, values <-chan string, ended <-chan error) {
+	t.Helper()
 	got := map[string]int{}
 	for len(got) < n {
 		select {
 		case v := <-values:
 			got[v]++
+			require.Equal(t, 1, got[v], v)
 		case err := <-ended:
 			require.NoError(t, err)
 		case <-ctx.Done():
 			t.Fatalf("%d of %d records", len(got), n)
 		}
 	}
-	stop()
-	for range 3 {
-		require.NoError(t, <-ended)
-	}
-	for v, times := range got {
-		require.Equal(t, 1, times, v)
-	}
-	info, err := c.Group(within(t), group)
-	require.NoError(t, err)
-	require.Zero(t, info.Lag())
 }
 
 func remoteTransform(t *testing.T, k target) {
@@ -213,22 +218,9 @@ var _ = add("remote/share", func(t *testing.T, k target) {
 			ended <- s.Close()
 		}()
 	}
-	got := map[string]int{}
-	for len(got) < n {
-		select {
-		case v := <-values:
-			got[v]++
-		case err := <-ended:
-			require.NoError(t, err)
-		case <-ctx.Done():
-			t.Fatalf("%d of %d records", len(got), n)
-		}
-	}
+	eachOnce(t, ctx, n, values, ended)
 	stop()
 	for range 2 {
 		require.NoError(t, <-ended)
-	}
-	for v, times := range got {
-		require.Equal(t, 1, times, v)
 	}
 })

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -156,7 +157,7 @@ func (s *session) progress(ctx context.Context, id string) (map[record.TopicPart
 	}
 	infos := make(map[record.TopicPartition]group.OffsetInfo, len(committed))
 	for tp, co := range committed {
-		i := group.OffsetInfo{Committed: co, Start: start[tp].Offset, End: end[tp].Offset, Lag: -1, Err: cmpErr(start[tp].Err, end[tp].Err)}
+		i := group.OffsetInfo{Committed: co, Start: start[tp].Offset, End: end[tp].Offset, Lag: -1, Err: cmp.Or(start[tp].Err, end[tp].Err)}
 		switch {
 		case errors.Is(i.Err, replication.ErrUnknownTopic):
 			i.Start, i.End, i.Err = -1, -1, group.ErrUnknownTopicOrPartition
@@ -170,22 +171,12 @@ func (s *session) progress(ctx context.Context, id string) (map[record.TopicPart
 	return infos, nil
 }
 
-// cmpErr returns the first error that is not nil.
-func cmpErr(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // groupInterval is the time between the first two requests of WaitGroup.
 const groupInterval = 50 * time.Millisecond
 
-// WaitGroup waits until pred returns true for the group. It describes the group again, at first after
-// 50 ms and then at most every second, and calls pred on the caller's goroutine. For a group that does
-// not exist, pred gets an Info with state Dead.
+// WaitGroup waits until pred returns true for the group. It describes the group again, at first
+// after 50 ms and then at most every second, and calls pred on the caller's goroutine. For a group
+// that does not exist, pred gets an Info with state Dead.
 func (s *session) WaitGroup(ctx context.Context, id string, pred func(group.Info) bool) (group.Info, error) {
 	for wait := groupInterval; ; wait = min(2*wait, time.Second) {
 		info, err := s.Group(ctx, id)
@@ -281,7 +272,8 @@ func (s *session) DeleteGroup(ctx context.Context, id string) error {
 
 // DeleteOffsets removes offsets of a group. The map has an entry for each partition:
 // group.ErrGroupSubscribedToTopic, group.ErrUnknownTopicOrPartition or nil. The error is
-// group.ErrGroupNotFound, or group.ErrNonEmptyGroup if the group has members that are not consumers.
+// group.ErrGroupNotFound, or group.ErrNonEmptyGroup if the group has members that are not
+// consumers.
 func (s *session) DeleteOffsets(ctx context.Context, id string, tps ...record.TopicPartition) (map[record.TopicPartition]error, error) {
 	req := kmsg.NewPtrOffsetDeleteRequest()
 	req.Group = id

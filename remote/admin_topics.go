@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -213,8 +214,8 @@ func (c *Cluster) AddPartitions(ctx context.Context, name string, total int, ass
 }
 
 // AlterTopic sets configuration keys of a topic, either all or none. Keys that are not in props are
-// not changed. When it returns nil the change is made; brokers apply and describe it a moment later.
-// Errors: replication.ErrUnknownTopic, *topic.ConfigError.
+// not changed. When it returns nil the change is made; brokers apply and describe it a moment
+// later. Errors: replication.ErrUnknownTopic, *topic.ConfigError.
 func (c *Cluster) AlterTopic(ctx context.Context, name string, props map[string]string) error {
 	changes := make([]replication.ConfigChange, 0, len(props))
 	for _, key := range slices.Sorted(maps.Keys(props)) {
@@ -292,8 +293,8 @@ func (c *Cluster) DeleteTopic(ctx context.Context, name string) error {
 	}
 }
 
-// Topics describes all topics, sorted by name. Sizes are unknown: 0. Without the right to describe a
-// topic's configuration its Settings are the defaults.
+// Topics describes all topics, sorted by name. Sizes are unknown: 0. Without the right to describe
+// a topic's configuration its Settings are the defaults.
 func (c *Cluster) Topics(ctx context.Context) ([]topic.Info, error) {
 	md, err := c.Metadata(ctx)
 	if err != nil {
@@ -355,7 +356,7 @@ func (c *Cluster) describe(ctx context.Context, topics []replication.TopicMetada
 			tp := record.TopicPartition{Topic: t.Name, Partition: int32(p)}
 			info.Partitions = append(info.Partitions, topic.PartitionInfo{
 				Partition: int32(p), Leader: m.Leader, LeaderEpoch: m.LeaderEpoch, Replicas: m.Replicas, ISR: m.ISR,
-				LogStartOffset: max(start[tp].Offset, 0), HighWatermark: max(end[tp].Offset, 0), LogEndOffset: max(end[tp].Offset, 0), Err: cmpErr(start[tp].Err, end[tp].Err),
+				LogStartOffset: max(start[tp].Offset, 0), HighWatermark: max(end[tp].Offset, 0), LogEndOffset: max(end[tp].Offset, 0), Err: cmp.Or(start[tp].Err, end[tp].Err),
 			})
 		}
 		infos = append(infos, info)
@@ -384,17 +385,15 @@ func parseSettings(all map[string]setting) (topic.Settings, error) {
 }
 
 // DeleteRecords moves the log start offsets of partitions forward to the given offsets, -1 meaning
-// the high watermark, and returns the new ones. The error joins the errors of failed partitions; the
-// result holds the others.
+// the high watermark, and returns the new ones. The error joins the errors of failed partitions;
+// the result holds the others.
 func (c *Cluster) DeleteRecords(ctx context.Context, before map[record.TopicPartition]int64) (map[record.TopicPartition]int64, error) {
 	req := kmsg.NewPtrDeleteRecordsRequest()
 	req.TimeoutMillis = millis(c.cfg.RequestTimeout)
-	topics := map[string]int{}
+	topics := index[string]{}
 	for tp, offset := range before {
-		i, ok := topics[tp.Topic]
-		if !ok {
-			i = len(req.Topics)
-			topics[tp.Topic] = i
+		i, first := topics.of(tp.Topic)
+		if first {
 			t := kmsg.NewDeleteRecordsRequestTopic()
 			t.Topic = tp.Topic
 			req.Topics = append(req.Topics, t)

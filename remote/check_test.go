@@ -55,7 +55,7 @@ func consume(protocol consumer.Protocol) func(context.Context, *kafkatest.Server
 		defer g.Close()
 		for r, err := range g.Records(ctx) {
 			if errors.Is(err, remote.ErrUnreachable) {
-				continue // a leader has not responded for ten seconds; the loop goes on by itself
+				continue // a leader has not responded for ten seconds; the loop does not end
 			}
 			if err == nil {
 				err = process(r.Partition, r.Offset)

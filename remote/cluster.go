@@ -55,9 +55,6 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	bounded, cancel := context.WithTimeout(ctx, 3*cfg.RequestTimeout)
 	defer cancel()
 	if err := c.connect(bounded); err != nil {
-		if bounded.Err() != nil && ctx.Err() == nil {
-			err = passing(fmt.Errorf("%w within %s", ErrUnreachable, 3*cfg.RequestTimeout))
-		}
 		c.session.close()
 		return nil, fmt.Errorf("remote: open %v: %w", cfg.Brokers, err)
 	}

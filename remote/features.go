@@ -93,8 +93,8 @@ func (c *Cluster) fetchFeatures(ctx context.Context) error {
 	return nil
 }
 
-// transactionVersion returns the present level of the feature transaction.version, which an operator
-// may raise while the cluster runs.
+// transactionVersion returns the present level of the feature transaction.version, which an
+// operator may raise while the cluster runs.
 func (c *Cluster) transactionVersion(ctx context.Context) (int16, error) {
 	if err := c.fetchFeatures(ctx); err != nil {
 		return 0, err

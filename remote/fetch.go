@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -18,8 +19,8 @@ import (
 )
 
 const (
-	// longestPoll bounds the wait of one request for any records: a partition that is not part of the
-	// request has to wait as long. Kafka: fetch.max.wait.ms.
+	// longestPoll bounds the wait of one request for any records: a partition that is not part of
+	// the request has to wait as long. Kafka: fetch.max.wait.ms.
 	longestPoll = 500 * time.Millisecond
 	// preferFor is the time for which a follower in the reader's rack is read. Kafka:
 	// metadata.max.age.ms.
@@ -60,7 +61,8 @@ type answer struct {
 	partition.FetchedPartition
 }
 
-// fits reports whether the answer has the records behind want, or an error that want would get, too.
+// fits reports whether the answer has the records behind want, or an error that want would get,
+// too.
 func (a *answer) fits(want *partition.FetchPartition, isolation partition.Isolation) bool {
 	return a.request.Offset == want.Offset && a.request.TopicID == want.TopicID && a.isolation == isolation &&
 		(a.Err == nil || a.request.LastFetchedEpoch == want.LastFetchedEpoch)
@@ -92,12 +94,20 @@ func (s *session) Fetch(ctx context.Context, req *partition.FetchRequest) (*part
 		defer t.Stop()
 		timeout = t.C
 	}
-	if err := s.ensureTopics(ctx, req); err != nil {
+	partitions := func(yield func(record.TopicPartition) bool) {
+		for i := range req.Partitions {
+			if !yield(req.Partitions[i].TopicPartition) {
+				return
+			}
+		}
+	}
+	if err := s.ensureTopics(ctx, partitions); err != nil {
 		return nil, err
 	}
 	f := fetch{p: s.puller, req: req, want: slices.Clone(req.Partitions), resp: &partition.FetchResponse{Partitions: make([]partition.FetchedPartition, len(req.Partitions))}}
-	for first, late := true, false; ; first = false {
-		arrived, done := f.step(first, late)
+	f.p.drop(&f)
+	for late := false; ; {
+		arrived, done := f.step(late)
 		if done {
 			return f.resp, nil
 		}
@@ -113,14 +123,13 @@ func (s *session) Fetch(ctx context.Context, req *partition.FetchRequest) (*part
 	}
 }
 
-// ensureTopics fetches the metadata of topics that were not requested yet.
-func (s *session) ensureTopics(ctx context.Context, req *partition.FetchRequest) error {
+// ensureTopics fetches the metadata of the topics of partitions that are not known yet.
+func (s *session) ensureTopics(ctx context.Context, partitions iter.Seq[record.TopicPartition]) error {
 	missing := map[string]bool{}
-	for i := range req.Partitions {
-		name := req.Partitions[i].Topic
-		if _, ok := s.c.topicOf(name); !ok && !missing[name] {
-			missing[name] = true
-			if _, err := s.Metadata(ctx, name); err != nil {
+	for tp := range partitions {
+		if _, ok := s.c.topicOf(tp.Topic); !ok && !missing[tp.Topic] {
+			missing[tp.Topic] = true
+			if _, err := s.Metadata(ctx, tp.Topic); err != nil {
 				return err
 			}
 		}
@@ -136,15 +145,12 @@ type fetch struct {
 	resp *partition.FetchResponse
 }
 
-// step takes the answers that have arrived, and sends the requests that are due. done is true if the
-// call can return. Otherwise arrived is closed when the next response arrives.
-func (f *fetch) step(first, late bool) (arrived <-chan struct{}, done bool) {
+// step takes the answers that have arrived, and sends the requests that are due. done is true if
+// the call can return. Otherwise arrived is closed when the next response arrives.
+func (f *fetch) step(late bool) (arrived <-chan struct{}, done bool) {
 	p := f.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if first {
-		p.dropLocked(f)
-	}
 	found, silent := f.collectLocked()
 	if !found && !late && (silent || f.req.MaxWait > 0) {
 		f.sendLocked()
@@ -156,8 +162,9 @@ func (f *fetch) step(first, late bool) (arrived <-chan struct{}, done bool) {
 	return nil, true
 }
 
-// collectLocked fills the response with the answers that fit, and discards the others. found is true
-// if one has records or an error, silent if there may be records of a partition without an answer.
+// collectLocked fills the response with the answers that fit, and discards the others. found is
+// true if one has records or an error, silent if there may be records of a partition without an
+// answer.
 func (f *fetch) collectLocked() (found, silent bool) {
 	p, room := f.p, f.req.MaxBytes
 	for i := range f.want {
@@ -201,9 +208,11 @@ func (p *puller) removeLocked(a *answer) {
 	delete(p.answers, a.TopicPartition)
 }
 
-// dropLocked discards answers that the call cannot use: empty ones, which may be old, and, above the
+// drop discards answers that the call cannot use: empty ones, which may be old, and, above the
 // bound of memory, those of partitions that the reader does not request now.
-func (p *puller) dropLocked(f *fetch) {
+func (p *puller) drop(f *fetch) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	wanted := make(map[record.TopicPartition]bool, len(f.want))
 	for i := range f.want {
 		wanted[f.want[i].TopicPartition] = true
@@ -243,8 +252,9 @@ func (p *puller) routeLocked(want *partition.FetchPartition, rack string) (int32
 	return leader, nil
 }
 
-// sendLocked sends a request to each broker that has none and whose answers are handed out. It leaves
-// out partitions whose error the call returns: a response before the caller repeats it would be old.
+// sendLocked sends a request to each broker that has none and whose answers are handed out. It
+// leaves out partitions whose error the call returns: a response before the caller repeats it would
+// be old.
 func (f *fetch) sendLocked() {
 	p, wait := f.p, f.req.MaxWait
 	if f.req.MinBytes <= 1 { // else the response may have records, but not enough
@@ -284,14 +294,12 @@ func (f *fetch) sendLocked() {
 // request builds a request for partitions of one broker.
 func (f *fetch) request(want []*partition.FetchPartition, wait time.Duration) kmsg.Request {
 	req := kmsg.NewPtrFetchRequest()
-	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = int32(wait.Milliseconds()), int32(max(f.req.MinBytes, 1)), wireBytes(f.req.MaxBytes)
+	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = millis(wait), int32(max(f.req.MinBytes, 1)), wireBytes(f.req.MaxBytes)
 	req.IsolationLevel, req.Rack = wireIsolation(f.req.Isolation), f.req.Rack
-	topics, names := map[string]int{}, false
+	topics, names := index[string]{}, false
 	for _, w := range want {
-		i, ok := topics[w.Topic]
-		if !ok {
-			i = len(req.Topics)
-			topics[w.Topic] = i
+		i, first := topics.of(w.Topic)
+		if first {
 			t := kmsg.NewFetchRequestTopic()
 			t.Topic, t.TopicID = w.Topic, w.TopicID
 			if known, ok := f.p.s.c.topicOf(w.Topic); ok && t.TopicID == [16]byte{} {
@@ -308,21 +316,6 @@ func (f *fetch) request(want []*partition.FetchPartition, wait time.Duration) km
 		return link.AtMost(namesOnlyFetch, req)
 	}
 	return req
-}
-
-func wireBytes(n int) int32 {
-	const most = 1 << 30
-	if n <= 0 || n > most {
-		return most
-	}
-	return int32(n)
-}
-
-func wireIsolation(i partition.Isolation) int8 {
-	if i == partition.ReadCommitted {
-		return 1
-	}
-	return 0
 }
 
 // pollLocked sends a request on a goroutine of its own, which stores the answers.
@@ -439,9 +432,9 @@ func (s *session) fill(a *answer, p *kmsg.FetchResponseTopicPartition) {
 	}
 }
 
-// verify checks the batches of a response to a request with an offset and the leader epoch below it.
-// It returns the whole batches, and the offset behind them with its leader epoch. The last batch may
-// be incomplete.
+// verify checks the batches of a response to a request with an offset and the leader epoch below
+// it. It returns the whole batches, and the offset behind them with its leader epoch. The last
+// batch may be incomplete.
 func verify(batches []byte, offset int64, below int32) (whole []byte, next int64, epoch int32, err error) {
 	n := 0
 	next, epoch = offset, below

@@ -20,23 +20,6 @@ func movedCode(code int16) bool {
 	return code == kerr.NotCoordinator.Code || code == kerr.CoordinatorNotAvailable.Code
 }
 
-// optional is nil for an empty string.
-func optional(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}
-
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
-
-func millis(d time.Duration) int32 { return int32(min(d.Milliseconds(), 1<<31-1)) }
-
 // Join implements consumer.GroupBackend. It blocks until the group has rebalanced.
 func (s *session) Join(ctx context.Context, r group.JoinRequest) (group.JoinResponse, error) {
 	req := kmsg.NewPtrJoinGroupRequest()
@@ -162,8 +145,8 @@ func (s *session) ConsumerHeartbeat(ctx context.Context, r group.ConsumerHeartbe
 func (s *session) NotifyRebalanced(string, chan<- struct{}) (stop func()) { return func() {} }
 
 const (
-	// namesOnlyCommit and namesOnlyOffsetFetch are the last versions of OffsetCommit and OffsetFetch
-	// that name topics instead of their ids.
+	// namesOnlyCommit and namesOnlyOffsetFetch are the last versions of OffsetCommit and
+	// OffsetFetch that name topics instead of their ids.
 	namesOnlyCommit      = 9
 	namesOnlyOffsetFetch = 9
 )
@@ -178,12 +161,10 @@ func (s *session) CommitOffsets(ctx context.Context, r group.CommitRequest) (map
 		req.RetentionTimeMillis = r.Retention.Milliseconds()
 	}
 	byID := true
-	topics := map[string]int{}
+	topics := index[string]{}
 	for tp, co := range r.Offsets {
-		i, ok := topics[tp.Topic]
-		if !ok {
-			i = len(req.Topics)
-			topics[tp.Topic] = i
+		i, first := topics.of(tp.Topic)
+		if first {
 			t := kmsg.NewOffsetCommitRequestTopic()
 			t.Topic, t.TopicID = tp.Topic, r.TopicIDs[tp.Topic]
 			byID = byID && t.TopicID != [16]byte{}
@@ -216,8 +197,8 @@ func (s *session) CommitOffsets(ctx context.Context, r group.CommitRequest) (map
 	return s.commitErrors(r.Group, r.Offsets, codes)
 }
 
-// partitionCodes are the codes of a commit that concern a partition. All others concern the request,
-// although a response has them for each partition.
+// partitionCodes are the codes of a commit that concern a partition. All others concern the
+// request, although a response has them for each partition.
 var partitionCodes = []int16{
 	0, kerr.UnknownTopicOrPartition.Code, kerr.OffsetMetadataTooLarge.Code, kerr.InvalidCommitOffsetSize.Code, kerr.TopicAuthorizationFailed.Code,
 	kerr.UnknownTopicID.Code, kerr.InconsistentTopicID.Code,

@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -41,7 +42,7 @@ type lookup struct {
 // a second has an error that passes. The request continues, and the next call of the same
 // consumer takes its result.
 func (s *session) ListOffsets(ctx context.Context, at map[record.TopicPartition]partition.OffsetSpec, iso partition.Isolation) (map[record.TopicPartition]partition.OffsetResult, error) {
-	if err := s.ensureTopicsOf(ctx, at); err != nil {
+	if err := s.ensureTopics(ctx, maps.Keys(at)); err != nil {
 		return nil, err
 	}
 	got := make(map[record.TopicPartition]partition.OffsetResult, len(at))
@@ -72,14 +73,6 @@ func (s *session) ListOffsets(ctx context.Context, at map[record.TopicPartition]
 	return got, nil
 }
 
-func (s *session) ensureTopicsOf(ctx context.Context, at map[record.TopicPartition]partition.OffsetSpec) error {
-	req := partition.FetchRequest{}
-	for tp := range at {
-		req.Partitions = append(req.Partitions, partition.FetchPartition{TopicPartition: tp})
-	}
-	return s.ensureTopics(ctx, &req)
-}
-
 // take removes a lookup whose result was returned.
 func (s *session) take(key lookupKey, l *lookup) {
 	s.mu.Lock()
@@ -89,8 +82,8 @@ func (s *session) take(key lookupKey, l *lookup) {
 	}
 }
 
-// lookUp sends the questions that are not under way, and stores in got the errors of partitions that
-// have no leader.
+// lookUp sends the questions that are not under way, and stores in got the errors of partitions
+// that have no leader.
 func (s *session) lookUp(at map[record.TopicPartition]partition.OffsetSpec, iso partition.Isolation, got map[record.TopicPartition]partition.OffsetResult) map[lookupKey]*lookup {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,13 +129,11 @@ func (p *puller) leader(tp record.TopicPartition) (int32, error) {
 // listOffsets sends one request and sets the results.
 func (s *session) listOffsets(leader int32, iso partition.Isolation, keys map[lookupKey]*lookup) {
 	req := kmsg.NewPtrListOffsetsRequest()
-	req.ReplicaID, req.IsolationLevel, req.TimeoutMillis = -1, wireIsolation(iso), int32(s.c.cfg.RequestTimeout.Milliseconds())
-	topics := map[string]int{}
+	req.ReplicaID, req.IsolationLevel, req.TimeoutMillis = -1, wireIsolation(iso), millis(s.c.cfg.RequestTimeout)
+	topics := index[string]{}
 	for key := range keys {
-		i, ok := topics[key.Topic]
-		if !ok {
-			i = len(req.Topics)
-			topics[key.Topic] = i
+		i, first := topics.of(key.Topic)
+		if first {
 			t := kmsg.NewListOffsetsRequestTopic()
 			t.Topic = key.Topic
 			req.Topics = append(req.Topics, t)

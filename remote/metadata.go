@@ -27,9 +27,9 @@ const (
 	allTopics = ""
 )
 
-// Metadata returns the present metadata of the given topics, of all if none is given, from a broker.
-// A topic that the broker does not have is requested again for half a second, since brokers get a
-// new topic one after the other.
+// Metadata returns the present metadata of the given topics, of all if none is given, from a
+// broker. A topic that the broker does not have is requested again for half a second, since brokers
+// get a new topic one after the other.
 func (s *session) Metadata(ctx context.Context, topics ...string) (replication.Metadata, error) {
 	c := s.c
 	s.noteRequested(topics)
@@ -185,9 +185,9 @@ func (s *session) noteRequested(topics []string) {
 	}
 }
 
-// topicsOfInterest returns the topics that sessions use; nil stands for all topics. A consumer uses a
-// topic from its first request on: it repeats the request only after a change. ok is false if there
-// are none.
+// topicsOfInterest returns the topics that sessions use; nil stands for all topics. A consumer uses
+// a topic from its first request on: it repeats the request only after a change. ok is false if
+// there are none.
 func (c *Cluster) topicsOfInterest() (topics []string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,7 +204,8 @@ func (c *Cluster) topicsOfInterest() (topics []string, ok bool) {
 	return slices.Sorted(maps.Keys(used)), len(used) > 0
 }
 
-// refreshSoon makes the metadata be refreshed soon, because a response shows that they have changed.
+// refreshSoon makes the metadata be refreshed soon, because a response shows that they have
+// changed.
 func (c *Cluster) refreshSoon() {
 	select {
 	case c.refresh <- struct{}{}:
@@ -212,8 +213,8 @@ func (c *Cluster) refreshSoon() {
 	}
 }
 
-// refreshMetadata refreshes the metadata of the topics of interest, at intervals and when refreshSoon
-// is called, until the cluster is closed.
+// refreshMetadata refreshes the metadata of the topics of interest, at intervals and when
+// refreshSoon is called, until the cluster is closed.
 func (c *Cluster) refreshMetadata() {
 	quiet := time.Time{}
 	for {

@@ -109,8 +109,8 @@ func failed(err error) partition.ProduceResult {
 	return partition.ProduceResult{BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, LeaderEpoch: -1, Err: err}
 }
 
-// nextLocked takes the batches of the next request: waiting ones, in their order, at most one of each
-// partition, and only ones with the same values of the fields that a request has once.
+// nextLocked takes the batches of the next request: waiting ones, in their order, at most one of
+// each partition, and only ones with the same values of the fields that a request has once.
 func (q *sendQueue) nextLocked() (batches []*partition.ProduceRequest) {
 	first, bytes := q.waiting[0], 0
 	taken, left := map[record.TopicPartition]bool{}, q.waiting[:0]
@@ -192,20 +192,18 @@ func (s *session) transportError(op string, err error) error {
 func produceRequest(batches []*partition.ProduceRequest) (req *kmsg.ProduceRequest, maxVersion int16) {
 	first := batches[0]
 	req = kmsg.NewPtrProduceRequest()
-	req.Acks, req.TimeoutMillis, maxVersion = wireAcks(first.Acks), int32(first.Timeout.Milliseconds()), -1
+	req.Acks, req.TimeoutMillis, maxVersion = wireAcks(first.Acks), millis(first.Timeout), -1
 	if first.TransactionalID != "" {
 		req.TransactionID = &first.TransactionalID
 		if first.TxnVersion < 2 {
 			maxVersion = transactionsV1
 		}
 	}
-	topics := map[string]int{}
+	topics := index[string]{}
 	for _, b := range batches {
 		name := b.TopicPartition.Topic
-		i, ok := topics[name]
-		if !ok {
-			i = len(req.Topics)
-			topics[name] = i
+		i, added := topics.of(name)
+		if added {
 			t := kmsg.NewProduceRequestTopic()
 			t.Topic, t.TopicID = name, b.TopicID
 			req.Topics = append(req.Topics, t)
@@ -222,16 +220,6 @@ func produceRequest(batches []*partition.ProduceRequest) (req *kmsg.ProduceReque
 
 // namesOnlyProduce is the last version of Produce that names topics instead of their ids.
 const namesOnlyProduce = 12
-
-func wireAcks(a record.Acks) int16 {
-	switch a {
-	case record.AcksNone:
-		return 0
-	case record.AcksLeader:
-		return 1
-	}
-	return -1
-}
 
 // results returns the result of each batch of a request.
 func (c *Cluster) results(batches []*partition.ProduceRequest, resp *kmsg.ProduceResponse, err error) []partition.ProduceResult {

@@ -320,17 +320,15 @@ func isSessionError(err error) bool {
 func (l *shareLine) fetchRequest(m consumer.ShareMember, tps map[record.TopicPartition][16]byte, most int) kmsg.Request {
 	req := kmsg.NewPtrShareFetchRequest()
 	req.GroupID, req.MemberID, req.ShareSessionEpoch = &m.Group, &m.MemberID, l.epoch
-	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = int32(longestPoll.Milliseconds()), 1, 1<<20
+	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = millis(longestPoll), 1, 1<<20
 	req.MaxRecords, req.BatchSize = int32(most), int32(most)
-	topics := map[[16]byte]int{}
+	topics := index[[16]byte]{}
 	for tp, id := range tps {
 		if l.has[tp] == id {
 			continue
 		}
-		i, ok := topics[id]
-		if !ok {
-			i = len(req.Topics)
-			topics[id] = i
+		i, first := topics.of(id)
+		if first {
 			t := kmsg.NewShareFetchRequestTopic()
 			t.TopicID = id
 			req.Topics = append(req.Topics, t)

@@ -64,12 +64,10 @@ func (t transactions) InitProducerID(ctx context.Context, id string, timeout tim
 func (t transactions) AddPartitions(ctx context.Context, r transaction.AddRequest) error {
 	req := kmsg.NewPtrAddPartitionsToTxnRequest()
 	req.TransactionalID, req.ProducerID, req.ProducerEpoch = r.ID, r.Producer.ID, r.Producer.Epoch
-	topics := map[string]int{}
+	topics := index[string]{}
 	for _, tp := range r.Partitions {
-		i, ok := topics[tp.Topic]
-		if !ok {
-			i = len(req.Topics)
-			topics[tp.Topic] = i
+		i, first := topics.of(tp.Topic)
+		if first {
 			one := kmsg.NewAddPartitionsToTxnRequestTopic()
 			one.Topic = tp.Topic
 			req.Topics = append(req.Topics, one)
@@ -128,12 +126,10 @@ func (t transactions) CommitTxnOffsets(ctx context.Context, r group.TxnCommitReq
 	req := kmsg.NewPtrTxnOffsetCommitRequest()
 	req.TransactionalID, req.Group, req.ProducerID, req.ProducerEpoch = r.TransactionalID, r.Group, r.ProducerID, r.ProducerEpoch
 	req.Generation, req.MemberID, req.InstanceID = r.Generation, r.MemberID, optional(r.InstanceID)
-	topics := map[string]int{}
+	topics := index[string]{}
 	for tp, co := range r.Offsets {
-		i, ok := topics[tp.Topic]
-		if !ok {
-			i = len(req.Topics)
-			topics[tp.Topic] = i
+		i, first := topics.of(tp.Topic)
+		if first {
 			one := kmsg.NewTxnOffsetCommitRequestTopic()
 			one.Topic = tp.Topic
 			req.Topics = append(req.Topics, one)

@@ -105,8 +105,8 @@ func (cfg *Config) dialTLS(ctx context.Context, network, addr string) (net.Conn,
 
 const (
 	maxDialTimeout = 10 * time.Second
-	// maxResponse bounds the memory for one response. A server that does not use Kafka's protocol is
-	// recognized by the size in its first bytes.
+	// maxResponse bounds the memory for one response. A server that does not use Kafka's protocol
+	// is recognized by the size in its first bytes.
 	maxResponse = 256 << 20
 )
 
@@ -120,14 +120,15 @@ func (c *Client) Any(ctx context.Context, req kmsg.Request) (kmsg.Response, erro
 }
 
 const (
-	// hedgeAfter is the time without a response after which ReadAny sends a request to another broker.
+	// hedgeAfter is the time without a response after which ReadAny sends a request to another
+	// broker.
 	hedgeAfter = time.Second
 	maxHedges  = 3
 )
 
 // ReadAny is Any for a request that changes nothing. It is sent to another broker, too, for each
-// second without a response, so that one that hangs does not delay it. req returns the request of an
-// attempt. spawn starts a goroutine, and returns false when the client is closing.
+// second without a response, so that one that hangs does not delay it. req returns the request of
+// an attempt. spawn starts a goroutine, and returns false when the client is closing.
 func (c *Client) ReadAny(ctx context.Context, spawn func(func()) bool, req func() kmsg.Request) (kmsg.Response, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -169,8 +170,8 @@ func (c *Client) Broker(ctx context.Context, id int32, req kmsg.Request) (kmsg.R
 }
 
 // Coordinator sends a request to the coordinator of a group or a transactional id, once. A broker
-// that was the coordinator before may reject it: then it is sent to the present one. If that response
-// states that another broker is the coordinator, too, the caller calls Moved.
+// that was the coordinator before may reject it: then it is sent to the present one. If that
+// response states that another broker is the coordinator, too, the caller calls Moved.
 func (c *Client) Coordinator(ctx context.Context, kind CoordinatorType, name string, req kmsg.Request) (kmsg.Response, error) {
 	for again := false; ; again = true {
 		id, found, err := c.coordinator(ctx, kind, name)
