@@ -148,8 +148,12 @@ func remoteTransform(t *testing.T, k target) {
 	require.NoError(t, err)
 	require.NoError(t, m.Close())
 	require.NoError(t, p.Close())
-	got := readAll(t, c, out)
-	require.Len(t, got, n)
+	var got map[string]int
+	eventually(t, "readers see what was committed", func() bool {
+		got = readAll(t, c, out)
+		return len(got) >= n
+	})
+	require.Equal(t, n, len(got))
 	for v, times := range got {
 		require.Equal(t, 1, times, v)
 	}

@@ -141,6 +141,7 @@ func TestTransformOverTheNetworkIsExactlyOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
 		require.NoError(t, p.Close())
+		synctest.Wait() // until the markers are written
 		got := map[string]int{}
 		for r, err := range consumer.Read(t.Context(), w.client, consumer.ReadConfig{Topic: "out"}) {
 			require.NoError(t, err)
