@@ -52,8 +52,8 @@ func (c *Consumer) closeTimeout() time.Duration {
 // callbacks, and the error matches ctx.Err(). The commit and leaving the group take at most
 // HeartbeatInterval longer.
 //
-// A rebalance in progress does not lose the final commit: it is retried until the coordinator
-// accepts it. The error matches ErrRebalanced only if the group completed a rebalance without this
+// A rebalance in progress or a change of the coordinator does not lose the final commit: it is
+// retried for HeartbeatInterval until the coordinator accepts it. The error matches ErrRebalanced only if the group completed a rebalance without this
 // member, since other members may then own its partitions.
 //
 // Shutdown may be called from a loop body and from callbacks. It does not wait for its caller, and
@@ -238,8 +238,8 @@ func (c *Consumer) notBeingRevoked(tps []record.TopicPartition) (left []record.T
 	return left
 }
 
-// commitWhileClosing retries a commit until the end of a rebalance, after the membership goroutine
-// has ended.
+// commitWhileClosing retries a commit until the end of a rebalance or of a transient failure, after
+// the membership goroutine has ended.
 func (c *Consumer) commitWhileClosing(ctx context.Context, try func() error) error {
 	c.mu.Lock()
 	by := c.commitBy
@@ -249,7 +249,7 @@ func (c *Consumer) commitWhileClosing(ctx context.Context, try func() error) err
 	defer c.membership.protocol.reopenCommits(ctx)()
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		err := try()
-		again := errors.Is(err, group.ErrRebalanceInProgress) || errors.Is(err, group.ErrIllegalGeneration)
+		again := errors.Is(err, group.ErrRebalanceInProgress) || errors.Is(err, group.ErrIllegalGeneration) || passes(err)
 		if !again || retriable.Final(err) || ctx.Err() != nil {
 			return err
 		}

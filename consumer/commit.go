@@ -28,20 +28,34 @@ func (c *Consumer) Commit(ctx context.Context, rs ...record.Record) error {
 }
 
 // CommitReturned commits all records handed out so far, including the current record or batch.
+//
+// If a partition was lost since the last poll, with records that are not committed, CommitReturned
+// commits those of the other partitions and returns ErrRebalanced.
 func (c *Consumer) CommitReturned(ctx context.Context) error {
-	return c.commitInOrder(ctx, c.positions(), false)
+	offsets, lost := c.positions()
+	if err := c.commitInOrder(ctx, offsets, false); err != nil {
+		return err
+	}
+	return lost
 }
 
-func (c *Consumer) positions() map[record.TopicPartition]record.Committed {
+// positions returns the offsets behind the records that were handed out. lost is the error for
+// records of partitions that this member no longer owns.
+func (c *Consumer) positions() (offsets map[record.TopicPartition]record.Committed, lost error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	offsets := map[record.TopicPartition]record.Committed{}
+	offsets = map[record.TopicPartition]record.Committed{}
 	for tp, p := range c.parts {
-		if pos := p.d.position.Load(); pos >= 0 && c.ownsLocked(p) {
+		pos := p.d.position.Load()
+		switch {
+		case pos < 0:
+		case c.ownsLocked(p):
 			offsets[tp] = record.Committed{Offset: pos, LeaderEpoch: p.d.epoch.Load()}
+		case pos > max(p.d.begin.Load(), p.d.committed.Load()):
+			lost = c.notOwnedLocked(tp)
 		}
 	}
-	return offsets
+	return offsets, lost
 }
 
 // commitInOrder commits offsets of the application. Commits queued earlier by CommitAsync are sent
@@ -120,7 +134,8 @@ func (c *Consumer) commitBeforeHandover(ctx context.Context, tps []record.TopicP
 			return err
 		}
 		defer c.releaseTurn()
-		return c.commitBefore(ctx, c.positions(), false, behind)
+		offsets, _ := c.positions()
+		return c.commitBefore(ctx, offsets, false, behind)
 	}
 	return nil
 }

@@ -64,7 +64,6 @@ func (c *Consumer) commitTogether(ctx context.Context, cms []*commitment) {
 		case <-c.memberEnded:
 			settleAll(left, c.commitWhileClosing(ctx, func() error {
 				left, m := c.unsettled(left)
-				m.ended = true
 				return c.send(ctx, left, m)
 			}))
 		}
@@ -126,11 +125,18 @@ func (c *Consumer) unsettled(cms []*commitment) (left []*commitment, m committer
 		}
 		left = append(left, cm)
 	}
-	return left, committer{memberState: c.member.memberState, changed: c.member.changed}
+	select {
+	case <-c.memberEnded:
+		m.ended = true
+	default:
+	}
+	m.memberState, m.changed = c.member.memberState, c.member.changed
+	return left, m
 }
 
 // send makes one attempt, and settles the commitments that the group has accepted or rejected. The
-// error is that of commitments that must wait for the end of a rebalance.
+// error is that of commitments that must wait for the end of a rebalance or, since no later commit
+// includes the last one, of a transient failure.
 func (c *Consumer) send(ctx context.Context, cms []*commitment, m committer) (wait error) {
 	if len(cms) == 0 {
 		return nil
@@ -158,6 +164,8 @@ func (c *Consumer) send(ctx context.Context, cms []*commitment, m committer) (wa
 		case retriable.Final(err):
 			cm.settle(commitError(err))
 		case errors.Is(err, group.ErrRebalanceInProgress), isOldGeneration(err) && c.maybeBehindLocked(m):
+			wait = err
+		case m.ended && passes(err):
 			wait = err
 		default:
 			cm.settle(commitError(err))
@@ -229,16 +237,20 @@ func (c *Consumer) notOursLocked(cm *commitment) error {
 		return ErrClosed
 	}
 	for tp, p := range cm.parts {
-		if c.ownsLocked(p) {
-			continue
+		if !c.ownsLocked(p) {
+			return c.notOwnedLocked(tp)
 		}
-		err := fmt.Errorf("consumer: commit %s-%d: %w", tp.Topic, tp.Partition, ErrRebalanced)
-		if c.member.pollExceeded {
-			err = fmt.Errorf("%w: %w", err, ErrPollTimeout)
-		}
-		return err
 	}
 	return nil
+}
+
+// notOwnedLocked returns the error for a commit of a partition that this member does not own.
+func (c *Consumer) notOwnedLocked(tp record.TopicPartition) error {
+	err := fmt.Errorf("consumer: commit %s-%d: %w", tp.Topic, tp.Partition, ErrRebalanced)
+	if c.member.pollExceeded {
+		err = fmt.Errorf("%w: %w", err, ErrPollTimeout)
+	}
+	return err
 }
 
 func (c *Consumer) noteCommittedLocked(cm *commitment) {

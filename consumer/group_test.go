@@ -124,6 +124,9 @@ func TestSlowApplicationLosesItsPartitionsAndItsCommitIsRefused(t *testing.T) {
 			err := slow.Commit(t.Context(), r)
 			require.ErrorIs(t, err, consumer.ErrRebalanced)
 			require.ErrorIs(t, err, consumer.ErrPollTimeout)
+			err = slow.CommitReturned(t.Context())
+			require.ErrorIs(t, err, consumer.ErrRebalanced)
+			require.ErrorIs(t, err, consumer.ErrPollTimeout)
 			break
 		}
 		require.Equal(t, record.Offsets{tp(0): 3}, committed(t, b, "g"), "nothing was overwritten")

@@ -17,7 +17,7 @@ import (
 var passingErrors = []error{
 	partition.ErrNotLeader, replication.ErrUnknownTopic, partition.ErrInconsistentTopicID, partition.ErrClosed,
 	partition.ErrFencedLeaderEpoch, partition.ErrUnknownLeaderEpoch, partition.ErrOffsetNotAvailable, partition.ErrTimeout,
-	group.ErrUnstableOffsetCommit,
+	group.ErrUnstableOffsetCommit, group.ErrCoordinatorNotAvailable, group.ErrNotCoordinator,
 }
 
 // passes reports whether an error is usually transient, unless the error decides itself.

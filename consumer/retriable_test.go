@@ -397,6 +397,40 @@ func TestCommitsThatKeepFailingAreWarnedOf(t *testing.T) {
 	})
 }
 
+func TestLastCommitIsRetriedWhileTheCoordinatorMoves(t *testing.T) {
+	for name, moving := range map[string]error{"in process": group.ErrNotCoordinator, "over a network": decided{errors.New("cut"), true}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
+				f := &failing{Cluster: b}
+				fill(t, b, 0, 2)
+				c := open(t, f, config(consumer.CommitProcessed))
+				for r, err := range c.Records(t.Context()) {
+					require.NoError(t, err)
+					if r.Offset == 1 { // the record before it is processed
+						break
+					}
+				}
+				f.set("CommitOffsets", moving)
+				defer time.AfterFunc(consumer.DefaultHeartbeatInterval/2, func() { f.set("", nil) }).Stop()
+				require.NoError(t, c.Close())
+				require.Equal(t, record.Offsets{tp(0): 1}, committed(t, b, "g"))
+			})
+		})
+	}
+}
+
+func TestCoordinatorThatMovesIsNotReportedByPoll(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, b *strata.Cluster) {
+		f := &failing{Cluster: b}
+		fill(t, b, 0, 1)
+		c := open(t, f, config(consumer.CommitProcessed))
+		f.set("FetchStableOffsets", group.ErrNotCoordinator)
+		defer time.AfterFunc(5*time.Second, func() { f.set("", nil) }).Stop()
+		read(t, c, 1)
+		require.NoError(t, c.Close())
+	})
+}
+
 func TestErrorOfAPartitionDecidesWhetherItIsRetried(t *testing.T) {
 	for _, call := range []string{"Fetch of a partition", "ListOffsets of a partition"} {
 		t.Run("final/"+call, func(t *testing.T) {
