@@ -68,15 +68,8 @@ func (c *Consumer) poll(ctx context.Context) (*Batch, error) {
 		if err != nil {
 			return nil, err
 		}
-		for room := c.cfg.MaxPollRecords; room > 0 && p != nil; p = c.buffered() {
-			n, err := c.take(b, p, room)
-			if err != nil {
-				if b.Len() == 0 {
-					return nil, err
-				}
-				break // the error comes again when it is this partition's turn
-			}
-			room -= n
+		if err := c.fill(b, p); err != nil {
+			return nil, err
 		}
 		if c.cfg.Commit == CommitBeforeDelivery && b.Len() > 0 {
 			if err := c.commitHanded(ctx); err != nil {
@@ -87,6 +80,34 @@ func (c *Consumer) poll(ctx context.Context) (*Batch, error) {
 	}
 	c.records.Add(int64(b.Len()))
 	return b, nil
+}
+
+// fill moves fetched records into b, those of p first, up to MaxPollRecords.
+func (c *Consumer) fill(b *Batch, p *part) error {
+	for room := c.cfg.MaxPollRecords; room > 0 && p != nil; p = c.buffered() {
+		n, err := c.take(b, p, room)
+		if err != nil {
+			if b.Len() == 0 {
+				return err
+			}
+			break // the error comes again when it is this partition's turn
+		}
+		room -= n
+	}
+	return nil
+}
+
+// pollFetched is poll for records that are fetched already. It returns an empty batch if there are
+// none, or if the next poll has changes to handle first.
+func (c *Consumer) pollFetched(ctx context.Context) (*Batch, error) {
+	b := &Batch{home: &c.recycler}
+	if ctx.Err() != nil || c.dirty.Load() {
+		return b, nil
+	}
+	c.progress.Add(1)
+	err := c.fill(b, c.buffered())
+	c.records.Add(int64(b.Len()))
+	return b, err
 }
 
 // dropOverturned removes from b the partitions that were sought or paused during the commit of its

@@ -17,14 +17,18 @@ import (
 )
 
 // Transform reads records, calls fn to turn each into output records, and commits both the output
-// and the input offsets in one transaction per Poll. Readers of committed records see the output of
-// each input record exactly once, even if processes crash, are replaced or lose a partition. fn
-// sends with emit, which borrows the record until it returns. Side effects of fn outside the
-// transaction may be repeated.
+// and the input offsets in one transaction. Readers of committed records see the output of each
+// input record exactly once, even if processes crash, are replaced or lose a partition. fn sends
+// with emit, which borrows the record until it returns. Side effects of fn outside the transaction
+// may be repeated.
+//
+// A transaction has at most MaxPollRecords records. With the default of that setting it has more if
+// they are fetched already: it is committed after 100 ms (Kafka Streams: commit.interval.ms).
 //
 // TransformBatches documents requirements and errors.
 func Transform(ctx context.Context, c *Consumer, p *producer.Producer, fn func(r record.Record, emit func(record.Record)) error) error {
-	return TransformBatches(ctx, c, p, func(ctx context.Context, b *Batch, tx *producer.Txn) error {
+	t := transformer{c: c, p: p, several: c.cfg.MaxPollRecords == DefaultMaxPollRecords}
+	t.fn = func(ctx context.Context, b *Batch, tx *producer.Txn) error {
 		var failed error
 		emit := func(out record.Record) {
 			if failed == nil {
@@ -41,12 +45,13 @@ func Transform(ctx context.Context, c *Consumer, p *producer.Producer, fn func(r
 			}
 		}
 		return nil
-	})
+	}
+	return t.run(ctx)
 }
 
 // TransformBatches is Transform for a function that takes a batch and sends in the transaction
-// itself. fn must not end the transaction and must not poll c. It may commit offsets of other
-// groups in it.
+// itself. Each transaction has the records of one Poll. fn must not end the transaction and must
+// not poll c. It may commit offsets of other groups in it.
 //
 // c is a member of a group with ReadCommitted, and with any Commit except CommitBeforeDelivery. The
 // offsets of its input are committed only in these transactions. Offsets of control batches and
@@ -76,6 +81,12 @@ func Transform(ctx context.Context, c *Consumer, p *producer.Producer, fn func(r
 // partition to another member, or rejects this one, the transaction is also aborted, and Transform
 // continues with the remaining partitions.
 func TransformBatches(ctx context.Context, c *Consumer, p *producer.Producer, fn func(ctx context.Context, b *Batch, tx *producer.Txn) error) error {
+	t := transformer{c: c, p: p, fn: fn}
+	return t.run(ctx)
+}
+
+func (t *transformer) run(ctx context.Context) error {
+	c, p := t.c, t.p
 	switch {
 	case c.groups == nil:
 		return ErrNoGroup
@@ -102,7 +113,6 @@ func TransformBatches(ctx context.Context, c *Consumer, p *producer.Producer, fn
 	}
 	defer c.commits.transforming.Store(false)
 	defer c.batchUndone() // left by a panic: the transaction is aborted
-	t := transformer{c: c, p: p, fn: fn}
 	for {
 		b, err := c.poll(ctx)
 		if err == nil {
@@ -161,30 +171,45 @@ func passesLater(err error) bool {
 	return errors.As(err, &p) && passes(p.Err)
 }
 
-// transformer is one active TransformBatches.
+// transformer is one active Transform or TransformBatches.
 type transformer struct {
-	c      *Consumer
-	p      *producer.Producer
-	fn     func(ctx context.Context, b *Batch, tx *producer.Txn) error
-	failed bool // the error comes from transform
+	c       *Consumer
+	p       *producer.Producer
+	fn      func(ctx context.Context, b *Batch, tx *producer.Txn) error
+	several bool // a transaction may have several batches
+	failed  bool // the error comes from transform
 }
 
-// transform processes one batch. If a later poll has to repeat it, there is no error.
+// transactionFor is the time for which a transaction takes further records. Over a network its end
+// takes several round trips.
+const transactionFor = 100 * time.Millisecond
+
+// transform processes a batch in one transaction, or several that are fetched already. If a later
+// poll has to repeat them, there is no error.
 func (t *transformer) transform(ctx context.Context, b *Batch) error {
 	work, cancel := withGrace(ctx, DefaultDrainTimeout)
 	defer cancel()
-	mine := false // the error is fn's
+	mine := false    // the error is fn's
+	var unread error // of a partition, behind the records of the transaction
 	err := t.p.Transact(work, func(tx *producer.Txn) error {
-		if err := t.fn(work, b, tx); err != nil {
-			mine = !errors.Is(err, producer.ErrAbortable)
-			return err
+		for began := time.Now(); b.Len() > 0; {
+			if err := t.fn(work, b, tx); err != nil {
+				mine = !errors.Is(err, producer.ErrAbortable)
+				return err
+			}
+			if !t.several || time.Since(began) >= transactionFor {
+				break
+			}
+			if b, unread = t.c.pollFetched(ctx); unread != nil {
+				break
+			}
 		}
 		return t.c.commitInTransaction(work, tx)
 	})
 	switch {
 	case err == nil:
 		t.c.batchCommitted()
-		return nil
+		return unread
 	case errors.Is(err, producer.ErrOutcomeUnknown):
 		t.c.batchUnknown()
 	default:
@@ -194,11 +219,11 @@ func (t *transformer) transform(ctx context.Context, b *Batch) error {
 	if again && movedOn(err) {
 		t.c.cfg.Logger.Info("transaction was aborted, as the partitions have moved", "group", t.c.cfg.Group, "err", err)
 		t.c.awaitMove(ctx)
-		return nil
+		return unread
 	}
 	if again && idExpired(err) {
 		t.c.cfg.Logger.Info("transaction was aborted, as the transactional id had expired", "group", t.c.cfg.Group, "err", err)
-		return nil // the next transaction has a new producer id, unless another producer has the transactional id
+		return unread // the next transaction has a new producer id, unless another producer has the transactional id
 	}
 	t.failed = true
 	if mine {

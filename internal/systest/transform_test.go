@@ -126,6 +126,33 @@ func TestTransformWritesOutputAndOffsetsTogether(t *testing.T) {
 	})
 }
 
+func TestTransformTakesFetchedRecordsForATenthOfASecondInOneTransaction(t *testing.T) {
+	for name, c := range map[string]struct {
+		perRecord    time.Duration
+		most         int // MaxPollRecords
+		transactions int64
+	}{
+		"all":               {0, 0, 1},
+		"a tenth of second": {100 * time.Microsecond, 0, 3}, // 1,000 records each, 500 a Poll
+		"a slow function":   {time.Millisecond, 0, 6},       // one Poll each
+		"a setting":         {0, 100, 30},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster := transforming(t)
+				fill(t, cluster, 1, 3000)
+				in, out := member(t, cluster, "t", func(cfg *consumer.Config) { cfg.MaxPollRecords = c.most })
+				require.NoError(t, consumer.Transform(until(t, cluster, 3000), in, out, func(r record.Record, emit func(record.Record)) error {
+					time.Sleep(c.perRecord)
+					return double(r, emit)
+				}))
+				require.Equal(t, c.transactions, out.Stats().Commits)
+				require.Equal(t, doubled(1, 3000), outputs(t, cluster))
+			})
+		})
+	}
+}
+
 func TestTransformThatFailsHasChangedNothingAndMayBeCalledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := transforming(t)
