@@ -69,6 +69,7 @@ type entry struct {
 	replicas   *shape                    // loses leaders, and has idle partitions: W12, W13
 	txn        *txnKind                  // sends transactions: W14
 	crowd      func(Job) (Result, error) // many members of one group: W16, W17
+	client     func() netClient          // clients of one broker: W18
 	skip       string                    // workloads to leave out, e.g. "W2 W5"
 	onDemand   bool                      // runs only if -peers names it
 }
@@ -94,6 +95,11 @@ type Job struct {
 	Sync, Kill       bool
 	Bytes, Expect    int64
 	MaxTime          time.Duration
+
+	// of W18
+	What, Addr, Topic string
+	Delay             time.Duration // of each response
+	Work              time.Duration // for each record
 }
 
 // Result is one child measurement, and after median() one row of the report.
@@ -126,6 +132,8 @@ type config struct {
 	open    int64
 	maxTime time.Duration
 	quick   bool
+	cases   string
+	broker  string
 	results []Result
 }
 
@@ -142,6 +150,8 @@ func main() {
 	mb := fs.Int64("mb", 512, "MB written per append run, at most")
 	openMB := fs.Int64("openmb", 1024, "log size for W5 in MB")
 	maxTime := fs.Duration("maxtime", 3*time.Second, "time cap of one append run")
+	cases := fs.String("case", "", "only cases whose names have this substring")
+	broker := fs.String("broker", "", "HOST:PORT of a broker for W18 (empty: a Strata in memory)")
 	quick := fs.Bool("quick", false, "one short run of a reduced matrix")
 	jsonOut := fs.String("json", "", "write all rows as JSON to this file")
 	mdOut := fs.String("md", "", "write Markdown tables to this file")
@@ -165,7 +175,7 @@ func main() {
 		}
 		return
 	}
-	c := &config{runs: *runs, dir: *dir, bytes: *mb << 20, open: *openMB << 20, maxTime: *maxTime, quick: *quick}
+	c := &config{runs: *runs, dir: *dir, bytes: *mb << 20, open: *openMB << 20, maxTime: *maxTime, quick: *quick, cases: *cases, broker: *broker}
 	if *quick {
 		c.runs, c.bytes, c.open, c.maxTime = 1, 16<<20, 32<<20, 150*time.Millisecond
 	}
@@ -224,6 +234,9 @@ func spawn(j Job) Result {
 // measure runs one case for all subjects and records the median of each. It runs them round-robin,
 // so that slow changes of the machine affect all subjects equally. do gets an empty directory.
 func (c *config) measure(w, cas string, sel []entry, do func(e entry, dir string) Result) {
+	if !strings.Contains(cas, c.cases) {
+		return
+	}
 	all := make([][]Result, len(sel))
 	for range c.runs {
 		for i, e := range sel {
