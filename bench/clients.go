@@ -81,7 +81,7 @@ func measureClients(c *config, sel []entry) {
 		c.measure("W18", name, sel, func(e entry, dir string) Result {
 			j := j
 			j.Subject, j.What, j.Op = e.name, j.Op, "client"
-			j.Addr, j.Topic, j.Bytes = addr, fmt.Sprintf("bench-%d", time.Now().UnixNano()), min(c.bytes, 64<<20)
+			j.Addr, j.Topic, j.Bytes = addr, fmt.Sprintf("bench-%d", time.Now().UnixNano()), min(c.bytes, 256<<20)
 			if j.What == "transform" {
 				j.Bytes = transformRecords * int64(j.Size)
 				must(admin.CreateTopic(bg, j.Topic+"-out", topic.Config{Partitions: clientPartitions}))
