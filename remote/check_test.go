@@ -69,6 +69,7 @@ func consume(protocol consumer.Protocol) func(context.Context, *kafkatest.Server
 }
 
 func TestNothingIsLostOrRepeatedUnderFaults(t *testing.T) {
+	remote.UseFetchSessionsFrom(t, 1)
 	releases := []struct {
 		name    string
 		release kafkatest.Release

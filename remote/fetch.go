@@ -38,6 +38,7 @@ type puller struct {
 
 	mu      sync.Mutex // guards the fields below
 	polls   map[int32]*poll
+	states  map[int32]*fetchSession // of brokers; used by the poll, if there is one
 	answers map[record.TopicPartition]*answer
 	prefer  map[record.TopicPartition]preference
 	bytes   int           // of all answers
@@ -47,7 +48,10 @@ type puller struct {
 // A poll is a fetch request without a response.
 type poll struct {
 	want      map[record.TopicPartition]partition.FetchPartition
+	ids       map[[16]byte]string // names of its topics
 	isolation partition.Isolation
+	kind      fetchKind
+	state     *fetchSession
 }
 
 // An answer is the response for one partition, not handed out yet.
@@ -78,7 +82,7 @@ type preference struct {
 }
 
 func newPuller(s *session) *puller {
-	return &puller{s: s, polls: map[int32]*poll{}, answers: map[record.TopicPartition]*answer{}, prefer: map[record.TopicPartition]preference{}, arrived: make(chan struct{})}
+	return &puller{s: s, polls: map[int32]*poll{}, states: map[int32]*fetchSession{}, answers: map[record.TopicPartition]*answer{}, prefer: map[record.TopicPartition]preference{}, arrived: make(chan struct{})}
 }
 
 // Fetch implements consumer.LogBackend. It returns when a partition has records or an error, and
@@ -286,57 +290,43 @@ func (f *fetch) sendLocked() {
 	}
 	for broker, g := range groups {
 		if !g.hold && len(g.want) > 0 {
-			p.pollLocked(broker, f.request(g.want, wait), g.want, f.req.Isolation)
+			f.pollLocked(broker, g.want, wait)
 		}
 	}
 }
 
-// request builds a request for partitions of one broker.
-func (f *fetch) request(want []*partition.FetchPartition, wait time.Duration) kmsg.Request {
+// pollLocked sends a request for partitions of one broker on a goroutine of its own, which stores
+// the answers.
+func (f *fetch) pollLocked(broker int32, want []*partition.FetchPartition, wait time.Duration) {
+	p := f.p
+	state := p.states[broker]
+	if state == nil {
+		state = &fetchSession{}
+		p.states[broker] = state
+	}
+	pl := &poll{want: make(map[record.TopicPartition]partition.FetchPartition, len(want)), ids: map[[16]byte]string{}, isolation: f.req.Isolation, state: state}
+	names, parts := false, make([]*partition.FetchPartition, len(want))
+	for i, w := range want {
+		pl.want[w.TopicPartition] = *w
+		part := *w
+		if t, ok := p.s.c.topicOf(w.Topic); ok && part.TopicID == [16]byte{} {
+			part.TopicID = t.ID
+		}
+		pl.ids[part.TopicID] = w.Topic
+		names = names || part.TopicID == [16]byte{}
+		parts[i] = &part
+	}
 	req := kmsg.NewPtrFetchRequest()
 	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = millis(wait), int32(max(f.req.MinBytes, 1)), wireBytes(f.req.MaxBytes)
 	req.IsolationLevel, req.Rack = wireIsolation(f.req.Isolation), f.req.Rack
-	topics, names := index[string]{}, false
-	for _, w := range want {
-		i, first := topics.of(w.Topic)
-		if first {
-			t := kmsg.NewFetchRequestTopic()
-			t.Topic, t.TopicID = w.Topic, w.TopicID
-			if known, ok := f.p.s.c.topicOf(w.Topic); ok && t.TopicID == [16]byte{} {
-				t.TopicID = known.ID
-			}
-			names = names || t.TopicID == [16]byte{}
-			req.Topics = append(req.Topics, t)
-		}
-		p := kmsg.NewFetchRequestTopicPartition()
-		p.Partition, p.FetchOffset, p.PartitionMaxBytes, p.CurrentLeaderEpoch, p.LastFetchedEpoch = w.Partition, w.Offset, wireBytes(w.MaxBytes), w.CurrentLeaderEpoch, w.LastFetchedEpoch
-		req.Topics[i].Partitions = append(req.Topics[i].Partitions, p)
-	}
+	pl.kind = state.add(req, parts, names)
+	var bounded kmsg.Request = req
 	if names {
-		return link.AtMost(namesOnlyFetch, req)
-	}
-	return req
-}
-
-// pollLocked sends a request on a goroutine of its own, which stores the answers.
-func (p *puller) pollLocked(broker int32, req kmsg.Request, want []*partition.FetchPartition, isolation partition.Isolation) {
-	pl := &poll{want: make(map[record.TopicPartition]partition.FetchPartition, len(want)), isolation: isolation}
-	ids := map[[16]byte]string{}
-	for _, w := range want {
-		pl.want[w.TopicPartition] = *w
-		if t, ok := p.s.c.topicOf(w.Topic); ok {
-			ids[t.ID] = w.Topic
-		}
-		if w.TopicID != [16]byte{} {
-			ids[w.TopicID] = w.Topic
-		}
+		bounded = link.AtMost(namesOnlyFetch, req)
 	}
 	started := p.s.spawn(func() {
-		resp, err := toBroker[*kmsg.FetchResponse](p.s.ctx, p.s, "fetch", broker, req)
-		if err == nil {
-			err = codeError(fromPartition, resp.ErrorCode, nil)
-		}
-		answers := p.s.answers(pl, ids, resp, err)
+		resp, err := toBroker[*kmsg.FetchResponse](p.s.ctx, p.s, "fetch", broker, bounded)
+		answers := p.s.answers(pl, resp, err)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.polls, broker)
@@ -368,19 +358,35 @@ func (p *puller) storeLocked(answers []*answer) {
 }
 
 // answers converts a response, or the error of a request without one. Each partition of the request
-// has an answer.
-func (s *session) answers(pl *poll, ids map[[16]byte]string, resp *kmsg.FetchResponse, err error) (all []*answer) {
+// has an answer, unless the broker has lost the session or throttles the client: then the request is
+// sent again.
+func (s *session) answers(pl *poll, resp *kmsg.FetchResponse, err error) (all []*answer) {
+	if err == nil {
+		err = codeError(fromPartition, resp.ErrorCode, nil)
+	}
+	if err != nil {
+		pl.state.lost()
+		if resp != nil && pl.kind == incremental {
+			return nil // FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH and the like
+		}
+	}
 	got := map[record.TopicPartition]*kmsg.FetchResponseTopicPartition{}
 	if err == nil {
+		pl.state.received(pl.kind, resp.SessionID)
 		for i := range resp.Topics {
 			t := &resp.Topics[i]
 			name := t.Topic
 			if name == "" {
-				name = ids[t.TopicID]
+				name = pl.ids[t.TopicID]
 			}
 			for k := range t.Partitions {
-				got[record.TopicPartition{Topic: name, Partition: t.Partitions[k].Partition}] = &t.Partitions[k]
+				tp := record.TopicPartition{Topic: name, Partition: t.Partitions[k].Partition}
+				got[tp] = &t.Partitions[k]
+				pl.state.note(tp, got[tp])
 			}
+		}
+		if len(got) == 0 && resp.ThrottleMillis > 0 {
+			return nil // no news, or nothing was read
 		}
 	}
 	records := false
@@ -388,8 +394,11 @@ func (s *session) answers(pl *poll, ids map[[16]byte]string, resp *kmsg.FetchRes
 		a := &answer{request: want, isolation: pl.isolation, next: want.Offset, epoch: want.LastFetchedEpoch, preferred: -1, FetchedPartition: partition.FetchedPartition{
 			TopicPartition: tp, Err: err, HighWatermark: -1, LastStableOffset: -1, LogStartOffset: -1, LeaderEpoch: -1,
 		}}
+		known := pl.state.parts[tp]
 		if p := got[tp]; p != nil {
 			s.fill(a, p)
+		} else if err == nil && pl.kind == incremental && known != nil {
+			a.HighWatermark, a.LastStableOffset, a.LogStartOffset, a.LeaderEpoch = known.highWatermark, known.stable, known.start, s.leaderEpoch(tp)
 		} else if err == nil {
 			a.Err = passing(fmt.Errorf("%w: fetch: the response left the partition out", ErrUnreachable))
 		}
@@ -427,9 +436,15 @@ func (s *session) fill(a *answer, p *kmsg.FetchResponseTopicPartition) {
 	for _, t := range p.AbortedTransactions {
 		a.Aborted = append(a.Aborted, partition.AbortedTxn{ProducerID: t.ProducerID, FirstOffset: t.FirstOffset})
 	}
-	if t, ok := s.c.topicOf(a.Topic); ok && int(a.Partition) < len(t.Partitions) {
-		a.LeaderEpoch = t.Partitions[a.Partition].LeaderEpoch
+	a.LeaderEpoch = s.leaderEpoch(a.TopicPartition)
+}
+
+// leaderEpoch returns the leader epoch that the metadata have of a partition, or -1.
+func (s *session) leaderEpoch(tp record.TopicPartition) int32 {
+	if t, ok := s.c.topicOf(tp.Topic); ok && int(tp.Partition) < len(t.Partitions) {
+		return t.Partitions[tp.Partition].LeaderEpoch
 	}
+	return -1
 }
 
 // verify checks the batches of a response to a request with an offset and the leader epoch below
