@@ -29,8 +29,8 @@ func (c *Consumer) Commit(ctx context.Context, rs ...record.Record) error {
 
 // CommitReturned commits all records handed out so far, including the current record or batch.
 //
-// If a partition was lost since the last poll, with records that are not committed, CommitReturned
-// commits those of the other partitions and returns ErrRebalanced.
+// If a partition was lost since the last poll, and not all of its records are committed,
+// CommitReturned commits the other partitions and returns ErrRebalanced.
 func (c *Consumer) CommitReturned(ctx context.Context) error {
 	offsets, lost := c.positions()
 	if err := c.commitInOrder(ctx, offsets, false); err != nil {

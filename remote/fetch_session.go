@@ -33,7 +33,7 @@ type fetchKind int8
 
 const (
 	sessionless fetchKind = iota
-	full                  // has all partitions, and asks for a new session
+	full                  // has all partitions, and opens a session
 	incremental           // has the changes since the last one
 )
 
@@ -75,7 +75,7 @@ func (fs *fetchSession) add(req *kmsg.FetchRequest, want []*partition.FetchParti
 	req.SessionID, req.SessionEpoch = fs.id, 0
 	if kind == incremental {
 		req.SessionEpoch = fs.epoch
-		fs.forget(req, want)
+		fs.removeFrom(req, want)
 	} else {
 		fs.names, fs.parts = names, make(map[record.TopicPartition]*sessionPart, len(want))
 	}
@@ -88,9 +88,9 @@ func (fs *fetchSession) add(req *kmsg.FetchRequest, want []*partition.FetchParti
 	return kind
 }
 
-// forget removes the partitions of the session that are not wanted, or whose topic is another one
-// now.
-func (fs *fetchSession) forget(req *kmsg.FetchRequest, want []*partition.FetchPartition) {
+// removeFrom removes the partitions of the session that are not wanted, or whose topic is another
+// one now.
+func (fs *fetchSession) removeFrom(req *kmsg.FetchRequest, want []*partition.FetchPartition) {
 	wanted := make(map[record.TopicPartition][16]byte, len(want))
 	for _, w := range want {
 		wanted[w.TopicPartition] = w.TopicID

@@ -77,7 +77,7 @@
 //	<topic>-<partition>/           a partition, created at its first write
 //	<name>.<32 hex digits>-delete  to be deleted, at the latest by the next open
 //	<name>.<32 hex digits>-stray   belonged to no topic when the cluster was opened; never changed
-//	strata.partitions              which logs the broker has, see docs/explanation/evidence.md
+//	strata.partitions              which logs the broker has, see docs/format/evidence.md
 //	strata.reserve                 space that lets a full disk heal
 //	strata.unfinished              only while Backup writes to the directory; Open rejects it
 package replication

@@ -16,7 +16,7 @@ import (
 // A broker keeps a record of its replicas outside of their directories, in one file. The next
 // incarnation compares the file with the directories. Without it, a directory that is missing,
 // empty or short would pass for a partition that was never written: see
-// docs/explanation/evidence.md.
+// docs/format/evidence.md.
 //
 // Each line of the file ends with the xxhash64 of the text before, and counts by itself:
 //

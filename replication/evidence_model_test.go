@@ -24,7 +24,7 @@ import (
 	"github.com/stratalog/strata/vfs"
 )
 
-// The model of docs/explanation/evidence.md: each file and each directory of a broker is damaged,
+// The model of docs/format/evidence.md: each file and each directory of a broker is damaged,
 // removed or replaced by an old copy. This happens while the cluster is closed, after a kill, or
 // after a power cut. Then each partition serves all acknowledged records, or its calls fail. The
 // records of other replicas stay.
