@@ -159,29 +159,50 @@ type setting struct {
 
 // settings returns the effective settings of a topic, by their Kafka keys.
 func (c *Cluster) settings(ctx context.Context, name string) (map[string]setting, error) {
-	return c.configs(ctx, kmsg.ConfigResourceTypeTopic, name)
+	return c.config(ctx, kmsg.ConfigResourceTypeTopic, name)
 }
 
-// configs returns the effective configuration of a topic or group.
-func (c *Cluster) configs(ctx context.Context, kind kmsg.ConfigResourceType, name string) (map[string]setting, error) {
-	req := kmsg.NewPtrDescribeConfigsRequest()
-	r := kmsg.NewDescribeConfigsRequestResource()
-	r.ResourceType, r.ResourceName = kind, name
-	req.Resources = append(req.Resources, r)
-	resp, err := readAny[*kmsg.DescribeConfigsResponse](ctx, c.session, "describe configs", fromAdmin, func() kmsg.Request {
-		one := *req
-		return &one
-	})
+// config returns the effective configuration of a topic or group.
+func (c *Cluster) config(ctx context.Context, kind kmsg.ConfigResourceType, name string) (map[string]setting, error) {
+	all, err := c.configs(ctx, kind, name)
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]setting{}
-	for _, r := range resp.Resources {
-		if err := topicError(name, r.ErrorCode, r.ErrorMessage); err != nil {
+	return all[name].settings, all[name].err
+}
+
+// A described is the effective configuration of a topic or group.
+type described struct {
+	settings map[string]setting
+	err      error
+}
+
+// configsAtOnce is the number of configurations in one response. Kafka has about 2 kB for a topic.
+const configsAtOnce = 500
+
+// configs returns the effective configurations of topics or groups, by their names.
+func (c *Cluster) configs(ctx context.Context, kind kmsg.ConfigResourceType, names ...string) (map[string]described, error) {
+	all := make(map[string]described, len(names))
+	for some := range slices.Chunk(names, configsAtOnce) {
+		req := kmsg.NewPtrDescribeConfigsRequest()
+		for _, name := range some {
+			r := kmsg.NewDescribeConfigsRequestResource()
+			r.ResourceType, r.ResourceName = kind, name
+			req.Resources = append(req.Resources, r)
+		}
+		resp, err := readAny[*kmsg.DescribeConfigsResponse](ctx, c.session, "describe configs", fromAdmin, func() kmsg.Request {
+			one := *req
+			return &one
+		})
+		if err != nil {
 			return nil, err
 		}
-		for _, s := range r.Configs {
-			all[s.Name] = setting{text(s.Value), s.Source == kmsg.ConfigSourceDynamicTopicConfig}
+		for _, r := range resp.Resources {
+			d := described{settings: map[string]setting{}, err: topicError(r.ResourceName, r.ErrorCode, r.ErrorMessage)}
+			for _, s := range r.Configs {
+				d.settings[s.Name] = setting{text(s.Value), s.Source == kmsg.ConfigSourceDynamicTopicConfig}
+			}
+			all[r.ResourceName] = d
 		}
 	}
 	return all, nil
@@ -336,9 +357,17 @@ func (c *Cluster) describe(ctx context.Context, topics []replication.TopicMetada
 	if err != nil {
 		return nil, err
 	}
+	names := make([]string, len(topics))
+	for i, t := range topics {
+		names[i] = t.Name
+	}
+	configs, err := c.configs(ctx, kmsg.ConfigResourceTypeTopic, names...)
+	if err != nil {
+		return nil, err
+	}
 	infos := make([]topic.Info, 0, len(topics))
 	for _, t := range topics {
-		settings, err := c.settings(ctx, t.Name)
+		settings, err := configs[t.Name].settings, configs[t.Name].err
 		switch {
 		case errors.Is(err, replication.ErrUnknownTopic):
 			continue // deleted meanwhile

@@ -3,6 +3,9 @@ package remote_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +15,9 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/internal/synctest"
+	"github.com/stratalog/strata/kafka"
+	"github.com/stratalog/strata/kafkatest"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
@@ -176,5 +182,29 @@ func TestGroupIsDescribedWithItsMembers(t *testing.T) {
 			require.ErrorIs(t, c.DeleteGroup(t.Context(), name), group.ErrNonEmptyGroup)
 			require.NoError(t, m.Close())
 		}
+	})
+}
+
+func TestManyTopicsAreDescribedWithFewRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		topics := map[string]int{}
+		for i := range 600 {
+			topics[fmt.Sprint("t", i)] = 1
+		}
+		s := kafkatest.New(t, kafkatest.Config{Pipe: true, Topics: topics})
+		c, err := dial(t.Context(), s)
+		require.NoError(t, err)
+		require.NoError(t, c.AlterTopic(t.Context(), "t42", map[string]string{"retention.ms": "42"}))
+		var requests atomic.Int64
+		defer s.Observe(func(*kafka.Exchange) { requests.Add(1) })()
+		all, err := c.Topics(t.Context())
+		require.NoError(t, err)
+		require.Less(t, requests.Load(), int64(20))
+		require.Len(t, slices.DeleteFunc(all, func(i topic.Info) bool { return i.Internal }), 600)
+		for _, i := range all {
+			value, _ := i.Settings.Value("retention.ms")
+			require.Equal(t, i.Name == "t42", value == "42", i.Name)
+		}
+		require.NoError(t, c.Close())
 	})
 }

@@ -65,7 +65,7 @@ func (s *session) configureShare(ctx context.Context, m consumer.ShareMember) er
 	if m.Isolation == consumer.ReadUncommitted {
 		want["share.isolation.level"] = "read_uncommitted"
 	}
-	has, err := s.c.configs(ctx, kmsg.ConfigResourceTypeGroupConfig, m.Group)
+	has, err := s.c.config(ctx, kmsg.ConfigResourceTypeGroupConfig, m.Group)
 	if err != nil {
 		return err
 	}
