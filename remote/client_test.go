@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -206,5 +207,40 @@ func TestManyTopicsAreDescribedWithFewRequests(t *testing.T) {
 			require.Equal(t, i.Name == "t42", value == "42", i.Name)
 		}
 		require.NoError(t, c.Close())
+	})
+}
+
+func TestStatsCountConnectionsRequestsAndThrottling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := kafkatest.New(t, kafkatest.Config{Pipe: true, Topics: map[string]int{"t": 1}})
+		var fails atomic.Bool
+		c, err := remote.Open(t.Context(), remote.Config{Brokers: s.Addrs(), Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if fails.Swap(false) {
+				return nil, errors.New("no route")
+			}
+			return s.Dial(ctx, network, addr)
+		}})
+		require.NoError(t, err)
+		opened := c.Stats()
+		require.Equal(t, 1, opened.Sessions)
+		require.Positive(t, opened.Connections)
+		s.Fault(kafkatest.Fault{APIs: []kafka.Key{kafka.Produce}, Throttle: 3 * time.Second})
+		fill(t, c, 100)
+		fails.Store(true)
+		g, err := consumer.New(c, consumer.Config{Topics: []string{"t"}, Reset: consumer.Earliest()})
+		require.NoError(t, err)
+		once(t, read(t, g, 100), 100)
+		during := c.Stats()
+		require.Equal(t, 2, during.Sessions)
+		require.Greater(t, during.Connections, opened.Connections)
+		require.Greater(t, during.Requests, opened.Requests)
+		require.Greater(t, during.BytesSent, int64(100))
+		require.Greater(t, during.BytesReceived, int64(100))
+		require.Equal(t, 3*time.Second, during.Throttled)
+		require.EqualValues(t, 1, during.FailedConnects)
+		require.NoError(t, g.Close())
+		require.NoError(t, c.Close())
+		require.Zero(t, c.Stats().Connections)
+		require.Zero(t, c.Stats().Sessions)
 	})
 }

@@ -27,6 +27,8 @@ type Cluster struct {
 	end context.CancelFunc
 	wg  sync.WaitGroup
 
+	counters link.Counters
+
 	mu       sync.Mutex // guards the fields below, and session.topics
 	view     view.View
 	changed  chan struct{} // closed and replaced when the version changes
@@ -97,7 +99,7 @@ func (c *Cluster) OpenProducer(s producer.Session) (producer.Backend, func(), er
 
 // newSession opens a session. own is true if a single consumer uses it.
 func (c *Cluster) newSession(of consumer.Session, own bool) (*session, error) {
-	l, err := c.cfg.link(of.ClientID, false)
+	l, err := c.newLink(of.ClientID, false)
 	if err != nil {
 		return nil, err
 	}

@@ -85,13 +85,14 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// link returns a client with connections of its own.
-func (c *Config) link(clientID string, unacknowledged bool) (*link.Client, error) {
+// newLink returns a client with connections of its own.
+func (cl *Cluster) newLink(clientID string, unacknowledged bool) (*link.Client, error) {
+	c := &cl.cfg
 	if clientID == "" {
 		clientID = c.ClientID
 	}
 	l, err := link.Open(link.Config{
-		Brokers: c.Brokers, ClientID: clientID, TLS: c.TLS, SASL: c.SASL, Dial: c.Dial, Hooks: c.Hooks,
+		Brokers: c.Brokers, ClientID: clientID, TLS: c.TLS, SASL: c.SASL, Dial: c.Dial, Hooks: append(slices.Clone(c.Hooks), &cl.counters),
 		RequestTimeout: c.RequestTimeout, Unacknowledged: unacknowledged,
 	})
 	if err != nil {

@@ -166,7 +166,7 @@ func (w *writer) sendUnacknowledged(broker int32, req *kmsg.ProduceRequest) erro
 	w.mu.Lock()
 	l, err := w.acks0, error(nil)
 	if l == nil {
-		if l, err = w.s.c.cfg.link(w.s.of.ClientID, true); err == nil {
+		if l, err = w.s.c.newLink(w.s.of.ClientID, true); err == nil {
 			w.acks0 = l
 		}
 	}
