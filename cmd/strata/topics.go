@@ -15,8 +15,8 @@ import (
 )
 
 func (a *app) topicsCmd() *cobra.Command {
-	c := a.parent(&cobra.Command{Use: "topics", Short: "List, describe, create, change and delete topics, calculate segment settings"})
-	c.AddCommand(a.topicsList(), a.topicsDescribe(), a.topicsCreate(), a.topicsAlter(), a.topicsGrow(), a.topicsDelete(), a.topicsOffsets(), a.topicsDeleteRecords(), a.topicsAdvise())
+	c := a.parent(&cobra.Command{Use: "topics", Short: "List, describe, create, change, reassign and delete topics, calculate segment settings"})
+	c.AddCommand(a.topicsList(), a.topicsDescribe(), a.topicsCreate(), a.topicsAlter(), a.topicsGrow(), a.topicsDelete(), a.topicsOffsets(), a.topicsDeleteRecords(), a.topicsReassign(), a.topicsAdvise())
 	return c
 }
 

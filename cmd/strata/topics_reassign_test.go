@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestReassignSpreadsNewReplicasOverBrokersAndRacks(t *testing.T) {
+	b := []string{"-b", start(t, "--memory", "--brokers", "4", "--rack", "a,a,b,c").addr}
+	run := func(args ...string) result { return command(t, "", append(args, b...)...) }
+	require.Equal(t, exitOK, run("topics", "create", "orders", "--partitions", "6", "--replication-factor", "1").code)
+	require.Equal(t, exitOK, run("topics", "create", "other", "--partitions", "2", "--replication-factor", "1").code)
+	for i := range 6 {
+		require.Equal(t, exitOK, run("produce", "orders", fmt.Sprint("value", i), "--partition", fmt.Sprint(i)).code)
+	}
+	before := run("topics", "describe").out
+
+	r := run("topics", "reassign", "orders", "--replicas", "3", "--dry-run")
+	require.Equal(t, exitOK, r.code, r.err)
+	require.Equal(t, 6, strings.Count(r.out, " become "), r.out)
+	require.True(t, strings.HasSuffix(r.out, "\n6 partitions to reassign, nothing is changed\n"), r.out)
+	require.Equal(t, before, run("topics", "describe").out)
+
+	plan := strings.TrimSuffix(r.out, "6 partitions to reassign, nothing is changed\n")
+	r = run("topics", "reassign", "orders", "--replicas", "3")
+	require.Equal(t, result{exitOK, plan + "6 partitions reassigned\n", ""}, r)
+	described := run("topics", "describe", "orders").out
+	racks := map[byte]byte{'1': 'a', '2': 'a', '3': 'b', '4': 'c'}
+	load, leads := map[byte]int{}, map[byte]int{}
+	for line := range strings.Lines(described) {
+		_, list, found := strings.Cut(line, "replicas [")
+		if !found {
+			continue
+		}
+		ids := []byte{list[0], list[2], list[4]}
+		seen := map[byte]bool{}
+		for _, id := range ids {
+			load[id]++
+			seen[racks[id]] = true
+		}
+		require.Len(t, seen, 3, "racks of %s", line)
+		_, leader, _ := strings.Cut(line, "leader ")
+		require.Equal(t, ids[0], leader[0], "the preferred leader leads: %s", line)
+		leads[leader[0]]++
+		require.NotContains(t, line, "in sync [1]\n")
+	}
+	require.Equal(t, 6, load['3'], "the only broker of rack b")
+	require.Equal(t, 6, load['4'], "the only broker of rack c")
+	require.Equal(t, []int{3, 3}, []int{load['1'], load['2']})
+	for id, n := range leads {
+		require.LessOrEqual(t, n, 2, "broker %c leads", id)
+	}
+	require.Equal(t, 6, strings.Count(run("consume", "orders", "--values").out, "value"))
+	require.Equal(t, 2, strings.Count(run("topics", "describe", "other").out, "in sync ["), "the other topic is as it was")
+
+	require.Equal(t, result{exitOK, "0 partitions reassigned\n", ""}, run("topics", "reassign", "orders", "--replicas", "3"))
+	r = run("topics", "reassign", "orders", "--replicas", "1", "--json")
+	require.Equal(t, exitOK, r.code, r.err)
+	require.Contains(t, r.out, `{"type":"reassigned","partitions":6,"dryRun":false}`)
+	require.Regexp(t, `"before":\[\d,\d,\d\],"after":\[\d\]`, r.out)
+}
+
+func TestReassignRefusesMoreReplicasThanLiveBrokers(t *testing.T) {
+	b := []string{"-b", start(t, "--memory", "--brokers", "2").addr}
+	run := func(args ...string) result { return command(t, "", append(args, b...)...) }
+	require.Equal(t, exitOK, run("topics", "create", "orders", "--replication-factor", "1").code)
+	r := run("topics", "reassign", "--replicas", "3")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "--replicas 3: the cluster has 2 live brokers: INVALID_REPLICATION_FACTOR")
+	require.Empty(t, r.out)
+	for _, n := range []string{"0", "-1", "32768"} {
+		r = run("topics", "reassign", "--replicas", n)
+		require.Equal(t, exitMisuse, r.code)
+		require.Contains(t, r.err, "--replicas "+n)
+	}
+	require.Equal(t, exitMisuse, run("topics", "reassign").code)
+	r = run("topics", "reassign", "nope", "--replicas", "1")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "nope: ")
+}
+
+func TestReassignIncludesInternalTopicsOnRequest(t *testing.T) {
+	b := []string{"-b", start(t, "--memory", "--brokers", "2", "--set", "offsets.topic.num.partitions=3", "--set", "offsets.topic.replication.factor=1").addr}
+	run := func(args ...string) result { return command(t, "", append(args, b...)...) }
+	require.Equal(t, exitOK, run("produce", "orders", "x").code)
+	require.Equal(t, exitOK, run("groups", "reset", "billing", "--topic", "orders", "--to", "latest").code)
+	require.NotContains(t, run("topics", "reassign", "--replicas", "2", "--dry-run").out, "__consumer_offsets")
+	r := run("topics", "reassign", "--replicas", "2", "--internal")
+	require.Equal(t, exitOK, r.code, r.err)
+	require.Equal(t, 3, strings.Count(r.out, "__consumer_offsets-"), r.out)
+	r = run("topics", "describe", "__consumer_offsets")
+	require.Equal(t, 3, strings.Count(r.out, "in sync [1 2]")+strings.Count(r.out, "in sync [2 1]"), r.out)
+	require.Contains(t, run("groups", "describe", "billing").out, "orders-0: committed 1 of 1, lag 0")
+}
+
+// Stopped brokers and full leaders need more states than a server shows.
+func TestPlanOfAReassignment(t *testing.T) {
+	three := map[int32]string{1: "", 2: "", 3: ""}
+	for name, c := range map[string]struct {
+		parts []replicaSet
+		racks map[int32]string
+		n     int
+		want  []string
+	}{
+		"a replica of a stopped broker is replaced": {
+			[]replicaSet{{"a", 0, 1, []int32{9, 1}, []int32{1}}}, three, 2, []string{"a-0 [1 2]"},
+		},
+		"the leader stays when replicas are removed": {
+			[]replicaSet{{"a", 0, 3, []int32{1, 2, 3}, []int32{3}}}, three, 1, []string{"a-0 [3]"},
+		},
+		"replicas out of sync are removed first": {
+			[]replicaSet{{"a", 0, 1, []int32{1, 2, 3}, []int32{1, 3}}}, three, 2, []string{"a-0 [1 3]"},
+		},
+		"present replicas are not moved for balance": {
+			[]replicaSet{{"a", 0, 1, []int32{1, 2}, []int32{1, 2}}, {"a", 1, 1, []int32{1, 2}, []int32{1, 2}}}, three, 2, nil,
+		},
+		"one broker does not lead all partitions it had alone": {
+			[]replicaSet{{"a", 0, 1, []int32{1}, nil}, {"a", 1, 1, []int32{1}, nil}, {"a", 2, 1, []int32{1}, nil}},
+			three, 3, []string{"a-0 [1 2 3]", "a-1 [2 1 3]", "a-2 [3 1 2]"},
+		},
+		"topics of one partition are led by different brokers": {
+			[]replicaSet{{"a", 0, 1, []int32{1}, nil}, {"b", 0, 1, []int32{1}, nil}, {"c", 0, 1, []int32{1}, nil}},
+			three, 2, []string{"a-0 [1 2]", "b-0 [3 1]", "c-0 [2 1]"},
+		},
+		"another rack first": {
+			[]replicaSet{{"a", 0, 1, []int32{1}, nil}, {"a", 1, 1, []int32{1}, nil}},
+			map[int32]string{1: "x", 2: "x", 3: "y"}, 2, []string{"a-0 [1 3]", "a-1 [3 1]"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, m := range spreadReplicas(c.parts, c.racks, c.n) {
+				got = append(got, fmt.Sprintf("%s-%d %v", m.Topic, m.Partition, m.After))
+				require.Len(t, slices.Compact(slices.Sorted(slices.Values(m.After))), c.n)
+			}
+			require.Equal(t, c.want, got)
+		})
+	}
+}
