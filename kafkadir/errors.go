@@ -25,8 +25,9 @@ var (
 	ErrIncomplete = errors.New("kafkadir: partitions are missing")
 	// ErrUnknownTopic is returned for a requested topic that does not exist.
 	ErrUnknownTopic = errors.New("kafkadir: unknown topic")
-	// ErrSeveralBrokers is returned by Export for a cluster of several brokers.
-	ErrSeveralBrokers = errors.New("kafkadir: cluster of several brokers")
+	// ErrBrokerMissing is returned by Export if the directory of a broker of the cluster is not in
+	// ExportConfig.Dir.
+	ErrBrokerMissing = errors.New("kafkadir: directory of a broker is missing")
 )
 
 // A DamagedError reports a file whose content is invalid. errors.Is(err, ErrDamaged) is true for

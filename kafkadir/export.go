@@ -1,6 +1,7 @@
 package kafkadir
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,9 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/record"
@@ -19,15 +22,18 @@ import (
 
 // ExportConfig configures Export.
 type ExportConfig struct {
-	// Dir is the directory of a cluster of one broker, as in strata.Config. It must not be open.
+	// Dir is the directory of a cluster, as in strata.Config. It must not be open. The directories
+	// of all its brokers must be in it.
 	Dir string
-	// To is the log directory to create. It must not exist, or must be empty.
+	// To is the log directory to create. It must not exist, or must be empty. For a cluster of
+	// several brokers, it gets a log directory broker-N for each broker.
 	To string
 
 	FS         vfs.FS         // the file system of both; nil means the operating system's
 	OnProgress func(Progress) // called after each file, by one goroutine at a time; may be nil
 
-	workers int // number of partitions copied concurrently; 0 means 8
+	workers int           // number of partitions copied concurrently; 0 means 8
+	catchUp time.Duration // how long replicas may take to reach their leader's end; 0 means 30 s
 }
 
 // Export creates the log directory of a Kafka broker from a cluster's directory. A broker and
@@ -42,7 +48,14 @@ type ExportConfig struct {
 //	controller.quorum.voters=1@HOST:PORT
 //	log.dirs=TO
 //
-// and its listeners. Do not format the directory with StorageTool. The metadata have
+// and its listeners. A cluster of several brokers becomes one of Kafka with the same broker ids,
+// replicas and leaders. Each broker's node.id is its id, and its log.dirs is TO/broker-ID. Each
+// directory has the metadata, so each broker may be a controller. controller.quorum.voters, which
+// is the same for all, has the controllers: one or three of the brokers. A replica that does not
+// reach the end of its leader within 30 s is left out and listed in Report.Behind: it is not in
+// sync, and Kafka copies it again.
+//
+// Do not format a directory with StorageTool. The metadata have
 // metadata.version 4.0, which kafka-features upgrades. Settings of the process that serves Dir, and
 // Strata's own defaults, are in no file. For example, Strata syncs a topic without flush.messages
 // before it acknowledges records, and Kafka does not.
@@ -52,7 +65,7 @@ type ExportConfig struct {
 // it. Export blocks until all of the copy is on stable storage. If ctx ends, Export ends early and
 // creates nothing.
 //
-// Errors: ErrInUse; ErrSeveralBrokers; ErrForeign if there is no cluster in Dir; those of
+// Errors: ErrInUse; ErrBrokerMissing; ErrForeign if there is no cluster in Dir; those of
 // replication.Open; *DamagedError; an error matching fs.ErrExist if To is not empty, or
 // fs.ErrInvalid if Dir or To is empty or one is inside the other; the context's error; and disk
 // errors. If the last step fails, which makes the name of To durable, To may exist all the same,
@@ -78,16 +91,25 @@ func runExport(ctx context.Context, cfg ExportConfig) (report *Report, err error
 	if _, err := isFree(cfg.FS, filepath.Clean(cfg.To)); err != nil {
 		return nil, err
 	}
-	ex := &exporting{cfg: cfg, root: filepath.Join(cfg.Dir, "broker-1"), copier: copier{fsys: cfg.FS}, report: &Report{Broker: 1, Clean: true, Metadata: true}}
+	if cfg.catchUp == 0 {
+		cfg.catchUp = 30 * time.Second
+	}
+	ex := &exporting{cfg: cfg, copier: copier{fsys: cfg.FS}, report: &Report{Clean: true, Metadata: true}}
 	if err := ex.look(ctx); err != nil {
 		return nil, err
 	}
-	lock, err := ex.hold()
-	if err != nil {
-		return nil, err
+	for _, b := range ex.brokers {
+		lock, err := ex.hold(b.root)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, lock.Close()) }()
 	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
-	s, err := newStaging(cfg.FS, cfg.To, metaPropertiesFile)
+	last := metaPropertiesFile
+	if len(ex.brokers) > 1 {
+		last = brokerDir(ex.brokers[0].id)
+	}
+	s, err := newStaging(cfg.FS, cfg.To, last)
 	if err != nil {
 		return nil, err
 	}
@@ -100,25 +122,33 @@ func runExport(ctx context.Context, cfg ExportConfig) (report *Report, err error
 // An exporting is one call of Export.
 type exporting struct {
 	cfg    ExportConfig
-	root   string // of the broker
 	copier copier
 	meter  meter
 	report *Report
 
-	directory topic.ID // of the new directory
-	topics    []topic.Info
-	ends      map[record.TopicPartition]int64 // of the partitions with records
-	starts    map[record.TopicPartition]int64
-	recs      []metarecord.Record // of the metadata, without topics
+	brokers []*exportedBroker // by id
+	topics  []topic.Info
+	recs    []metarecord.Record // of the metadata, without topics
 }
+
+// An exportedBroker is one broker of the cluster and of the copy.
+type exportedBroker struct {
+	id        int32
+	root      string                          // of its partitions in the cluster
+	directory topic.ID                        // of the new directory
+	ends      map[record.TopicPartition]int64 // of the replicas with records that reach their leaders' ends
+	starts    map[record.TopicPartition]int64
+}
+
+func brokerDir(id int32) string { return "broker-" + strconv.Itoa(int(id)) }
 
 // look opens the cluster, reads its metadata, and closes it cleanly.
 func (ex *exporting) look(ctx context.Context) error {
 	fsys := ex.cfg.FS
-	if _, err := fsys.Stat(filepath.Join(ex.root, metaPropertiesFile)); errors.Is(err, fs.ErrNotExist) { // it would be founded
-		return fmt.Errorf("%w: there is no cluster in %s", ErrForeign, ex.cfg.Dir)
-	} else if err != nil {
+	if there, err := hasCluster(fsys, ex.cfg.Dir); err != nil {
 		return err
+	} else if !there { // it would be founded
+		return fmt.Errorf("%w: there is no cluster in %s", ErrForeign, ex.cfg.Dir)
 	}
 	c, err := replication.Open(replication.Config{
 		Dir: ex.cfg.Dir, FS: fsys, RetentionCheckInterval: never, CompactionInterval: never, LeaderBalanceInterval: never,
@@ -132,29 +162,55 @@ func (ex *exporting) look(ctx context.Context) error {
 	return errors.Join(ex.take(ctx, c), c.Close())
 }
 
+// hasCluster reports whether a broker has formatted its directory in dir.
+func hasCluster(fsys vfs.FS, dir string) (bool, error) {
+	entries, err := fsys.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	for _, e := range entries {
+		if _, is := brokerID(e.Name()); !is {
+			continue
+		}
+		if _, serr := fsys.Stat(filepath.Join(dir, e.Name(), metaPropertiesFile)); serr == nil {
+			return true, nil
+		} else if !errors.Is(serr, fs.ErrNotExist) {
+			return false, serr
+		}
+	}
+	return false, err
+}
+
+// brokerID returns the broker of a directory broker-N.
+func brokerID(name string) (id int32, ok bool) {
+	number, ok := strings.CutPrefix(name, "broker-")
+	n, err := strconv.ParseInt(number, 10, 32)
+	return int32(n), ok && err == nil && n > 0
+}
+
 // take reads the metadata, settings and ends of an open cluster.
 func (ex *exporting) take(ctx context.Context, c *replication.Cluster) (err error) {
-	if n := len(c.Registered()); n != 1 {
-		return fmt.Errorf("%w: %d of them, a Kafka broker takes the directory of one", ErrSeveralBrokers, n)
+	for _, id := range c.Members() {
+		b := &exportedBroker{id, c.LogDir(id), topic.NewID(), map[record.TopicPartition]int64{}, map[record.TopicPartition]int64{}}
+		if b.root == "" {
+			return fmt.Errorf("%w: broker %d does not run on a directory in %s", ErrBrokerMissing, id, ex.cfg.Dir)
+		}
+		ex.brokers = append(ex.brokers, b)
+		ex.report.Brokers = append(ex.report.Brokers, id)
+	}
+	ex.report.Broker = ex.brokers[0].id
+	if err := ex.awaitReplicas(ctx, c); err != nil {
+		return err
 	}
 	if ex.topics, err = c.Topics(ctx); err != nil {
 		return err
 	}
-	ex.directory, ex.report.ClusterID = topic.NewID(), c.ClusterID()
+	ex.report.ClusterID = c.ClusterID()
 	ex.report.OpenTransactions = len(c.OpenTransactions(whenever))
-	ex.ends, ex.starts = map[record.TopicPartition]int64{}, map[record.TopicPartition]int64{}
 	for _, t := range ex.topics {
-		for _, p := range t.Partitions {
-			tp := record.TopicPartition{Topic: t.Name, Partition: p.Partition}
-			if p.Err != nil {
-				return fmt.Errorf("%w: partition %s: %w", ErrDamaged, partitionName(tp), p.Err)
-			}
-			written, err := c.Written(tp)
-			if err != nil {
+		for i := range t.Partitions {
+			if err := ex.takePartition(c, t.Name, &t.Partitions[i]); err != nil {
 				return err
-			}
-			if written {
-				ex.ends[tp], ex.starts[tp] = p.LogEndOffset, p.LogStartOffset
 			}
 		}
 		ex.report.Topics = append(ex.report.Topics, TopicReport{Name: t.Name, ID: t.ID, Partitions: len(t.Partitions), Bytes: t.SizeBytes()})
@@ -168,59 +224,170 @@ func (ex *exporting) take(ctx context.Context, c *replication.Cluster) (err erro
 	return nil
 }
 
-// hold takes the lock of the broker's directory, which must be as look has left it.
-func (ex *exporting) hold() (io.Closer, error) {
-	lock, err := ex.cfg.FS.Lock(filepath.Join(ex.root, lockFile))
+// awaitReplicas waits until all replicas are in sync and as long as their leaders' logs: no client
+// writes to this cluster. It waits for catchUp at most, because a replica's disk may fail.
+func (ex *exporting) awaitReplicas(ctx context.Context, c *replication.Cluster) error {
+	const pause = 10 * time.Millisecond // the ends of followers cannot be waited for
+	topics, err := c.Topics(ctx)
+	if err != nil {
+		return err
+	}
+	var behind []record.TopicPartition
+	for _, t := range topics {
+		for _, p := range t.Partitions {
+			tp := record.TopicPartition{Topic: t.Name, Partition: p.Partition}
+			for _, id := range p.Replicas {
+				if ex.broker(id) == nil {
+					return fmt.Errorf("%w: partition %s has a replica on broker %d, which has no directory in %s", ErrBrokerMissing, partitionName(tp), id, ex.cfg.Dir)
+				}
+			}
+			if len(p.Replicas) > 1 {
+				behind = append(behind, tp)
+			}
+		}
+	}
+	for limit := time.Now().Add(ex.cfg.catchUp); ; {
+		behind = slices.DeleteFunc(behind, func(tp record.TopicPartition) bool {
+			s := c.Status(tp.Topic, tp.Partition)
+			return !slices.ContainsFunc(s.Copies, func(r replication.ReplicaStatus) bool { return !atEnd(s, r) })
+		})
+		if len(behind) == 0 || time.Now().After(limit) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// atEnd reports whether a replica is in sync and has all records of its leader.
+func atEnd(s replication.Status, r replication.ReplicaStatus) bool {
+	return r.InSync && r.Err == nil && r.LogEndOffset == s.LogEndOffset
+}
+
+// takePartition reads the ends of a partition's replicas. It removes from the ISR the replicas that
+// are behind.
+func (ex *exporting) takePartition(c *replication.Cluster, name string, p *topic.PartitionInfo) error {
+	tp := record.TopicPartition{Topic: name, Partition: p.Partition}
+	s := c.Status(name, p.Partition)
+	if err := cmp.Or(p.Err, s.Err); err != nil {
+		return fmt.Errorf("%w: partition %s: %w", ErrDamaged, partitionName(tp), err)
+	}
+	if p.Leader < 0 {
+		return fmt.Errorf("%w: partition %s has no leader", ErrDamaged, partitionName(tp))
+	}
+	if written, err := c.Written(tp); err != nil || !written {
+		return err
+	}
+	p.ISR = nil
+	for _, r := range s.Copies {
+		b := ex.broker(r.Broker)
+		if r.Broker != s.Leader && !atEnd(s, r) {
+			ex.report.Behind = append(ex.report.Behind, ReplicaBehind{tp, r.Broker})
+			continue
+		}
+		p.ISR = append(p.ISR, r.Broker)
+		files, err := c.View(r.Broker).Replica(tp)
+		if err != nil {
+			return fmt.Errorf("%w: partition %s on broker %d: %w", ErrDamaged, partitionName(tp), r.Broker, err)
+		}
+		if files != nil { // a replica without records has none
+			b.ends[tp], b.starts[tp] = r.LogEndOffset, r.LogStartOffset
+		}
+	}
+	return nil
+}
+
+// broker returns a broker of the copy, nil if it has none of that id.
+func (ex *exporting) broker(id int32) *exportedBroker {
+	for _, b := range ex.brokers {
+		if b.id == id {
+			return b
+		}
+	}
+	return nil
+}
+
+// hold takes the lock of a broker's directory, which must be as look has left it.
+func (ex *exporting) hold(root string) (io.Closer, error) {
+	lock, err := ex.cfg.FS.Lock(filepath.Join(root, lockFile))
 	if errors.Is(err, vfs.ErrLocked) {
-		return nil, fmt.Errorf("%w: %s", ErrInUse, ex.root)
+		return nil, fmt.Errorf("%w: %s", ErrInUse, root)
 	}
 	if err != nil {
 		return nil, err
 	}
 	for _, mark := range []string{cleanShutdownFile, "strata.closed"} {
-		if _, err := ex.cfg.FS.Stat(filepath.Join(ex.root, mark)); err != nil {
-			return nil, errors.Join(fmt.Errorf("%w: %s was opened meanwhile, or could not be closed in order: %w", ErrInUse, ex.root, err), lock.Close())
+		if _, err := ex.cfg.FS.Stat(filepath.Join(root, mark)); err != nil {
+			return nil, errors.Join(fmt.Errorf("%w: %s was opened meanwhile, or could not be closed in order: %w", ErrInUse, root, err), lock.Close())
 		}
 	}
 	return lock, nil
 }
 
-// write writes the log directory.
+// write writes the log directories.
 func (ex *exporting) write(ctx context.Context, dir string) error {
 	type job struct {
-		tp record.TopicPartition
-		id topic.ID
+		broker *exportedBroker
+		dir    string // of the broker's copy
+		tp     record.TopicPartition
+		id     topic.ID
+	}
+	dirs := map[int32]string{}
+	for _, b := range ex.brokers {
+		dirs[b.id] = dir
+		if len(ex.brokers) > 1 {
+			dirs[b.id] = filepath.Join(dir, brokerDir(b.id))
+			if err := vfs.MakeDir(ex.cfg.FS, dirs[b.id], 0o700); err != nil {
+				return err
+			}
+		}
 	}
 	var jobs []job
 	for _, t := range ex.topics {
 		for _, p := range t.Partitions {
-			jobs = append(jobs, job{record.TopicPartition{Topic: t.Name, Partition: p.Partition}, t.ID})
+			for _, id := range p.Replicas {
+				jobs = append(jobs, job{ex.broker(id), dirs[id], record.TopicPartition{Topic: t.Name, Partition: p.Partition}, t.ID})
+			}
+			ex.meter.total += p.SizeBytes * int64(max(len(p.ISR), 1))
 		}
-		ex.meter.total += t.SizeBytes()
 	}
 	ex.meter.report = ex.cfg.OnProgress
 	sizes := make([][2]int64, len(jobs))
 	err := each(len(jobs), ex.cfg.workers, func(i int) (err error) {
-		name := partitionName(jobs[i].tp)
-		if _, written := ex.ends[jobs[i].tp]; !written {
-			return ex.emptyPartition(filepath.Join(dir, name), jobs[i].id)
+		j := jobs[i]
+		name := partitionName(j.tp)
+		if _, whole := j.broker.ends[j.tp]; !whole {
+			return ex.emptyPartition(filepath.Join(j.dir, name), j.id)
 		}
-		sizes[i], err = ex.copyPartition(ctx, jobs[i].tp, filepath.Join(ex.root, name), filepath.Join(dir, name))
+		sizes[i], err = ex.copyPartition(ctx, j.broker, j.tp, filepath.Join(j.dir, name))
 		return err
 	})
 	for _, size := range sizes {
 		ex.report.Bytes, ex.report.Cloned = ex.report.Bytes+size[0], ex.report.Cloned+size[1]
 	}
-	if err == nil {
-		err = ex.writeMetadata(dir)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = ex.writeCheckpoints(dir)
+	boot, all, end, err := ex.snapshots()
+	for _, b := range ex.brokers {
+		if err == nil {
+			err = ex.writeMetadata(dirs[b.id], boot, all, end)
+		}
+		if err == nil {
+			err = ex.writeCheckpoints(dirs[b.id], b)
+		}
+		if err == nil && len(ex.brokers) > 1 {
+			err = ex.cfg.FS.SyncDir(dirs[b.id])
+		}
 	}
 	return err
 }
 
-// emptyPartition makes the directory of a partition that was never written to.
+// emptyPartition makes the directory of a replica without records: of a partition that was never
+// written to, or behind its leader.
 func (ex *exporting) emptyPartition(dir string, id topic.ID) error {
 	if err := ex.cfg.FS.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -230,8 +397,8 @@ func (ex *exporting) emptyPartition(dir string, id topic.ID) error {
 
 // copyPartition copies the files of a partition that Kafka knows, and checks the batches of the
 // copy. It returns the bytes of all files, and the bytes of files that share their blocks.
-func (ex *exporting) copyPartition(ctx context.Context, tp record.TopicPartition, from, to string) (sizes [2]int64, err error) {
-	fsys := ex.cfg.FS
+func (ex *exporting) copyPartition(ctx context.Context, b *exportedBroker, tp record.TopicPartition, to string) (sizes [2]int64, err error) {
+	fsys, from := ex.cfg.FS, filepath.Join(b.root, partitionName(tp))
 	if err := fsys.MkdirAll(to, 0o700); err != nil {
 		return sizes, err
 	}
@@ -272,7 +439,7 @@ func (ex *exporting) copyPartition(ctx context.Context, tp record.TopicPartition
 			ex.meter.add(partitionName(tp), info.Size())
 		}
 	}
-	if end := ex.ends[tp]; next > end || next < end && next > ex.starts[tp] {
+	if end := b.ends[tp]; next > end || next < end && next > b.starts[tp] {
 		return sizes, damaged(from, "the log ends at offset %d, its batches at %d", end, next)
 	}
 	return sizes, fsys.SyncDir(to)
@@ -296,17 +463,17 @@ func (ex *exporting) emptyIndexes(entries []fs.DirEntry, path string, size int64
 
 // writeCheckpoints writes what Kafka keeps beside the partitions, as of a broker that was stopped
 // in order.
-func (ex *exporting) writeCheckpoints(dir string) error {
+func (ex *exporting) writeCheckpoints(dir string, b *exportedBroker) error {
 	starts := map[record.TopicPartition]int64{}
-	for tp, start := range ex.starts {
+	for tp, start := range b.starts {
 		if start > 0 {
 			starts[tp] = start
 		}
 	}
 	for name, text := range map[string][]byte{
-		recoveryPointFile: formatCheckpoint(ex.ends), highWatermarkFile: formatCheckpoint(ex.ends), logStartFile: formatCheckpoint(starts),
+		recoveryPointFile: formatCheckpoint(b.ends), highWatermarkFile: formatCheckpoint(b.ends), logStartFile: formatCheckpoint(starts),
 		cleanShutdownFile:  []byte(`{"version":0,"brokerEpoch":-1}`),
-		metaPropertiesFile: []byte(fmt.Sprintf("#\nversion=1\ncluster.id=%s\nnode.id=1\ndirectory.id=%s\n", ex.report.ClusterID, ex.directory)),
+		metaPropertiesFile: []byte(fmt.Sprintf("#\nversion=1\ncluster.id=%s\nnode.id=%d\ndirectory.id=%s\n", ex.report.ClusterID, b.id, b.directory)),
 	} {
 		if err := vfs.WriteFile(ex.cfg.FS, filepath.Join(dir, name), text); err != nil {
 			return err

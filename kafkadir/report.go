@@ -10,8 +10,9 @@ import (
 // A Report is the result of Import or Export. The caller owns it.
 type Report struct {
 	ClusterID string
-	Broker    int32 // Kafka's node.id
-	Clean     bool  // the broker was shut down cleanly
+	Broker    int32   // Kafka's node.id; after Export, the first of Brokers
+	Brokers   []int32 // by id; after Import nil
+	Clean     bool    // the broker was shut down cleanly
 	// Metadata means that there was a log of Kafka's metadata. Without one there are no topic
 	// settings, users or access control entries.
 	Metadata bool
@@ -28,6 +29,9 @@ type Report struct {
 	// Gaps has the missing offsets of topics that are not known to be compacted, if it is unknown
 	// whether they should exist; by topic and partition.
 	Gaps []Gap
+	// Behind has the replicas that Export left out, by topic and partition, because they did not
+	// reach the end of their leader. They are not in sync in the copy, and Kafka copies them.
+	Behind []ReplicaBehind
 	// LeftOut has, each with the reason: directories that belong to no topic; settings that Strata
 	// does not have; and users, access control entries and client quotas that it does not accept.
 	LeftOut []string
@@ -55,6 +59,12 @@ type CutEnd struct {
 	record.TopicPartition
 	Offset int64 // the log end offset now
 	Bytes  int64 // of the incomplete batch
+}
+
+// A ReplicaBehind is a replica that lacks records of its leader.
+type ReplicaBehind struct {
+	record.TopicPartition
+	Broker int32
 }
 
 // A Gap is a range of offsets that a partition lacks, and may have had.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/stratalog/strata/acl"
@@ -33,7 +34,7 @@ func (ex *exporting) takeRecords(c *replication.Cluster) {
 	if level := c.TransactionVersion(); level > 0 {
 		ex.recs = append(ex.recs, &metarecord.FeatureLevel{Name: "transaction.version", Level: level})
 	}
-	ex.recs = append(ex.recs, &metarecord.ProducerIDs{BrokerID: 1, BrokerEpoch: -1, Next: ex.report.NextProducerID})
+	ex.recs = append(ex.recs, &metarecord.ProducerIDs{BrokerID: ex.brokers[0].id, BrokerEpoch: -1, Next: ex.report.NextProducerID})
 	users := c.ScramUsers()
 	for _, user := range slices.Sorted(maps.Keys(users)) {
 		for _, cred := range users[user] {
@@ -58,8 +59,9 @@ func (ex *exporting) takeRecords(c *replication.Cluster) {
 		ex.recs = append(ex.recs, t.Record())
 		ex.report.Tokens++
 	}
-	for broker, name := range map[int32]string{replication.AllBrokers: "", 1: "1"} {
-		ex.recs = append(ex.recs, configRecords(metarecord.ResourceBroker, name, c.BrokerConfig(broker))...)
+	ex.recs = append(ex.recs, configRecords(metarecord.ResourceBroker, "", c.BrokerConfig(replication.AllBrokers))...)
+	for _, b := range ex.brokers {
+		ex.recs = append(ex.recs, configRecords(metarecord.ResourceBroker, strconv.Itoa(int(b.id)), c.BrokerConfig(b.id))...)
 	}
 	metrics, _ := c.ClientMetricsProperties()
 	for _, name := range slices.Sorted(maps.Keys(metrics)) {
@@ -90,28 +92,33 @@ func (ex *exporting) topicRecords() (recs []metarecord.Record) {
 		recs = append(recs, &metarecord.Topic{Name: t.Name, ID: t.ID})
 		recs = append(recs, configRecords(metarecord.ResourceTopic, t.Name, config)...)
 		for _, p := range t.Partitions {
-			recs = append(recs, &metarecord.Partition{
-				Partition: p.Partition, TopicID: t.ID, Replicas: []int32{1}, ISR: []int32{1}, Leader: 1, LeaderEpoch: p.LeaderEpoch + 1,
-				Directories: []metarecord.ID{ex.directory},
-			})
+			rec := &metarecord.Partition{
+				Partition: p.Partition, TopicID: t.ID, Replicas: p.Replicas, ISR: p.ISR, Leader: p.Leader, LeaderEpoch: p.LeaderEpoch + 1,
+			}
+			for _, id := range p.Replicas {
+				rec.Directories = append(rec.Directories, metarecord.ID(ex.broker(id).directory))
+			}
+			recs = append(recs, rec)
 		}
 	}
 	return recs
 }
 
-// writeMetadata writes the snapshot, and the first one of a formatted directory.
-func (ex *exporting) writeMetadata(dir string) error {
-	fsys := ex.cfg.FS
+// snapshots returns the first snapshot of a formatted directory, and the one with everything, with
+// the offset at which it ends. They are the same on all brokers.
+func (ex *exporting) snapshots() (boot, all []byte, end int64, err error) {
 	now := time.Now().UnixMilli()
-	boot, _, err := snapshotFile(ex.recs[:1], now)
-	if err != nil {
-		return err
+	if boot, _, err = snapshotFile(ex.recs[:1], now); err != nil {
+		return nil, nil, 0, err
 	}
+	all, end, err = snapshotFile(append(slices.Clone(ex.recs), ex.topicRecords()...), now)
+	return boot, all, end, err
+}
+
+// writeMetadata writes the snapshots.
+func (ex *exporting) writeMetadata(dir string, boot, all []byte, end int64) error {
+	fsys := ex.cfg.FS
 	if err := vfs.WriteFile(fsys, filepath.Join(dir, bootstrapFile), boot); err != nil {
-		return err
-	}
-	all, end, err := snapshotFile(append(slices.Clone(ex.recs), ex.topicRecords()...), now)
-	if err != nil {
 		return err
 	}
 	if err := vfs.MakeDir(fsys, filepath.Join(dir, metadataDir), 0o700); err != nil {

@@ -63,12 +63,14 @@ func (a *app) exportCmd() *cobra.Command {
 	var cfg kafkadir.ExportConfig
 	c := &cobra.Command{
 		Use:   "export --dir DIR --to KAFKA_LOG_DIR",
-		Short: "Create the log directory of a Kafka broker from a cluster",
-		Long: "export copies the cluster in DIR to KAFKA_LOG_DIR, which must not exist or must be empty. A broker of Kafka 4 starts on the copy. The cluster\n" +
-			"must have one broker, and no process may have it open. Every batch is checked on the way. An interrupted export leaves no KAFKA_LOG_DIR;\n" +
-			"the next export starts from the beginning.\n\n" +
+		Short: "Create the log directories of Kafka brokers from a cluster",
+		Long: "export copies the cluster in DIR to KAFKA_LOG_DIR, which must not exist or must be empty. A broker of Kafka 4 starts on the copy. No process\n" +
+			"may have the cluster open. Every batch is checked on the way. An interrupted export leaves no KAFKA_LOG_DIR; the next export starts from the\n" +
+			"beginning.\n\n" +
 			"The broker's server.properties needs process.roles=broker,controller, node.id=1, controller.quorum.voters=1@HOST:PORT and\n" +
-			"log.dirs=KAFKA_LOG_DIR, in addition to its listeners. Do not format the directory.",
+			"log.dirs=KAFKA_LOG_DIR, in addition to its listeners. Do not format the directory.\n\n" +
+			"A cluster of several brokers becomes one of Kafka with the same ids, replicas and leaders. KAFKA_LOG_DIR gets a log directory broker-N for each\n" +
+			"broker: log.dirs and node.id of that broker. Each broker may have the role of a controller, and all have the same controller.quorum.voters.",
 		Example: "  strata export --dir data --to /var/lib/kafka/data",
 		Args:    cobra.NoArgs,
 	}
@@ -135,13 +137,18 @@ func (l reportLine) MarshalJSON() ([]byte, error) {
 		cut = append(cut, fields{{"topic", c.Topic}, {"partition", c.Partition}, {"offset", c.Offset}, {"bytes", c.Bytes}})
 	}
 	gaps := make([]any, 0, len(r.Gaps))
+	behind := make([]any, 0, len(r.Behind))
+	for _, b := range r.Behind {
+		behind = append(behind, fields{{"topic", b.Topic}, {"partition", b.Partition}, {"broker", b.Broker}})
+	}
+	brokers := append([]int32{}, r.Brokers...)
 	for _, g := range r.Gaps {
 		gaps = append(gaps, fields{{"topic", g.Topic}, {"partition", g.Partition}, {"first", g.First}, {"end", g.End}, {"reason", g.Reason}})
 	}
 	return marshalFields([]field{
 		{"type", l.kind}, {"from", l.from}, {"to", l.to}, {"clusterId", r.ClusterID}, {"broker", r.Broker}, {"clean", r.Clean}, {"metadata", r.Metadata},
 		{"bytes", r.Bytes}, {"cloned", r.Cloned}, {"users", r.Users}, {"acls", r.ACLs}, {"quotas", r.Quotas}, {"tokens", r.Tokens}, {"openTransactions", r.OpenTransactions},
-		{"nextProducerId", r.NextProducerID}, {"topics", topics}, {"missing", missing}, {"cut", cut}, {"gaps", gaps}, {"leftOut", r.LeftOut}, {"skippedRecords", r.Skipped},
+		{"nextProducerId", r.NextProducerID}, {"topics", topics}, {"missing", missing}, {"cut", cut}, {"gaps", gaps}, {"brokers", brokers}, {"behind", behind}, {"leftOut", r.LeftOut}, {"skippedRecords", r.Skipped},
 	})
 }
 
@@ -162,6 +169,9 @@ func (l reportLine) writeText(w io.Writer) {
 	if l.kind == "import" {
 		fmt.Fprintf(w, "broker %d of cluster %s %s\n", r.Broker, r.ClusterID, how)
 	}
+	if len(r.Brokers) > 1 {
+		fmt.Fprintf(w, "%d log directories: %s, each for the broker with that node.id\n", len(r.Brokers), "broker-"+strings.ReplaceAll(brokerList(r.Brokers), ",", ", broker-"))
+	}
 	if !r.Metadata {
 		fmt.Fprintln(w, "no log of Kafka's metadata: topic settings, users and access control entries are not imported")
 	}
@@ -179,6 +189,9 @@ func (l reportLine) writeText(w io.Writer) {
 	}
 	for _, g := range r.Gaps {
 		fmt.Fprintf(w, "gap: %s-%d has no offsets %d to %d: %s\n", g.Topic, g.Partition, g.First, g.End-1, g.Reason)
+	}
+	for _, b := range r.Behind {
+		fmt.Fprintf(w, "behind: %s-%d on broker %d: Kafka copies it from the leader\n", b.Topic, b.Partition, b.Broker)
 	}
 	for _, s := range r.LeftOut {
 		fmt.Fprintf(w, "omitted: %s\n", s)

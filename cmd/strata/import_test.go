@@ -56,3 +56,22 @@ func TestExportAndImportBringAClusterToKafkaAndBack(t *testing.T) {
 	require.Equal(t, exitOK, r.code, r.err)
 	require.Contains(t, r.out, "gap: orders-1 has no offsets 2 to 8: replication-offset-checkpoint knows of them")
 }
+
+func TestExportOfThreeBrokersMakesThreeLogDirectories(t *testing.T) {
+	t.Chdir(t.TempDir())
+	c, err := strata.Open(strata.Config{Dir: "data", Brokers: 3})
+	require.NoError(t, err)
+	require.NoError(t, c.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 2, ReplicationFactor: 3}))
+	require.NoError(t, c.Close())
+	r := strataRun(t, "export", "--dir", "data", "--to", "kafka")
+	require.Equal(t, exitOK, r.code, r.err)
+	require.Contains(t, r.out, "\n3 log directories: broker-1, broker-2, broker-3, each for the broker with that node.id\n")
+	for _, dir := range []string{"broker-1", "broker-2", "broker-3"} {
+		require.FileExists(t, "kafka/"+dir+"/meta.properties")
+		require.DirExists(t, "kafka/"+dir+"/orders-1")
+	}
+	require.NoError(t, os.RemoveAll("data/broker-2"))
+	r = strataRun(t, "export", "--dir", "data", "--to", "again", "--json")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "kafkadir: directory of a broker is missing: ")
+}
