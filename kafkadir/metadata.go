@@ -265,6 +265,12 @@ func (m *metadata) apply(rec metarecord.Record) error {
 		m.features[rec.Name] = rec.Level
 	case *metarecord.ProducerIDs:
 		m.nextID = max(m.nextID, rec.Next)
+	case *metarecord.UnregisterBroker:
+		delete(m.directories, rec.BrokerID)
+	case *metarecord.NoOp:
+		if rec.Snapshot { // Strata's log: the records before it do not count any more
+			*m = *newMetadata()
+		}
 	default:
 		m.applyAccess(rec)
 	}

@@ -36,15 +36,22 @@ type target struct {
 
 // flags adds the flags that name a target.
 func (tg *target) flags(c *cobra.Command) {
+	names := tg.clusterFlags(c)
+	c.Flags().StringVar(&tg.dir, "dir", "", "directory of a cluster that no process has open")
+	for _, name := range append(names, "bootstrap") {
+		c.MarkFlagsMutuallyExclusive(name, "dir")
+	}
+}
+
+// clusterFlags adds the flags that name a running cluster. It returns the names of those of its
+// login.
+func (tg *target) clusterFlags(c *cobra.Command) []string {
 	f := c.Flags()
 	f.StringSliceVarP(&tg.bootstrap, "bootstrap", "b", nil, "address of a broker, HOST:PORT; several with commas; default: $"+bootstrapEnv+", or bootstrap in the configuration file")
-	f.StringVar(&tg.dir, "dir", "", "directory of a cluster that no process has open")
 	f.DurationVar(&tg.timeout, "timeout", 10*time.Second, "how long the target may take to answer")
 	f.StringVar(&tg.config, "config", "", "configuration `file` with lines name = value, for these flags and the password; default: $"+configEnv+", or strata/config in the user's configuration directory. Environment variables override it, for example $"+envOf("tls-ca"))
 	tg.set = f
-	for _, name := range append(tg.login.flags(f), "bootstrap") {
-		c.MarkFlagsMutuallyExclusive(name, "dir")
-	}
+	return tg.login.flags(f)
 }
 
 // A conn is a connection to a target.

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stratalog/strata/cmd/internal/verify"
+	"github.com/stratalog/strata/kafkadir"
+)
+
+func (a *app) graduateCmd() *cobra.Command {
+	var tg target
+	var check, compare bool
+	var dir string
+	c := &cobra.Command{Use: "graduate --check|--compare --dir DIR", Short: "Check a move to Apache Kafka, before and after it", Args: cobra.NoArgs,
+		Long: "graduate --check reads the directory of a cluster, changes nothing, and prints a line for each difference that its users will notice on Kafka 4\n" +
+			"after strata export, with the action to take. It checks every byte of the records. A blocker must be removed before the export: the exit code\n" +
+			"is 1 then. A change is a difference in behaviour; a note is information.\n\n" +
+			"graduate --compare compares the cluster in DIR with the running cluster of --bootstrap, after the export and before clients start there: ids and\n" +
+			"settings of topics, start and end of each partition, committed offsets and lag of each group. It prints each difference; the exit code is 1 if\n" +
+			"there is one. Of internal topics it compares ids and numbers of partitions. It ignores topics that only the running cluster has, and share\n" +
+			"groups. It opens the cluster in DIR, which no process may have open.",
+		Example: "  strata graduate --check --dir data\n" +
+			"  strata export --dir data --to /var/lib/kafka/data\n" +
+			"  strata graduate --compare --dir data -b localhost:9092"}
+	c.RunE = a.do(func(ctx context.Context, _ []string) error {
+		switch {
+		case check == compare:
+			return misuse("graduate needs one of --check and --compare")
+		case dir == "":
+			return misuse("graduate needs --dir")
+		}
+		if err := a.there(dir); err != nil {
+			return err
+		}
+		if check {
+			return a.graduateCheck(ctx, dir)
+		}
+		return a.graduateCompare(ctx, dir, &tg)
+	})
+	tg.clusterFlags(c)
+	c.Flags().BoolVar(&check, "check", false, "check a directory before the move")
+	c.Flags().BoolVar(&compare, "compare", false, "compare a directory with a running cluster after the move")
+	c.Flags().StringVar(&dir, "dir", "", "directory of the cluster that moves")
+	return c
+}
+
+func (a *app) graduateCheck(ctx context.Context, dir string) error {
+	report, err := kafkadir.Check(ctx, kafkadir.CheckConfig{Dir: dir, FS: a.fs})
+	if errors.Is(err, kafkadir.ErrForeign) {
+		return misuse("%v", err)
+	}
+	if err != nil {
+		return err
+	}
+	damages, err := a.damages(ctx, dir)
+	if err != nil {
+		return err
+	}
+	report.Findings = append(damages, report.Findings...)
+	for _, f := range report.Findings {
+		if err := a.emit(graduateLine{"finding", f.Severity, f.About, f.Text, f.Do}); err != nil {
+			return err
+		}
+	}
+	l := graduateSummary{"summary", dir, report.Ready(), len(report.Brokers), report.Topics, report.Partitions, report.Replicas, report.Groups, report.Bytes}
+	if err := a.emit(l); err != nil {
+		return err
+	}
+	if !l.Ready {
+		return errSilent
+	}
+	return nil
+}
+
+// damages checks every byte below dir and returns a Blocker for each damage.
+func (a *app) damages(ctx context.Context, dir string) (found []kafkadir.Finding, err error) {
+	var damaged damagedPaths
+	began := time.Now()
+	tell, done := a.progress()
+	defer done()
+	add := func(path, text string) {
+		found = append(found, kafkadir.Finding{Severity: kafkadir.Blocker, About: path, Text: text + ", so export rejects the cluster",
+			Do: "strata verify " + dir + " shows the damage; restore a backup, or open the cluster if another replica is whole"})
+	}
+	_, err = verify.Dir(ctx, dir, verify.Options{
+		FS: a.fs,
+		Found: func(f verify.Finding) {
+			if f.Severity == verify.Damage {
+				damaged = append(damaged, f.Path)
+				add(f.Path, f.Text)
+			}
+		},
+		Plan: a.planRecovery,
+		Step: func(n verify.Counts, where string) {
+			tell(func() string {
+				return fmt.Sprintf("%s: %d partitions, %s, %d damaged; at %s", time.Since(began).Round(time.Second), n.Partitions, size(n.Bytes), n.Damages, where)
+			})
+		},
+	})
+	if err != nil && !errors.Is(err, verify.ErrNoLogs) && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	missing := a.missing(ctx, dir)
+	all := directoryErrors(missing)
+	if len(all) == 0 && missing != nil {
+		return nil, missing
+	}
+	for _, e := range all {
+		if !damaged.within(e.Dir) {
+			add(e.Dir, e.Error())
+		}
+	}
+	return found, nil
+}
+
+// graduateLine is one difference between the cluster and Kafka.
+type graduateLine struct {
+	Type     string            `json:"type"`
+	Severity kafkadir.Severity `json:"severity"`
+	About    string            `json:"about"`
+	Text     string            `json:"text"`
+	Do       string            `json:"do,omitempty"`
+}
+
+func (l graduateLine) writeText(w io.Writer) {
+	fmt.Fprintf(w, "%-7s %s: %s", l.Severity, l.About, l.Text)
+	if l.Do != "" {
+		fmt.Fprintf(w, " -> %s", l.Do)
+	}
+	fmt.Fprintln(w)
+}
+
+type graduateSummary struct {
+	Type       string `json:"type"`
+	Dir        string `json:"dir"`
+	Ready      bool   `json:"ready"` // no blocker
+	Brokers    int    `json:"brokers"`
+	Topics     int    `json:"topics"`
+	Partitions int    `json:"partitions"`
+	Replicas   int    `json:"replicas"`
+	Groups     int    `json:"groups"`
+	Bytes      int64  `json:"bytes"`
+}
+
+func (l graduateSummary) writeText(w io.Writer) {
+	verdict := "ready for strata export"
+	if !l.Ready {
+		verdict = "NOT READY"
+	}
+	fmt.Fprintf(w, "%s: %d brokers, %d topics, %d partitions, %d replicas, %d groups; the copy needs %s unless the file system has reflinks: %s\n",
+		l.Dir, l.Brokers, l.Topics, l.Partitions, l.Replicas, l.Groups, size(l.Bytes), verdict)
+}
