@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
@@ -183,4 +184,49 @@ func TestExportNeedsTheDirectoriesOfAllBrokers(t *testing.T) {
 	require.NoError(t, disk.Rename("elsewhere", "data/broker-3"))
 	_, err = Export(t.Context(), ExportConfig{Dir: "data", To: "kafka", FS: disk})
 	require.NoError(t, err)
+}
+
+// After a clean stop of all brokers, Kafka's metadata have no replica in sync. The eligible replicas
+// have all committed records (KIP-966).
+func TestImportTakesTheReplicaOfTheBrokerThatStoppedLast(t *testing.T) {
+	disk := fillThree(t)
+	want := look(t, disk, "data")
+	_, err := Export(t.Context(), ExportConfig{Dir: "data", To: "kafka", FS: disk})
+	require.NoError(t, err)
+	const dir = "kafka/broker-1/" + metadataDir
+	m, err := readMetadata(disk, dir, true)
+	require.NoError(t, err)
+	entries, err := disk.ReadDir(dir)
+	require.NoError(t, err)
+	end, ok := snapshotID(entries[0].Name())
+	require.True(t, ok)
+	stop := func(eligible ...int32) {
+		var b record.Builder
+		b.SetBaseOffset(end[0])
+		for _, id := range m.topics {
+			for n := range id.partitions {
+				b.AppendKV(1, nil, metarecord.Append(nil, &metarecord.PartitionChange{
+					TopicID: metarecord.ID(id.id), Partition: n, Leader: -1, Recovery: -1, ISR: []int32{}, EligibleLeaders: eligible,
+				}), nil)
+			}
+		}
+		log, err := b.Build(record.None)
+		require.NoError(t, err)
+		write(t, disk, fmt.Sprintf("%s/%020d.log", dir, end[0]), string(log))
+	}
+	stop(2)
+	_, err = Import(t.Context(), ImportConfig{From: []string{"kafka/broker-1"}, Dir: "back", FS: disk})
+	require.ErrorIs(t, err, ErrIncomplete)
+	stop(1, 2)
+	in, err := Import(t.Context(), ImportConfig{From: []string{"kafka/broker-1"}, Dir: "back", FS: disk, AllowMissing: true})
+	require.NoError(t, err)
+	for _, missing := range in.Missing {
+		require.Equal(t, "single", missing.Topic)
+	}
+	require.Len(t, in.Missing, 2, "on the other brokers")
+	got := look(t, disk, "back")
+	require.Equal(t, want.offsets, got.offsets)
+	for _, name := range []string{"orders-0", "orders-1", "orders-2"} {
+		require.Equal(t, want.logs[name], got.logs[name])
+	}
 }

@@ -435,7 +435,7 @@ func (ck *checking) replicas() {
 	for _, t := range ck.meta.sortedTopics() {
 		least := -1
 		for n, p := range t.partitions {
-			if len(p.isr) == 0 {
+			if len(p.isr)+len(p.eligible) == 0 {
 				none = append(none, fmt.Sprintf("%s-%d", t.name, n))
 			}
 			if least < 0 || len(p.replicas) < least {

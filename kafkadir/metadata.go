@@ -49,7 +49,13 @@ type kafkaTopic struct {
 
 type kafkaPartition struct {
 	replicas, isr []int32
+	eligible      []int32 // may lead if the ISR is empty: they have all committed records (KIP-966)
 	leaderEpoch   int32
+}
+
+// whole reports whether a broker's replica has all committed records.
+func (p *kafkaPartition) whole(broker int32) bool {
+	return slices.Contains(p.isr, broker) || len(p.isr) == 0 && slices.Contains(p.eligible, broker)
 }
 
 func newMetadata() *metadata {
@@ -251,7 +257,7 @@ func (m *metadata) apply(rec metarecord.Record) error {
 		if t == nil || rec.Partition < 0 {
 			return fmt.Errorf("partition %d of unknown topic %v", rec.Partition, topic.ID(rec.TopicID))
 		}
-		t.partitions[rec.Partition] = &kafkaPartition{rec.Replicas, rec.ISR, rec.LeaderEpoch}
+		t.partitions[rec.Partition] = &kafkaPartition{rec.Replicas, rec.ISR, rec.EligibleLeaders, rec.LeaderEpoch}
 	case *metarecord.PartitionChange:
 		return m.applyPartitionChange(rec)
 	case *metarecord.Config:
@@ -326,6 +332,9 @@ func (m *metadata) applyPartitionChange(rec *metarecord.PartitionChange) error {
 	}
 	if rec.Replicas != nil {
 		p.replicas = rec.Replicas
+	}
+	if rec.EligibleLeaders != nil {
+		p.eligible = rec.EligibleLeaders
 	}
 	if rec.Leader != metarecord.NoChange {
 		p.leaderEpoch++

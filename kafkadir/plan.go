@@ -163,7 +163,7 @@ func (p *plan) topicsOfMetadata(sources []*source, dirs map[record.TopicPartitio
 // absent returns why a partition is not all there; "": it is.
 func (p *plan) absent(sources []*source, kp *kafkaPartition, part partPlan) string {
 	switch here := slices.Contains(kp.replicas, p.node); {
-	case part.from != nil && !slices.Contains(kp.isr, p.node) && len(kp.replicas) > 1:
+	case part.from != nil && !kp.whole(p.node) && len(kp.replicas) > 1:
 		return fmt.Sprintf("the replica is not in sync, %v are", kp.isr)
 	case part.from != nil:
 		return ""
