@@ -125,7 +125,7 @@ type checking struct {
 // groupSeen is a group in the offsets topic.
 type groupSeen struct {
 	committed map[record.TopicPartition]bool
-	members   map[string]int32 // session timeouts of members of the classic protocol, in ms, by client id
+	members   map[string]int32 // last session timeouts of members of the classic protocol, in ms, by client id
 	share     bool
 	streams   bool
 }
@@ -352,10 +352,14 @@ func (ck *checking) takeGroup(key, value []byte) {
 			g.committed[tp] = true
 		}
 	case offsets.KeyGroup:
-		g.members = nil
-		if v, err := offsets.ParseGroupValue(value); value != nil && err == nil {
-			g.members = map[string]int32{}
+		if value == nil {
+			g.members = nil
+		} else if v, err := offsets.ParseGroupValue(value); err == nil {
+			// Members of earlier generations stay: applications are stopped before a move.
 			for _, m := range v.Members {
+				if g.members == nil {
+					g.members = map[string]int32{}
+				}
 				g.members[m.ClientID] = m.SessionTimeoutMs
 			}
 		}
@@ -491,7 +495,7 @@ func (ck *checking) groupsAndShares() {
 		g := ck.groups[id]
 		for _, client := range slices.Sorted(maps.Keys(g.members)) {
 			if ms := g.members[client]; ms < minClassicSession {
-				ck.find(Change, "group "+id, fmt.Sprintf("the session timeout of client %q is %d ms; Kafka rejects members below %d ms", client, ms, minClassicSession),
+				ck.find(Change, "group "+id, fmt.Sprintf("the last session timeout of client %q is %d ms; Kafka rejects members below %d ms", client, ms, minClassicSession),
 					"raise SessionTimeout of the consumer, or lower group.min.session.timeout.ms in server.properties")
 			}
 		}

@@ -112,7 +112,6 @@ func TestCheckNamesSessionsBelowKafkasBounds(t *testing.T) {
 	require.NoError(t, c.ResetOffsets(t.Context(), "idle", record.Offsets{{Topic: "orders"}: 0}))
 	member, err := consumer.New(c, consumer.Config{Group: "short", Topics: []string{"orders"}, ClientID: "shop", SessionTimeout: 2 * time.Second})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, member.Close()) }()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan struct{})
@@ -121,15 +120,21 @@ func TestCheckNamesSessionsBelowKafkasBounds(t *testing.T) {
 		for range member.Records(ctx) {
 		}
 	}()
-	defer func() { cancel(); <-ended }()
 	_, err = c.WaitGroup(t.Context(), "short", func(g group.Info) bool { return len(g.Members) == 1 && g.State == group.Stable })
 	require.NoError(t, err)
 
+	running := check(t, disk.Kill())
+	cancel()
+	<-ended
+	require.NoError(t, member.Close())
+	_, err = c.WaitGroup(t.Context(), "short", func(g group.Info) bool { return len(g.Members) == 0 })
+	require.NoError(t, err)
 	r := check(t, disk.Kill())
+	require.Equal(t, running.Findings, r.Findings, "also when the application has stopped")
 	require.True(t, r.Ready())
 	require.Equal(t, 2, r.Groups)
 	f := finding(t, r, "group short")
-	require.Contains(t, f.Text, `the session timeout of client "shop" is 2000 ms; Kafka rejects members below 6000 ms`)
+	require.Contains(t, f.Text, `the last session timeout of client "shop" is 2000 ms; Kafka rejects members below 6000 ms`)
 	f = finding(t, r, "group modern")
 	require.Contains(t, f.Text, "consumer.session.timeout.ms=9000 is below Kafka's bound of 45000")
 	require.Contains(t, f.Do, "group.consumer.min.session.timeout.ms")
