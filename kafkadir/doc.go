@@ -1,7 +1,8 @@
-// Package kafkadir converts between the log directories of an Apache Kafka broker and the directory
-// of a Strata cluster: Import and Export. It works on files, while no broker serves them; no record
-// goes through a client. Use it to move a stopped broker's topics; to copy topics between running
-// clusters, use the clients of any Kafka.
+// Package kafkadir converts between the log directories of Apache Kafka brokers and the directory
+// of a Strata cluster: Import and Export. Check reports the differences that users will notice
+// after an Export. The package works on files, while no broker serves them; no record goes through
+// a client. Use it to move stopped brokers' topics; to copy topics between running clusters, use
+// the clients of any Kafka.
 //
 // # Promises
 //

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/stratalog/strata/cmd/internal/verify"
 	"github.com/stratalog/strata/kafkadir"
@@ -35,6 +37,15 @@ func (a *app) graduateCmd() *cobra.Command {
 			return misuse("graduate needs one of --check and --compare")
 		case dir == "":
 			return misuse("graduate needs --dir")
+		}
+		var unused error
+		c.Flags().Visit(func(f *pflag.Flag) {
+			if check && !slices.Contains([]string{"check", "dir", "json"}, f.Name) {
+				unused = misuse("--check reads only the directory: it does not use --%s", f.Name)
+			}
+		})
+		if unused != nil {
+			return unused
 		}
 		if err := a.there(dir); err != nil {
 			return err

@@ -94,7 +94,7 @@ func TestGraduateCheckFailsForADirectoryThatExportRejects(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.out, "blocker broker 1: a process has its directory open, so export rejects it -> stop that process, then check again\n")
 
-	for _, args := range [][]string{{}, {"--check"}, {"--compare"}, {"--check", "--compare", "--dir", "data"}, {"--check", "--dir", "nowhere"}, {"--check", "--dir", "data/broker-1"}} {
+	for _, args := range [][]string{{}, {"--check"}, {"--compare"}, {"--check", "--compare", "--dir", "data"}, {"--check", "--dir", "nowhere"}, {"--check", "--dir", "data", "-b", "localhost:9092"}, {"--check", "--dir", "data", "--tls"}, {"--check", "--dir", "data/broker-1"}} {
 		r := strataRun(t, append([]string{"graduate"}, args...)...)
 		require.Equal(t, exitMisuse, r.code, "%v: %s", args, r.err)
 	}

@@ -40,6 +40,9 @@ func (a *app) topicsReassign() *cobra.Command {
 		if replicas < 1 || replicas > maxReplicas {
 			return misuse("--replicas %d: a partition has 1 to %d replicas", replicas, maxReplicas)
 		}
+		if internal && len(names) > 0 {
+			return misuse("--internal adds all internal topics; with names of topics, name them")
+		}
 		moves, err := planReassign(ctx, &tg, c.admin, names, internal, replicas)
 		if err != nil {
 			return err
@@ -113,9 +116,36 @@ func planReassign(ctx context.Context, tg *target, admin *kadm.Client, names []s
 	return spreadReplicas(parts, brokers, n), nil
 }
 
-// reassign starts the changes, waits until all of them are complete, and elects the preferred
-// leaders.
+// reassignBatch is the number of partitions that are reassigned at a time. It bounds the load of
+// copies on the brokers, and the size of a request: Kafka's controller rejects more than 10,000
+// records of one request.
+const reassignBatch = 500
+
+// reassign makes the changes, a batch at a time.
 func (a *app) reassign(ctx context.Context, tg *target, ask asker, moves []moveLine) error {
+	if err := a.w.Flush(); err != nil { // the plan is read while the brokers copy
+		return err
+	}
+	tell, hide := a.progress()
+	defer hide()
+	complete := 0
+	for batch := range slices.Chunk(moves, reassignBatch) {
+		err := reassignTogether(ctx, tg, ask, batch, func(left int) {
+			tell(func() string {
+				return fmt.Sprintf("reassign: %d of %d partitions are complete", complete+len(batch)-left, len(moves))
+			})
+		})
+		if err != nil {
+			return err
+		}
+		complete += len(batch)
+	}
+	return nil
+}
+
+// reassignTogether starts the changes, waits until all of them are complete, and elects the
+// preferred leaders. It calls progress with the number of partitions that are not complete.
+func reassignTogether(ctx context.Context, tg *target, ask asker, moves []moveLine, progress func(left int)) error {
 	set := kadm.TopicsSet{}
 	var req kadm.AlterPartitionAssignmentsReq
 	for _, m := range moves {
@@ -125,11 +155,6 @@ func (a *app) reassign(ctx context.Context, tg *target, ask asker, moves []moveL
 	if err := startReassign(ctx, tg, ask.admin, req); err != nil {
 		return err
 	}
-	if err := a.w.Flush(); err != nil { // the plan is read while the brokers copy
-		return err
-	}
-	tell, done := a.progress()
-	defer done()
 	for {
 		left, err := underReassignment(ctx, tg, ask.admin, set)
 		if err != nil {
@@ -138,9 +163,7 @@ func (a *app) reassign(ctx context.Context, tg *target, ask asker, moves []moveL
 		if left == 0 {
 			break
 		}
-		tell(func() string {
-			return fmt.Sprintf("reassign: %d of %d partitions are complete", len(moves)-left, len(moves))
-		})
+		progress(left)
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("the cluster continues the reassignment of %d partitions: %w", left, context.Cause(ctx))

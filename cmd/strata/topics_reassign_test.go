@@ -78,6 +78,7 @@ func TestReassignRefusesMoreReplicasThanLiveBrokers(t *testing.T) {
 		require.Contains(t, r.err, "--replicas "+n)
 	}
 	require.Equal(t, exitMisuse, run("topics", "reassign").code)
+	require.Equal(t, exitMisuse, run("topics", "reassign", "orders", "--replicas", "1", "--internal").code)
 	r = run("topics", "reassign", "nope", "--replicas", "1")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.err, "nope: ")
@@ -95,6 +96,17 @@ func TestReassignIncludesInternalTopicsOnRequest(t *testing.T) {
 	r = run("topics", "describe", "__consumer_offsets")
 	require.Equal(t, 3, strings.Count(r.out, "in sync [1 2]")+strings.Count(r.out, "in sync [2 1]"), r.out)
 	require.Contains(t, run("groups", "describe", "billing").out, "orders-0: committed 1 of 1, lag 0")
+}
+
+func TestReassignOfManyPartitionsGoesInBatches(t *testing.T) {
+	b := []string{"-b", start(t, "--memory", "--brokers", "2").addr}
+	run := func(args ...string) result { return command(t, "", append(args, b...)...) }
+	require.Equal(t, exitOK, run("topics", "create", "orders", "--partitions", fmt.Sprint(reassignBatch+1), "--replication-factor", "1").code)
+	r := run("topics", "reassign", "orders", "--replicas", "2")
+	require.Equal(t, exitOK, r.code, r.err)
+	require.True(t, strings.HasSuffix(r.out, fmt.Sprintf("\n%d partitions reassigned\n", reassignBatch+1)))
+	described := run("topics", "describe", "orders").out
+	require.Equal(t, reassignBatch+1, strings.Count(described, "in sync [1 2]")+strings.Count(described, "in sync [2 1]"))
 }
 
 // Stopped brokers and full leaders need more states than a server shows.

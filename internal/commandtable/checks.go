@@ -62,8 +62,10 @@ var checks = map[string]check{
 	"check every byte":                {says: `all good`},
 	"copy a running cluster":          {look: "strata verify backup", shows: `all good`},
 	"bring a backup back":             {look: "strata consume orders --values --dir restored", shows: `^b\npaid\n$`},
+	"check a move to Kafka":           {says: `: ready for strata export\n$`},
 	"give it to Kafka":                {look: "strata verify kafka", shows: `all good`},
 	"take Kafka's directory over":     {look: "strata consume orders --values --dir imported", shows: `^b\npaid\n$`},
+	"set the number of replicas":      {says: `^0 partitions reassigned\n$`},
 	"more partitions":                 {look: "strata topics describe orders", shows: `^orders: 3 partitions`},
 	"delete a topic":                  {look: "strata topics list", shows: `^(copy: [^\n]*\n)?$`},
 }
