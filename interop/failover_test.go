@@ -394,9 +394,9 @@ func TestOnlyPollsOfAGroupWhoseCoordinatorDiedAreExcused(t *testing.T) {
 }
 
 // handOverReplica has a new Kafka take over topics from the directory of one broker of several.
-// Export needs the directories of all brokers. Kafka first gets topics of the same names and partition
-// counts. While it is down, Strata's files replace Kafka's. Kafka recovers all logs: its clean
-// shutdown marker and its checkpoints are removed, except the one of log start offsets.
+// Export needs the directories of all brokers. Kafka first gets topics of the same names and
+// partition counts. While it is down, Strata's files replace Kafka's. Kafka recovers all logs: its
+// clean shutdown marker and its checkpoints are removed, except the one of log start offsets.
 func handOverReplica(t *testing.T, kit *apache.Kit, dir string, topics map[string]int32) target {
 	t.Helper()
 	home := t.TempDir()

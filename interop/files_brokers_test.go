@@ -18,8 +18,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// Three brokers of Kafka continue a cluster of three brokers, each on the directory that Export made
-// for it. Acknowledged records survive the kill of one of them.
+// Three brokers of Kafka continue a cluster of three brokers, each on the directory that Export
+// made for it. Acknowledged records survive the kill of one of them.
 func TestThreeKafkasTakeOverOurThreeBrokers(t *testing.T) {
 	t.Parallel()
 	kit := kafkaKit(t)

@@ -186,8 +186,8 @@ func TestExportNeedsTheDirectoriesOfAllBrokers(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// After a clean stop of all brokers, Kafka's metadata have no replica in sync. The eligible replicas
-// have all committed records (KIP-966).
+// After a clean stop of all brokers, Kafka's metadata have no replica in sync. The eligible
+// replicas have all committed records (KIP-966).
 func TestImportTakesTheReplicaOfTheBrokerThatStoppedLast(t *testing.T) {
 	disk := fillThree(t)
 	want := look(t, disk, "data")
