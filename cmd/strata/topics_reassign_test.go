@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 )
 
 func TestReassignSpreadsNewReplicasOverBrokersAndRacks(t *testing.T) {
@@ -107,6 +108,35 @@ func TestReassignOfManyPartitionsGoesInBatches(t *testing.T) {
 	require.True(t, strings.HasSuffix(r.out, fmt.Sprintf("\n%d partitions reassigned\n", reassignBatch+1)))
 	described := run("topics", "describe", "orders").out
 	require.Equal(t, reassignBatch+1, strings.Count(described, "in sync [1 2]")+strings.Count(described, "in sync [2 1]"))
+}
+
+func TestReassignRefusesPartitionsThatAreBeingReassigned(t *testing.T) {
+	p := start(t, "--memory", "--brokers", "2")
+	b := []string{"-b", p.addr}
+	run := func(args ...string) result { return command(t, "", append(args, b...)...) }
+	require.Equal(t, exitOK, run("topics", "create", "orders", "--replication-factor", "1", "--set", "follower.replication.throttled.replicas=*", "--set", "leader.replication.throttled.replicas=*").code)
+	lines := strings.Repeat(strings.Repeat("x", 900_000)+"\n", 30) // more than one fetch of a follower
+	require.Equal(t, exitOK, command(t, lines, append([]string{"produce", "orders"}, b...)...).code)
+	admin := kadm.NewClient(client(t, p.addr))
+	one := "1" // byte per second: the copy does not end
+	rs, err := admin.AlterBrokerConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "leader.replication.throttled.rate", Value: &one}, {Op: kadm.SetConfig, Name: "follower.replication.throttled.rate", Value: &one}})
+	require.NoError(t, err)
+	for _, r := range rs {
+		require.NoError(t, r.Err)
+	}
+	topics, err := admin.ListTopics(t.Context(), "orders")
+	require.NoError(t, err)
+	leader := topics["orders"].Partitions[0].Leader
+	var req kadm.AlterPartitionAssignmentsReq
+	req.Assign("orders", 0, []int32{leader, 3 - leader})
+	started, err := admin.AlterPartitionAssignments(t.Context(), req)
+	require.NoError(t, err)
+	require.NoError(t, started.Error())
+
+	r := run("topics", "reassign", "orders", "--replicas", "1")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "orders-0: REASSIGNMENT_IN_PROGRESS")
+	require.Empty(t, r.out)
 }
 
 // Stopped brokers and full leaders need more states than a server shows.
