@@ -37,6 +37,7 @@ var Rows = [][]string{
 	{"group", "transaction"},
 	{"producer"},
 	{"consumer"},
+	{"mirror"},
 	{"remote/internal/link", "remote/internal/view"},
 	{"", "remote"},
 	{"kafka/internal/transport"},

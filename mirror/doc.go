@@ -1,0 +1,53 @@
+// Package mirror forwards topics from one cluster to another, each record exactly once.
+//
+// Use it where records are collected on a machine of their own and have to reach a cluster later:
+// at the edge, on a ship, in a shop. Either cluster may be in the process (strata.Open) or on a
+// network (remote.Open). Within one cluster use consumer.Transform.
+//
+//	f, err := mirror.NewForward(local, central, mirror.ForwardConfig{ID: "ship-7", Topics: []string{"readings"}})
+//	err = f.Run(ctx)   // until ctx ends
+//	err = f.Drain(ctx) // until all records that existed at the start are forwarded
+//
+// # Promises
+//
+//   - Each committed record of the source is in the target once, whatever process, connection or
+//     broker fails, for readers of committed records.
+//   - Partition, key, value, headers, timestamp and the order in a partition are kept. Offsets are
+//     not. Records of open and aborted transactions are not forwarded. Transactions of the source
+//     are not kept together: a reader of the target may see a part of one first.
+//   - Two mirrors with the same ID never both write. The one that started last continues, and the
+//     other one ends with ErrFenced.
+//   - A mirror ends with a *StopError rather than leave out or repeat a record: see the errors. It
+//     never begins again by itself.
+//
+// A target topic belongs to the mirror. If two mirrors forward to each other, their topics need
+// other names there (ForwardConfig.Rename): otherwise records go round without end.
+//
+// # The position
+//
+// No transaction spans two clusters. The next offset of each source partition is therefore a record
+// of the target, in ForwardConfig.PositionTopic, written in the same transaction as the records.
+// A mirror that starts acquires its transactional id, which ends the transactions of its
+// predecessor, and then reads the last position.
+//
+// A committed offset of a group at the target would also be part of the transaction. But offsets of
+// groups without members expire, after 7 days at Kafka, and a mirror that was cut off for longer
+// would then forward all records again. A compacted topic does not expire, so it is the only place.
+//
+// For tools, the mirror also commits its position as a group of the source
+// (ForwardConfig.Group), every two seconds and after the transaction: "strata groups lag" and
+// kafka-consumer-groups show how far it has come. The mirror never reads these offsets.
+//
+// # Begin
+//
+// A mirror without a position begins at the first record of each source partition, if the target
+// topics are empty. If they are not, the position was lost or the topic is another program's, and
+// the mirror ends with ErrNoPosition. ForwardConfig.Start names the offsets to begin at. It applies
+// only without a position: to begin again on purpose, use another ID.
+//
+// # Retention
+//
+// Records that the source deletes before they are forwarded are lost: the mirror ends with ErrGap.
+// It logs a warning when more than half of retention.ms or retention.bytes has passed. Stats has
+// the share.
+package mirror

@@ -1,0 +1,93 @@
+package mirror
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/internal/retriable"
+	"github.com/stratalog/strata/producer"
+	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/transaction"
+)
+
+// Errors that end a mirror, for errors.Is. All but ErrRunning and ErrFenced are the cause of a
+// *StopError.
+var (
+	// ErrNoPosition is returned when the target topic has records and the mirror has no position.
+	// ForwardConfig.Start names the offsets to begin at.
+	ErrNoPosition = errors.New("the target topic has records, but there is no position of this mirror (Start names the offsets to begin at)")
+	// ErrBadPosition is returned for a position that this version cannot read, or of a mirror with
+	// another target topic.
+	ErrBadPosition = errors.New("the stored position is not one of this mirror")
+	// ErrOtherSource is returned when the position belongs to another source cluster.
+	ErrOtherSource = errors.New("the position belongs to another source cluster")
+	// ErrTopicReplaced is returned when a topic was deleted, at the source or at the target, even if
+	// it was created again. Topics of clusters without topic ids (Kafka before 2.8, Redpanda) are
+	// only compared by name.
+	ErrTopicReplaced = errors.New("the topic was deleted")
+	// ErrGap is returned when the source has deleted records that were not forwarded, because of its
+	// retention or DeleteRecords.
+	ErrGap = errors.New("the source has deleted records that were not forwarded")
+	// ErrTruncated is returned when the source has lost records that were forwarded, in an unclean
+	// election or with its disk.
+	ErrTruncated = consumer.ErrTruncated
+
+	// ErrFenced is returned when another mirror with the same ID has started. A late request of this
+	// mirror's previous run has the same effect; then the mirror can be started again.
+	ErrFenced = producer.ErrFenced
+	// ErrRunning is returned by Run and Drain while another call of them is active.
+	ErrRunning = errors.New("mirror: is running already")
+)
+
+// A StopError is the reason why a mirror has ended and will not continue without a decision. No
+// record was left out or repeated.
+type StopError struct {
+	Mirror    string // the ID
+	Topic     string // of the source, or of the target where Err concerns that
+	Partition int32  // -1: the whole topic
+	Offset    int64  // the mirror's position in the source; -1: none
+	Err       error  // matches one of the package's errors
+}
+
+func (e *StopError) Error() string {
+	place := e.Topic
+	if e.Partition >= 0 {
+		place = fmt.Sprintf("%s-%d", e.Topic, e.Partition)
+	}
+	if e.Offset >= 0 {
+		place = fmt.Sprintf("%s at offset %d", place, e.Offset)
+	}
+	return fmt.Sprintf("mirror %q: %s: %v", e.Mirror, place, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *StopError) Unwrap() error { return e.Err }
+
+// isFinal reports whether a repetition cannot resolve err. Other errors are retried.
+func isFinal(err error) bool {
+	if errors.Is(err, producer.ErrFatal) || retriable.Final(err) {
+		return true
+	}
+	if again, decided := retriable.Of(err); decided && again {
+		return false
+	}
+	for _, never := range []error{
+		replication.ErrClosed, consumer.ErrClosed, producer.ErrClosed, producer.ErrMessageTooLarge, producer.ErrInvalidTimestamp,
+		producer.ErrInvalidRecord, record.ErrCorrupt, transaction.ErrInvalidID, transaction.ErrInvalidTimeout, replication.ErrInvalidTopic,
+		replication.ErrInvalidReplicationFactor, replication.ErrPolicyViolation,
+	} {
+		if errors.Is(err, never) {
+			return true
+		}
+	}
+	var (
+		stop *StopError
+		tce  *topic.ConfigError
+		cce  *consumer.ConfigError
+		pce  *producer.ConfigError
+	)
+	return errors.As(err, &stop) || errors.As(err, &tce) || errors.As(err, &cce) || errors.As(err, &pce)
+}
