@@ -32,6 +32,7 @@ type target struct {
 	login     login
 	config    string         // configuration file
 	set       *pflag.FlagSet // flags of the command
+	fileOnly  bool           // the environment does not apply: it is another target's
 }
 
 // flags adds the flags that name a target.
@@ -109,17 +110,23 @@ A program that has the cluster opens a listener for them in four lines:
     go server.Serve(cluster.Backend().Controller(), ln)
     defer server.Close() // before cluster.Close`
 
-// open serves dir in memory.
-func (a *app) open(c *conn, dir string) error {
+// openDir opens the cluster in dir.
+func (a *app) openDir(dir string) (*strata.Cluster, error) {
 	// In a new cluster the lock appears before other files. So only Open can find out whether
 	// another process has it open.
 	if _, err := a.fs.Stat(filepath.Join(dir, "broker-1")); errors.Is(err, fs.ErrNotExist) {
-		return misuse("--dir %s: the directory has no cluster; `strata serve --dir` creates one", dir)
+		return nil, misuse("--dir %s: the directory has no cluster; `strata serve --dir` creates one", dir)
 	}
 	cluster, err := strata.Open(strata.Config{Dir: dir, FS: a.fs})
 	if errors.Is(err, replication.ErrLocked) {
-		return fmt.Errorf("%w\n%s", err, howToReach)
+		return nil, fmt.Errorf("%w\n%s", err, howToReach)
 	}
+	return cluster, err
+}
+
+// open serves dir in memory.
+func (a *app) open(c *conn, dir string) error {
+	cluster, err := a.openDir(dir)
 	if err != nil {
 		return err
 	}

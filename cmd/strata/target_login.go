@@ -52,7 +52,7 @@ func (l *login) flags(f *pflag.FlagSet) []string {
 
 // opts returns the client options for the login.
 func (l *login) opts() (opts []kgo.Opt, err error) {
-	if l.tls || l.ca != "" || l.cert != "" || l.key != "" || l.serverName != "" || l.insecure {
+	if l.usesTLS() {
 		cfg, err := l.tlsConfig()
 		if err != nil {
 			return nil, err
@@ -64,6 +64,10 @@ func (l *login) opts() (opts []kgo.Opt, err error) {
 		opts = append(opts, kgo.SASL(mechanism))
 	}
 	return opts, err
+}
+
+func (l *login) usesTLS() bool {
+	return l.tls || l.ca != "" || l.cert != "" || l.key != "" || l.serverName != "" || l.insecure
 }
 
 func (l *login) tlsConfig() (*tls.Config, error) {

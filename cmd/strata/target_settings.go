@@ -46,7 +46,7 @@ func (tg *target) fill(say func(format string, args ...any)) error {
 			continue
 		}
 		v, from := file[name], "the configuration file's "+name
-		if env := os.Getenv(envOf(name)); env != "" {
+		if env := os.Getenv(envOf(name)); env != "" && !tg.fileOnly {
 			v, from = env, "$"+envOf(name)
 		}
 		if v == "" {
@@ -56,7 +56,9 @@ func (tg *target) fill(say func(format string, args ...any)) error {
 			return misuse("%s: %v", from, errors.Unwrap(err))
 		}
 	}
-	tg.login.password = os.Getenv(envOf(passwordSetting))
+	if !tg.fileOnly {
+		tg.login.password = os.Getenv(envOf(passwordSetting))
+	}
 	if tg.login.password == "" {
 		tg.login.password = file[passwordSetting]
 	}
