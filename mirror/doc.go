@@ -28,7 +28,9 @@
 // No transaction spans two clusters. The next offset of each source partition is therefore a record
 // of the target, in ForwardConfig.PositionTopic, written in the same transaction as the records.
 // A mirror that starts acquires its transactional id, which ends the transactions of its
-// predecessor, and then reads the last position.
+// predecessor. It then reads the last position, and writes it again as its own. A mirror that loses
+// the transactional id ends if another one has written the position. Otherwise a late request of its
+// own took the id, and it continues.
 //
 // A committed offset of a group at the target would also be part of the transaction. But offsets of
 // groups without members expire, after 7 days at Kafka, and a mirror that was cut off for longer

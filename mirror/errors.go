@@ -13,8 +13,7 @@ import (
 	"github.com/stratalog/strata/transaction"
 )
 
-// Errors that end a mirror, for errors.Is. All but ErrRunning and ErrFenced are the cause of a
-// *StopError.
+// Errors that end a mirror, for errors.Is. All but ErrRunning are the cause of a *StopError.
 var (
 	// ErrNoPosition is returned when the target topic has records and the mirror has no position.
 	// ForwardConfig.Start names the offsets to begin at.
@@ -35,8 +34,7 @@ var (
 	// election or with its disk.
 	ErrTruncated = consumer.ErrTruncated
 
-	// ErrFenced is returned when another mirror with the same ID has started. A late request of this
-	// mirror's previous run has the same effect; then the mirror can be started again.
+	// ErrFenced is returned when another mirror with the same ID has started.
 	ErrFenced = producer.ErrFenced
 	// ErrRunning is returned by Run and Drain while another call of them is active.
 	ErrRunning = errors.New("mirror: is running already")

@@ -3,6 +3,7 @@ package mirror
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,6 +25,9 @@ const (
 	// idleWait is the time without records after which the position is moved past control batches
 	// and aborted transactions.
 	idleWait = time.Second
+	// claimWait is the time for another mirror to claim the position after it has taken the
+	// transactional id.
+	claimWait = 5 * time.Second
 	// minBackoff and maxBackoff bound the pauses between attempts.
 	minBackoff, maxBackoff = 100 * time.Millisecond, 5 * time.Second
 
@@ -57,8 +61,7 @@ type Forward struct {
 type flow struct {
 	source, target string
 	id, targetID   topic.ID
-	stored         bool // the target has the position
-	missing        int  // checks in a row in which the target topic was missing; of the watcher
+	missing        int // checks in a row in which the target topic was missing; of the watcher
 
 	reached []reached  // by partition: the committed position. Written under Forward.mu
 	state   []progress // by partition. Guarded by Forward.mu
@@ -92,7 +95,6 @@ func NewForward(source Source, target Target, cfg ForwardConfig) (*Forward, erro
 // 5 s; Stats has the last error. Run ends with the others:
 //
 //   - a *StopError: see the errors of the package;
-//   - ErrFenced;
 //   - a *topic.ConfigError: source and target topic have different numbers of partitions, the target
 //     topic or the position topic has unsuitable settings, or the target rejects the source's settings;
 //   - a record that the target does not accept, such as producer.ErrMessageTooLarge;
@@ -131,6 +133,7 @@ func (f *Forward) stop(topic string, p int32, offset int64, err error) error {
 // An engine is one active Run.
 type engine struct {
 	*Forward
+	id   string                  // random; in the positions of this run
 	ctx  context.Context         // ends when Run is to end
 	fail context.CancelCauseFunc // ends ctx and work with an error
 	work context.Context         // of the transaction in progress: ends a while after ctx
@@ -138,7 +141,8 @@ type engine struct {
 	producer *producer.Producer
 	consumer *consumer.Consumer
 	version  int64             // of the source's metadata that were checked
-	verify   bool              // the stored position is compared before the next transaction
+	verify   bool              // the stored position is checked before the next transaction
+	claimed  bool              // the target has a position of this run
 	ends     map[*flow][]int64 // for Drain; nil: no end
 	buffer   []record.Record
 }
@@ -156,7 +160,7 @@ func (f *Forward) run(ctx context.Context, drain bool) (err error) {
 		defer f.mu.Unlock()
 		f.running, f.stats.since = false, time.Time{}
 	}()
-	e := &engine{Forward: f}
+	e := &engine{Forward: f, id: rand.Text()}
 	e.ctx, e.fail = context.WithCancelCause(ctx)
 	defer e.fail(nil)
 	var endWork context.CancelCauseFunc
@@ -177,8 +181,6 @@ func (f *Forward) run(ctx context.Context, drain bool) (err error) {
 		err = cause // the watcher's
 	}
 	switch {
-	case errors.Is(err, ErrFenced):
-		err = fmt.Errorf("mirror %q: another mirror with this ID has started: %w", f.cfg.ID, err)
 	case err == nil:
 		return nil
 	case ctx.Err() != nil && !isFinal(err) && drain:
@@ -190,7 +192,27 @@ func (f *Forward) run(ctx context.Context, drain bool) (err error) {
 	return err
 }
 
+// forward runs sessions until one ends for a reason other than the loss of the transactional id.
+//
+// Another mirror takes the id, and then claims the position at once. A late request of this mirror,
+// or of its predecessor, takes the id and claims nothing: then this mirror takes it again.
 func (e *engine) forward(drain bool) error {
+	for {
+		err := e.session(drain)
+		var stop *StopError
+		if !errors.Is(err, ErrFenced) || errors.As(err, &stop) || e.ctx.Err() != nil {
+			return err
+		}
+		e.noteError(err)
+		e.close()
+		if !sleep(e.ctx, claimWait) {
+			return e.ctx.Err()
+		}
+	}
+}
+
+// session connects and forwards.
+func (e *engine) session(drain bool) error {
 	if err := e.retry(e.ctx, func() error { return e.connect(drain) }); err != nil {
 		return err
 	}
@@ -440,12 +462,17 @@ func (e *engine) connect(drain bool) (err error) {
 			return err
 		}
 		e.mu.Lock()
-		fl.id, fl.stored, fl.missing = id, false, 0
+		fl.id, fl.missing = id, 0
 		fl.reached, fl.state = make([]reached, n), make([]progress, n)
 		e.mu.Unlock()
 	}
 	if err := e.ensurePositions(ctx); err != nil {
 		return err
+	}
+	if e.claimed { // it has lost the transactional id
+		if err := e.checkClaims(); err != nil {
+			return err
+		}
 	}
 	e.producer, err = producer.New(e.target, producer.Config{
 		ClientID: idPrefix + e.cfg.ID, TransactionalID: idPrefix + e.cfg.ID, Compression: e.cfg.Compression,
@@ -462,7 +489,7 @@ func (e *engine) connect(drain bool) (err error) {
 	if err := e.findPositions(ctx); err != nil {
 		return err
 	}
-	if drain {
+	if drain && e.ends == nil {
 		e.ends = map[*flow][]int64{}
 		for _, fl := range e.flows {
 			if e.ends[fl], err = offsets(ctx, e.source, fl.source, len(fl.reached), partition.Latest, partition.ReadCommitted); err != nil {
@@ -510,7 +537,7 @@ func (e *engine) findPositions(ctx context.Context) error {
 	if err := e.awaitStable(ctx); err != nil {
 		return err
 	}
-	fresh := map[*flow][]reached{}
+	claims := map[*flow][]reached{}
 	for _, fl := range e.flows {
 		stored, err := e.readPosition(ctx, fl.source)
 		if err != nil {
@@ -520,25 +547,48 @@ func (e *engine) findPositions(ctx context.Context) error {
 			if err := e.belongs(fl, stored); err != nil {
 				return err
 			}
+			if e.claimed && stored.Run != e.id {
+				return e.fenced(fl)
+			}
 		}
 		if err := e.ensureTarget(ctx, fl, stored != nil); err != nil {
 			return err
 		}
 		if stored != nil {
-			fl.stored = true
 			err = e.resume(ctx, fl, stored)
 		} else {
 			err = e.begin(ctx, fl)
-			fresh[fl] = fl.reached
 		}
 		if err != nil {
 			return err
 		}
+		claims[fl] = fl.reached
 	}
-	if len(fresh) > 0 {
-		// Before the first record: from now on a missing position means that it was lost.
-		return e.attempt(fresh, nil)
+	// The claim precedes the first record: from now on a missing position means that it was lost.
+	if err := e.attempt(claims, nil); err != nil {
+		return err
 	}
-	e.noteConnected()
+	e.claimed = true
 	return nil
+}
+
+// checkClaims returns an error if another mirror has claimed the positions.
+func (e *engine) checkClaims() error {
+	if err := e.awaitStable(e.work); err != nil {
+		return err
+	}
+	for _, fl := range e.flows {
+		stored, err := e.readPosition(e.work, fl.source)
+		if err != nil {
+			return err
+		}
+		if stored == nil || stored.Run != e.id {
+			return e.fenced(fl)
+		}
+	}
+	return nil
+}
+
+func (f *Forward) fenced(fl *flow) error {
+	return f.stop(fl.source, -1, -1, fmt.Errorf("another mirror with this ID has started: %w", ErrFenced))
 }

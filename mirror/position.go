@@ -29,6 +29,7 @@ type positionValue struct {
 	Source   string  `json:"source"` // cluster id
 	SourceID string  `json:"sourceTopicId"`
 	Target   string  `json:"target"` // topic
+	Run      string  `json:"run"`    // of Run or Drain, which wrote it; random
 	TargetID string  `json:"targetTopicId"`
 	Next     []int64 `json:"next"`  // by partition: offset of the next record to forward
 	Epochs   []int32 `json:"epoch"` // by partition: leader epoch of the record before it; -1: unknown
@@ -43,12 +44,12 @@ func (f *Forward) positionKey(source string) ([]byte, error) {
 }
 
 // positionRecord returns the record with a position of a topic.
-func (f *Forward) positionRecord(fl *flow, next []reached) (record.Record, error) {
-	key, err := f.positionKey(fl.source)
+func (e *engine) positionRecord(fl *flow, next []reached) (record.Record, error) {
+	key, err := e.positionKey(fl.source)
 	if err != nil {
 		return record.Record{}, err
 	}
-	v := positionValue{Format: positionFormat, Source: f.source.ClusterID(), SourceID: fl.id.String(), Target: fl.target, TargetID: fl.targetID.String()}
+	v := positionValue{Format: positionFormat, Source: e.source.ClusterID(), SourceID: fl.id.String(), Target: fl.target, TargetID: fl.targetID.String(), Run: e.id}
 	for _, p := range next {
 		v.Next, v.Epochs = append(v.Next, p.next), append(v.Epochs, p.epoch)
 	}
@@ -56,7 +57,7 @@ func (f *Forward) positionRecord(fl *flow, next []reached) (record.Record, error
 	if err != nil {
 		return record.Record{}, err
 	}
-	return record.Record{Topic: f.cfg.PositionTopic, Key: key, Value: value}.To(positionPartition), nil
+	return record.Record{Topic: e.cfg.PositionTopic, Key: key, Value: value}.To(positionPartition), nil
 }
 
 // readPosition returns the last committed position of a topic, nil if there is none.

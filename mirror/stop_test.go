@@ -16,6 +16,7 @@ import (
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
+	"github.com/stratalog/strata/transaction"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -309,7 +310,7 @@ func TestSecondMirrorWithTheSameIDEndsTheFirst(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		fill(t, w.local, 30, 300)
 		err := <-first
-		require.ErrorIs(t, err, mirror.ErrFenced)
+		stopped(t, err, mirror.ErrFenced)
 		require.ErrorContains(t, err, "another mirror with this ID has started")
 		time.Sleep(5 * time.Second)
 		stop()
@@ -391,5 +392,24 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 			require.ErrorAs(t, err, &bad, "%+v", c.cfg)
 			require.Equal(t, c.key, bad.Key, "%+v", c.cfg)
 		}
+	})
+}
+
+// A request for the transactional id that arrives late takes it from the mirror that sent it.
+func TestLateRequestOfItsOwnDoesNotEndAMirror(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		fill(t, w.local, 0, 30)
+		f := forward(t, w.local, w.dial(), mirror.ForwardConfig{})
+		ended, stop := start(t, f)
+		time.Sleep(5 * time.Second)
+		_, _, err := w.server.Cluster().TxnCoordinator().InitProducerID(t.Context(), "strata-mirror-m", time.Minute, transaction.NoProducer)
+		require.NoError(t, err)
+		fill(t, w.local, 30, 300)
+		time.Sleep(20 * time.Second)
+		require.EqualValues(t, 0, f.Stats().Lag)
+		require.ErrorIs(t, f.Stats().LastError, mirror.ErrFenced)
+		stop()
+		require.NoError(t, <-ended)
+		same(t, w.local, w.dial())
 	})
 }

@@ -66,30 +66,14 @@ func (e *engine) attempt(moves map[*flow][]reached, b *consumer.Batch) error {
 	return nil
 }
 
-// verified compares the stored positions with the mirror's after an aborted transaction. If the
-// transactional id had expired meanwhile, another mirror may have used it without fencing this one.
+// verified checks the stored positions after an aborted transaction. If the transactional id had
+// expired meanwhile, another mirror may have used it without fencing this one.
 func (e *engine) verified() error {
-	if !e.verify {
+	if !e.verify || !e.claimed {
 		return nil
 	}
-	if err := e.awaitStable(e.work); err != nil {
+	if err := e.checkClaims(); err != nil {
 		return err
-	}
-	for _, fl := range e.flows {
-		stored, err := e.readPosition(e.work, fl.source)
-		if err != nil {
-			return err
-		}
-		same := !fl.stored
-		if fl.stored && stored != nil && len(stored.Next) <= len(fl.reached) {
-			same = true
-			for p, next := range stored.Next {
-				same = same && next == fl.reached[p].next
-			}
-		}
-		if !same {
-			return e.stop(fl.source, -1, -1, fmt.Errorf("%w: the stored position has changed", ErrFenced))
-		}
 	}
 	e.verify = false
 	return nil
@@ -153,7 +137,7 @@ func (e *engine) noteCommit(moves map[*flow][]reached, b *consumer.Batch) {
 	records, bytes := 0, 0
 	e.mu.Lock()
 	for fl, next := range moves {
-		fl.reached, fl.stored = slices.Clone(next), true
+		fl.reached = slices.Clone(next)
 	}
 	if b != nil {
 		for tp, rs := range b.Partitions() {

@@ -41,7 +41,7 @@ func TestMirrorDrainsADirectoryIntoACluster(t *testing.T) {
 
 	r = strataRun(t, append(args, "--json")...)
 	require.Equal(t, exitOK, r.code, r.err)
-	require.JSONEq(t, `{"type":"mirror","id":"m","records":0,"bytes":0,"transactions":0}`, r.out)
+	require.JSONEq(t, `{"type":"mirror","id":"m","records":0,"bytes":0,"transactions":1}`, r.out)
 	require.Contains(t, strataRun(t, "groups", "describe", "strata-mirror-m", "--dir", dir).out, "orders-0: committed 3 of 3, lag 0")
 }
 
