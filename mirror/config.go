@@ -26,7 +26,7 @@ type Source interface {
 // A Target is a cluster to forward to. strata.Client includes it.
 type Target interface {
 	producer.TxnBackend
-	consumer.LogBackend
+	consumer.Backend
 	EnsureTopic(ctx context.Context, name string, cfg topic.Config) error
 	Topic(ctx context.Context, name string) (topic.Info, error)
 	ClusterID() string

@@ -47,6 +47,12 @@
 // the mirror ends with ErrNoPosition. ForwardConfig.Start names the offsets to begin at. It applies
 // only without a position: to begin again on purpose, use another ID.
 //
+// # Moving to the target
+//
+// When the source is to be given up, stop its producers and the members of its groups, call
+// Forward.Cutover, and start them at the target. Each group continues with the record that it would
+// have read next.
+//
 // # Retention
 //
 // Records that the source deletes before they are forwarded are lost: the mirror ends with ErrGap.

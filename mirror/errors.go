@@ -36,7 +36,7 @@ var (
 
 	// ErrFenced is returned when another mirror with the same ID has started.
 	ErrFenced = producer.ErrFenced
-	// ErrRunning is returned by Run and Drain while another call of them is active.
+	// ErrRunning is returned by Run, Drain and Cutover while another call of them is active.
 	ErrRunning = errors.New("mirror: is running already")
 )
 

@@ -39,8 +39,7 @@ const (
 	largestRecord = 32 << 20
 )
 
-// A Forward forwards topics. It holds nothing between calls of Run and Drain, so it need not be
-// closed. Its methods are safe for concurrent use. While it runs it has three goroutines and those
+// A Forward forwards topics. It holds nothing between its calls, so it need not be closed. Its methods are safe for concurrent use. While it runs it has three goroutines and those
 // of one producer and one consumer, and at most 8 MiB of stored batches and 32 MiB of records on
 // their way, or one larger batch.
 type Forward struct {
@@ -101,11 +100,32 @@ func NewForward(source Source, target Target, cfg ForwardConfig) (*Forward, erro
 //   - replication.ErrUnknownTopic for a topic that the source does not have;
 //   - an error of a cluster that excludes a retry, such as remote.ErrNotAuthorized;
 //   - ErrRunning.
-func (f *Forward) Run(ctx context.Context) error { return f.run(ctx, false) }
+func (f *Forward) Run(ctx context.Context) error {
+	return f.alone(func() error { return f.run(ctx, false) })
+}
 
 // Drain is Run that ends with nil when everything is forwarded that was committed in the source
 // when Drain had connected. If ctx ends first, it returns ctx's error.
-func (f *Forward) Drain(ctx context.Context) error { return f.run(ctx, true) }
+func (f *Forward) Drain(ctx context.Context) error {
+	return f.alone(func() error { return f.run(ctx, true) })
+}
+
+// alone calls fn unless another call of it is active.
+func (f *Forward) alone(fn func() error) error {
+	f.mu.Lock()
+	if f.running {
+		f.mu.Unlock()
+		return ErrRunning
+	}
+	f.running = true
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.running, f.stats.since = false, time.Time{}
+	}()
+	return fn()
+}
 
 // Pause stops forwarding after the transaction in progress. It does not wait.
 func (f *Forward) Pause() {
@@ -148,18 +168,6 @@ type engine struct {
 }
 
 func (f *Forward) run(ctx context.Context, drain bool) (err error) {
-	f.mu.Lock()
-	if f.running {
-		f.mu.Unlock()
-		return ErrRunning
-	}
-	f.running = true
-	f.mu.Unlock()
-	defer func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.running, f.stats.since = false, time.Time{}
-	}()
 	e := &engine{Forward: f, id: rand.Text()}
 	e.ctx, e.fail = context.WithCancelCause(ctx)
 	defer e.fail(nil)
@@ -534,7 +542,7 @@ func (f *Forward) describeSource(ctx context.Context, fl *flow) (topic.ID, int, 
 
 // findPositions continues at the stored positions, and stores those of topics that have none.
 func (e *engine) findPositions(ctx context.Context) error {
-	if err := e.awaitStable(ctx); err != nil {
+	if err := e.awaitPositions(ctx); err != nil {
 		return err
 	}
 	claims := map[*flow][]reached{}
@@ -574,7 +582,7 @@ func (e *engine) findPositions(ctx context.Context) error {
 
 // checkClaims returns an error if another mirror has claimed the positions.
 func (e *engine) checkClaims() error {
-	if err := e.awaitStable(e.work); err != nil {
+	if err := e.awaitPositions(e.work); err != nil {
 		return err
 	}
 	for _, fl := range e.flows {

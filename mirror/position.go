@@ -63,7 +63,7 @@ func (e *engine) positionRecord(fl *flow, next []reached) (record.Record, error)
 // readPosition returns the last committed position of a topic, nil if there is none.
 //
 // Read ends at the last stable offset. A transaction of another mirror that is open can hold that
-// below a position of this one, so the caller first calls awaitStable.
+// below a position of this one, so the caller first calls awaitPositions.
 func (f *Forward) readPosition(ctx context.Context, source string) (*positionValue, error) {
 	key, err := f.positionKey(source)
 	if err != nil {
@@ -88,26 +88,29 @@ func (f *Forward) readPosition(ctx context.Context, source string) (*positionVal
 	return v, nil
 }
 
-// awaitStable waits until every transaction has ended that is open now in the position topic.
-// Everything that this mirror's predecessor committed can then be read: its transactions ended when
-// the transactional id was acquired.
-func (f *Forward) awaitStable(ctx context.Context) error {
-	tp := record.TopicPartition{Topic: f.cfg.PositionTopic, Partition: positionPartition}
+// awaitPositions waits until everything can be read that this mirror's predecessor committed in the
+// topic of positions. Its transactions ended when the transactional id was acquired.
+func (f *Forward) awaitPositions(ctx context.Context) error {
+	return f.awaitStable(ctx, record.TopicPartition{Topic: f.cfg.PositionTopic, Partition: positionPartition})
+}
+
+// awaitStable waits until every transaction has ended that is open now in a partition of the target.
+func (f *Forward) awaitStable(ctx context.Context, tp record.TopicPartition) error {
 	end, err := offsetOf(ctx, f.target, tp, partition.Latest, partition.ReadUncommitted)
 	if err != nil {
-		return fmt.Errorf("read the position: %w", err)
+		return err
 	}
 	for wait, began, told := 5*time.Millisecond, time.Now(), false; ; wait = min(2*wait, time.Second) {
 		stable, err := offsetOf(ctx, f.target, tp, partition.Latest, partition.ReadCommitted)
 		if err != nil {
-			return fmt.Errorf("read the position: %w", err)
+			return err
 		}
 		if stable >= end {
 			return nil
 		}
 		if !told && time.Since(began) > 5*time.Second {
 			told = true
-			f.cfg.Logger.Info("waiting for another mirror's transaction in the topic of positions", "mirror", f.cfg.ID, "topic", tp.Topic)
+			f.cfg.Logger.Info("waiting for another transaction in a topic of the target", "mirror", f.cfg.ID, "topic", tp.Topic)
 		}
 		if !sleep(ctx, wait) {
 			return ctx.Err()

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -28,6 +31,7 @@ type mirrorOptions struct {
 	toConfig      string
 	prefix, start string
 	drain         bool
+	cutover       []string
 	cfg           mirror.ForwardConfig
 }
 
@@ -54,6 +58,7 @@ func (a *app) mirrorCmd() *cobra.Command {
 	f.StringSliceVar(&o.to, "to", nil, "address of a broker of the target, HOST:PORT; several with commas; default: bootstrap in --to-config")
 	f.StringVar(&o.toConfig, "to-config", "", "configuration `file` of the target, as --config is of the source")
 	f.BoolVar(&o.drain, "drain", false, "end when everything that the source has at the start is forwarded")
+	f.StringSliceVar(&o.cutover, "cutover", nil, "groups to move: --drain, then commit their offsets at the target, for the same records; first stop producers and members")
 	f.StringVar(&o.prefix, "prefix", "", "text before the names of the topics at the target")
 	f.StringVar(&o.start, "start", "", "where to begin in topics without a position: earliest or latest; default: earliest if the target topic is empty")
 	f.IntVar(&o.cfg.RecordsPerSecond, "records-per-second", 0, "average speed; 0: no limit")
@@ -95,25 +100,40 @@ func (a *app) mirror(ctx context.Context, tg *target, o *mirrorOptions, topics [
 	if err != nil {
 		return misuse("%v", err)
 	}
-	if err := a.forward(ctx, f, o.drain); err != nil {
+	var moved map[string]record.Offsets
+	work := f.Run
+	switch {
+	case len(o.cutover) > 0:
+		work = func(ctx context.Context) (err error) {
+			moved, err = f.Cutover(ctx, o.cutover...)
+			return err
+		}
+	case o.drain:
+		work = f.Drain
+	}
+	if err := a.forward(ctx, f, work); err != nil {
 		return err
+	}
+	for _, id := range o.cutover {
+		tps := slices.SortedFunc(maps.Keys(moved[id]), func(x, y record.TopicPartition) int {
+			return cmp.Or(cmp.Compare(x.Topic, y.Topic), cmp.Compare(x.Partition, y.Partition))
+		})
+		for _, tp := range tps {
+			if err := a.emit(cutoverLine{"cutover", id, tp.Topic, tp.Partition, moved[id][tp]}); err != nil {
+				return err
+			}
+		}
 	}
 	st := f.Stats()
 	return a.emit(mirrorLine{"mirror", o.cfg.ID, st.Records, st.Bytes, st.Transactions})
 }
 
-// forward runs f and shows its progress.
-func (a *app) forward(ctx context.Context, f *mirror.Forward, drain bool) error {
+// forward calls work of f and shows its progress.
+func (a *app) forward(ctx context.Context, f *mirror.Forward, work func(context.Context) error) error {
 	tell, done := a.progress()
 	defer done()
 	ended := make(chan error, 1)
-	go func() {
-		if drain {
-			ended <- f.Drain(ctx)
-		} else {
-			ended <- f.Run(ctx)
-		}
-	}()
+	go func() { ended <- work(ctx) }()
 	every := time.NewTicker(200 * time.Millisecond)
 	defer every.Stop()
 	for {
@@ -217,6 +237,18 @@ func mirrorStart(ctx context.Context, tg *target, from strata.Client, start stri
 		}
 	}
 	return starts, nil
+}
+
+type cutoverLine struct {
+	Type      string `json:"type"`
+	Group     string `json:"group"`
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Offset    int64  `json:"offset"`
+}
+
+func (l cutoverLine) writeText(w io.Writer) {
+	fmt.Fprintf(w, "%s: %s-%d is at %d\n", l.Group, l.Topic, l.Partition, l.Offset)
 }
 
 type mirrorLine struct {

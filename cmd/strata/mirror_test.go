@@ -83,6 +83,20 @@ func TestMirrorThatCannotContinueFails(t *testing.T) {
 	require.Equal(t, exitMisuse, strataRun(t, append([]string{"mirror", "orders", "--id", "m", "--to", b[1]}, b...)...).code, "to itself")
 }
 
+func TestMirrorMovesGroups(t *testing.T) {
+	b := serveOrders(t, "a b c d")
+	s := kafkatest.New(t, kafkatest.Config{Topics: map[string]int{"orders": 1}})
+	require.Equal(t, exitOK, strataRun(t, append([]string{"groups", "reset", "billing", "--topic", "orders", "--to", "3"}, b...)...).code)
+	args := append([]string{"mirror", "orders", "--id", "m", "--to", s.Addrs()[0], "--cutover", "billing"}, b...)
+	r := strataRun(t, args...)
+	require.Equal(t, exitOK, r.code, r.err)
+	require.Equal(t, "billing: orders-0 is at 3\nm: 4 records forwarded in 2 transactions, 4 bytes\n", r.out)
+	require.Equal(t, "d\n", strataRun(t, "consume", "orders", "--group", "billing", "--max", "1", "--values", "-b", s.Addrs()[0]).out)
+	r = strataRun(t, args...)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, mirror.ErrGroupHasOffsets.Error(), "the group has gone on at the target")
+}
+
 func TestProgressOfAMirrorNamesItsLag(t *testing.T) {
 	for want, st := range map[string]mirror.Stats{
 		"7 records forwarded":                                     {Records: 7, Lag: -1},
