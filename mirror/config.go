@@ -45,8 +45,8 @@ type ForwardConfig struct {
 	Rename func(topic string) string
 
 	// Start maps source partitions to the offsets to begin at: an offset, consumer.StartEarliest or
-	// consumer.StartLatest. It applies to topics for which the mirror has no position, and must then
-	// have each partition of the topic. nil: see ErrNoPosition.
+	// consumer.StartLatest. It applies to topics for which the mirror has no position, and must
+	// then have each partition of the topic. nil: see ErrNoPosition.
 	Start record.Offsets
 
 	// PositionTopic is the topic of the target with the positions of mirrors. The mirror creates it
@@ -57,8 +57,8 @@ type ForwardConfig struct {
 	// Empty means "strata-mirror-" and the ID.
 	Group string
 
-	// ReplicationFactor is the number of replicas of topics that the mirror creates at the target. 0
-	// means the target's default.
+	// ReplicationFactor is the number of replicas of topics that the mirror creates at the target.
+	// 0 means the target's default.
 	ReplicationFactor int
 
 	// RecordsPerSecond and BytesPerSecond limit the average speed, bytes being those of keys,

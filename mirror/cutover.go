@@ -23,7 +23,8 @@ var (
 	// ErrGroupBusy is returned for a group that has members, at the source or at the target, or
 	// whose offsets change meanwhile.
 	ErrGroupBusy = errors.New("mirror: the group has members")
-	// ErrGroupHasOffsets is returned for a group that has other offsets of the topics at the target.
+	// ErrGroupHasOffsets is returned for a group that has other offsets of the topics at the
+	// target.
 	ErrGroupHasOffsets = errors.New("mirror: the group has other offsets at the target")
 	// ErrTooFarBehind is returned for a group that has more than MaxTranslated records of a
 	// partition to read.
@@ -47,9 +48,9 @@ const MaxTranslated = 100_000
 // (ErrTooFarBehind), and a target that has nothing but the mirror's records there (ErrDiffers). It
 // holds up to MaxTranslated records of one partition in memory.
 //
-// No offset is committed unless those of all groups have been translated. After an error Cutover may
-// be called again. Errors are those of Drain and the ones above, group.ErrGroupNotFound, and ErrGap
-// for a group whose next record the source has deleted.
+// No offset is committed unless those of all groups have been translated. After an error Cutover
+// may be called again. Errors are those of Drain and the ones above, group.ErrGroupNotFound, and
+// ErrGap for a group whose next record the source has deleted.
 func (f *Forward) Cutover(ctx context.Context, groups ...string) (moved map[string]record.Offsets, err error) {
 	if len(groups) == 0 {
 		return nil, fmt.Errorf("mirror %q: %w", f.cfg.ID, configError("groups", "", "no group is named"))

@@ -4,7 +4,8 @@
 // at the edge, on a ship, in a shop. Either cluster may be in the process (strata.Open) or on a
 // network (remote.Open). Within one cluster use consumer.Transform.
 //
-//	f, err := mirror.NewForward(local, central, mirror.ForwardConfig{ID: "ship-7", Topics: []string{"readings"}})
+//	cfg := mirror.ForwardConfig{ID: "ship-7", Topics: []string{"readings"}}
+//	f, err := mirror.NewForward(local, central, cfg)
 //	err = f.Run(ctx)   // until ctx ends
 //	err = f.Drain(ctx) // until all records that existed at the start are forwarded
 //
@@ -26,10 +27,10 @@
 // # The position
 //
 // No transaction spans two clusters. The next offset of each source partition is therefore a record
-// of the target, in ForwardConfig.PositionTopic, written in the same transaction as the records.
-// A mirror that starts acquires its transactional id, which ends the transactions of its
-// predecessor. It then reads the last position, and writes it again as its own. A mirror that loses
-// the transactional id ends if another one has written the position. Otherwise a late request of its
+// of the target, in ForwardConfig.PositionTopic, written in the same transaction as the records. A
+// mirror that starts acquires its transactional id, which ends the transactions of its predecessor.
+// It then reads the last position, and writes it again as its own. A mirror that loses the
+// transactional id ends if another one has written the position. Otherwise a late request of its
 // own took the id, and it continues.
 //
 // A committed offset of a group at the target would also be part of the transaction. But offsets of

@@ -23,12 +23,12 @@ var (
 	ErrBadPosition = errors.New("the stored position is not one of this mirror")
 	// ErrOtherSource is returned when the position belongs to another source cluster.
 	ErrOtherSource = errors.New("the position belongs to another source cluster")
-	// ErrTopicReplaced is returned when a topic was deleted, at the source or at the target, even if
-	// it was created again. Topics of clusters without topic ids (Kafka before 2.8, Redpanda) are
-	// only compared by name.
+	// ErrTopicReplaced is returned when a topic was deleted, at the source or at the target, even
+	// if it was created again. Topics of clusters without topic ids (Kafka before 2.8, Redpanda)
+	// are only compared by name.
 	ErrTopicReplaced = errors.New("the topic was deleted")
-	// ErrGap is returned when the source has deleted records that were not forwarded, because of its
-	// retention or DeleteRecords.
+	// ErrGap is returned when the source has deleted records that were not forwarded, because of
+	// its retention or DeleteRecords.
 	ErrGap = errors.New("the source has deleted records that were not forwarded")
 	// ErrTruncated is returned when the source has lost records that were forwarded, in an unclean
 	// election or with its disk.

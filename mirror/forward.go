@@ -39,9 +39,10 @@ const (
 	largestRecord = 32 << 20
 )
 
-// A Forward forwards topics. It holds nothing between its calls, so it need not be closed. Its methods are safe for concurrent use. While it runs it has three goroutines and those
-// of one producer and one consumer, and at most 8 MiB of stored batches and 32 MiB of records on
-// their way, or one larger batch.
+// A Forward forwards topics. It holds nothing between its calls, so it need not be closed. Its
+// methods are safe for concurrent use. While it runs it has three goroutines and those of one
+// producer and one consumer, and at most 8 MiB of stored batches and 32 MiB of records on their
+// way, or one larger batch.
 type Forward struct {
 	source Source
 	target Target
@@ -94,8 +95,9 @@ func NewForward(source Source, target Target, cfg ForwardConfig) (*Forward, erro
 // 5 s; Stats has the last error. Run ends with the others:
 //
 //   - a *StopError: see the errors of the package;
-//   - a *topic.ConfigError: source and target topic have different numbers of partitions, the target
-//     topic or the position topic has unsuitable settings, or the target rejects the source's settings;
+//   - a *topic.ConfigError: source and target topic have different numbers of partitions, the
+//     target topic or the position topic has unsuitable settings, or the target rejects the
+//     source's settings;
 //   - a record that the target does not accept, such as producer.ErrMessageTooLarge;
 //   - replication.ErrUnknownTopic for a topic that the source does not have;
 //   - an error of a cluster that excludes a retry, such as remote.ErrNotAuthorized;

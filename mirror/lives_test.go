@@ -18,7 +18,8 @@ import (
 	"github.com/stratalog/strata/topic"
 )
 
-// A feeder fills topic "t" during the lives, with plain records, and with transactions that commit or abort.
+// A feeder fills topic "t" during the lives, with plain records, and with transactions that commit
+// or abort.
 type feeder struct {
 	next  int
 	plain *producer.Producer

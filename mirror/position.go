@@ -32,7 +32,7 @@ type positionValue struct {
 	Run      string  `json:"run"`    // of Run or Drain, which wrote it; random
 	TargetID string  `json:"targetTopicId"`
 	Next     []int64 `json:"next"`  // by partition: offset of the next record to forward
-	Epochs   []int32 `json:"epoch"` // by partition: leader epoch of the record before it; -1: unknown
+	Epochs   []int32 `json:"epoch"` // by partition: leader epoch of the record before; -1: unknown
 }
 
 // positionPartition is the partition of the position topic that has all positions, whatever the
@@ -94,7 +94,8 @@ func (f *Forward) awaitPositions(ctx context.Context) error {
 	return f.awaitStable(ctx, record.TopicPartition{Topic: f.cfg.PositionTopic, Partition: positionPartition})
 }
 
-// awaitStable waits until every transaction has ended that is open now in a partition of the target.
+// awaitStable waits until every transaction has ended that is open now in a partition of the
+// target.
 func (f *Forward) awaitStable(ctx context.Context, tp record.TopicPartition) error {
 	end, err := offsetOf(ctx, f.target, tp, partition.Latest, partition.ReadUncommitted)
 	if err != nil {

@@ -133,8 +133,8 @@ func (e *engine) commitGroup(ctx context.Context) {
 	}
 }
 
-// lookAtRetention computes the share of the source's retention that has passed for the oldest record
-// that is not forwarded.
+// lookAtRetention computes the share of the source's retention that has passed for the oldest
+// record that is not forwarded.
 func (e *engine) lookAtRetention(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
