@@ -89,7 +89,8 @@ func NewForward(source Source, target Target, cfg ForwardConfig) (*Forward, erro
 }
 
 // Run forwards records until ctx ends; then it returns nil. It first finishes the transaction in
-// progress, within 5 s, and returns after at most 20 s. Run may be called again.
+// progress, within 5 s. It returns after at most 20 s, or 30 s if the source does not respond when
+// Run begins. Run may be called again.
 //
 // Unreachable clusters, elections and aborted transactions are retried, with pauses that grow to
 // 5 s; Stats has the last error. Run ends with the others:
@@ -337,7 +338,7 @@ func (e *engine) sourceUnchanged() error {
 		switch {
 		case err != nil:
 			return err
-		case id != fl.id:
+		case replaced(fl.id, id):
 			return e.stop(fl.source, -1, -1, fmt.Errorf("%w at the source", ErrTopicReplaced))
 		case n != len(fl.reached):
 			return e.partitionsDiffer(fl, n, len(fl.reached))

@@ -203,6 +203,31 @@ func TestRunEndsInTimeWhileTheTargetIsSilent(t *testing.T) {
 	}
 }
 
+func TestRunEndsInTimeWhileTheSourceIsSilent(t *testing.T) {
+	for _, api := range []kafka.Key{kafka.Fetch, kafka.ListOffsets, kafka.Metadata, kafka.OffsetCommit} {
+		for skip := range 4 {
+			t.Run(fmt.Sprint(api, " after ", skip), func(t *testing.T) {
+				bubble(t, func(t *testing.T, w *world) {
+					far := w.dial()
+					require.NoError(t, far.CreateTopic(t.Context(), "t", topic.Config{Partitions: partitions}))
+					require.NoError(t, w.local.DeleteTopic(t.Context(), "t"))
+					fill(t, far, 0, 30)
+					silent := w.server.Fault(kafkatest.Fault{APIs: []kafka.Key{api}, Skip: skip, Times: kafkatest.Always, Hold: true})
+					ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+					defer cancel()
+					began := time.Now()
+					require.NoError(t, forward(t, far, w.local, mirror.ForwardConfig{}).Run(ctx))
+					require.Less(t, time.Since(began), 33*time.Second)
+					silent.Remove()
+					require.NoError(t, drain(t, far, w.local))
+					time.Sleep(time.Second)
+					same(t, far, w.local)
+				})
+			})
+		}
+	}
+}
+
 func TestLimitOfSpeedIsKept(t *testing.T) {
 	for _, cfg := range []mirror.ForwardConfig{{RecordsPerSecond: 10}, {BytesPerSecond: 100}} {
 		t.Run(fmt.Sprint(cfg.RecordsPerSecond, " records ", cfg.BytesPerSecond, " bytes"), func(t *testing.T) {

@@ -230,6 +230,9 @@ func differs(stored string, id topic.ID) bool {
 	return id != (topic.ID{}) && stored != (topic.ID{}).String() && stored != id.String()
 }
 
+// replaced reports whether is is the id of another topic than was. A zero id is not known.
+func replaced(was, is topic.ID) bool { return was != (topic.ID{}) && is != (topic.ID{}) && was != is }
+
 // checkSource returns an error if the source no longer has the records from the position on, or
 // has other ones before it.
 func (f *Forward) checkSource(ctx context.Context, fl *flow) error {

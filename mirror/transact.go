@@ -14,7 +14,7 @@ import (
 const (
 	beginWait  = 15 * time.Second // of one attempt to begin
 	commitWait = 30 * time.Second // until a commit without a response is reported
-	abortWait  = 10 * time.Second // after which the next Begin waits for the abort
+	abortWait  = 8 * time.Second  // after which the next Begin waits for the abort
 )
 
 // transact writes the records of b, which may be nil, and the positions behind them, in one

@@ -88,7 +88,7 @@ func (e *engine) look(ctx context.Context) error {
 			fl.missing = 0
 		}
 		// One response without the topic may come from a broker that lags behind.
-		if exists && t.ID != fl.targetID || fl.missing > 1 {
+		if exists && replaced(fl.targetID, t.ID) || fl.missing > 1 {
 			return e.stop(fl.target, -1, -1, fmt.Errorf("%w at the target", ErrTopicReplaced))
 		}
 	}
