@@ -13,13 +13,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stratalog/strata/kafka"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/share"
 	"github.com/stratalog/strata/transaction"
 )
 
-// Code is client code that Check tests: a producer, a consumer, or both. Its functions run on their
-// own goroutines, so they must return errors instead of calling t.Fatal. They connect to s with
-// s.Addrs and s.Dial, and must close their clients before they return.
+// Code is client code that Check tests: a producer, a consumer, a transformer, a member of a share
+// group, or several of them. Its functions run on their own goroutines, so they must return errors
+// instead of calling t.Fatal. They connect to s with s.Addrs and s.Dial, and must close their
+// clients before they return.
 type Code struct {
 	// Produce writes the records in the given order with the client code. It returns nil when all
 	// are acknowledged, or an error when it gives up. It must write Topic, Key and Value unchanged.
@@ -37,10 +40,44 @@ type Code struct {
 	Consume func(ctx context.Context, s *Server, process func(partition int32, offset int64) error) error
 
 	// MayRepeat allows Consume to process a record again after a fault: at-least-once. Without
-	// MayRepeat, and always without a fault, each record must be processed exactly once.
+	// MayRepeat, and always without a fault, each record must be processed exactly once. It applies
+	// to Consume only.
 	MayRepeat bool
 
+	// Transform reads Topic as a member of a group, and writes to Output in transactions that
+	// commit the group's offsets too, until ctx ends (KIP-98, KIP-447). In partitions without a
+	// committed offset it must begin at the first record, and it must read committed records only.
+	// It must call transform for each record, in the order of each partition, and write the result
+	// with its Topic, Key and Value unchanged. transform is safe for concurrent use. If it returns
+	// an error, Transform must return without committing that record. ctx ends soon after.
+	//
+	// id is a transactional id, which no other call has at the same time. Check calls Transform
+	// again with the same id after it has returned, as a program that is started again, and with
+	// another id at the same time for a member that joins. Each call must create its own clients.
+	//
+	// Check requires that the committed records of Output have the result of each record once. In
+	// each partition of Output, the results of one partition of Topic must be in order. At the end
+	// the group must have committed all offsets.
+	Transform func(ctx context.Context, s *Server, id string, transform func(partition int32, offset int64) (record.Record, error)) error
+
+	// Work processes Topic as a member of a share group (KIP-932) until ctx ends. The group must
+	// begin at the first record (share.auto.offset.reset=earliest). Work must call work for each
+	// record that it acquires, and then acknowledge the record as work returns: share.Accept,
+	// share.Release or share.Reject. work is safe for concurrent use. If it returns an error, Work
+	// must return without acknowledging the record, or release it. ctx ends soon after.
+	//
+	// Check calls Work again after it has returned, and twice at the same time for a member that
+	// joins. Each call must create its own client.
+	//
+	// work returns share.Release for some records at their first delivery, and share.Reject for
+	// some. Check requires that each record is delivered until work has returned share.Accept or
+	// share.Reject, and is not delivered again later unless there was a fault. It examines the
+	// acknowledgements in the requests: before work has returned one of them for a record, that
+	// record must not be acknowledged with it.
+	Work func(ctx context.Context, s *Server, work func(partition int32, offset int64) (share.AckType, error)) error
+
 	Topic      string // name of the topic; "" means "checked"
+	Output     string // name of the topic that Transform writes; "" means Topic and "-out"
 	Partitions int    // number of partitions of Topic; 0 means the number in Config, or 3
 	Records    int    // number of records of a run, at least 10; 0 means 60
 
@@ -61,17 +98,17 @@ type Code struct {
 // fault is temporary, so that a client can continue: requests, responses and connections are lost,
 // slow or cut; errors are retriable, some of them after the request was applied; brokers stop, are
 // killed or are silent; leaders and coordinators move; members join, leave and are removed; a
-// consumer is ended in the middle of a record.
+// consumer is ended in the middle of a record, or cut off from the network while it commits.
 //
 // Each run is a subtest, named by function and fault: produce/answer-lost. It can run alone (go
 // test -run 'TestOrders/produce/answer-lost'). A failure lists the records that were lost,
 // duplicated, altered and reordered, and the last requests. Unless Code.RealTime is set, a run is
 // in a testing/synctest bubble, where timeouts cost no time.
 //
-// Check compares the records in the log for Produce, and the calls of process for Consume. A
-// consumer gets the first half of the records before the fault and the other half during it. Then
-// Consume is called once more with further records, which shows the records that were not
-// committed.
+// Check compares the records in the log for Produce and Transform, and the calls of process and
+// work for Consume and Work. The last three get the first half of the records before the fault and
+// the other half during it. Then they are called once more with further records, which shows the
+// records that were not committed.
 //
 // Check returns when all runs have ended. It fails t at once if code is invalid.
 func Check(t *testing.T, code Code) {
@@ -84,6 +121,12 @@ func Check(t *testing.T, code Code) {
 	}
 	if code.Consume != nil {
 		t.Run("consume", func(t *testing.T) { code.each(t, consumeFaults, code.checkConsume) })
+	}
+	if code.Transform != nil {
+		t.Run("transform", func(t *testing.T) { code.each(t, transformFaults, code.checkTransform) })
+	}
+	if code.Work != nil {
+		t.Run("work", func(t *testing.T) { code.each(t, workFaults, code.checkWork) })
 	}
 }
 
@@ -116,6 +159,7 @@ func (c *Code) complete() error {
 	}
 	own := c.Config.TopicConfigs[c.Topic]
 	c.Partitions = cmp.Or(c.Partitions, c.Config.Topics[c.Topic], own.Partitions, 3)
+	c.Output = cmp.Or(c.Output, c.Topic+"-out")
 	if c.Records == 0 {
 		c.Records = 60
 	}
@@ -125,8 +169,12 @@ func (c *Code) complete() error {
 	}
 	replicas := cmp.Or(own.ReplicationFactor, c.Config.Replicas, c.Config.Defaults.ReplicationFactor)
 	switch {
-	case c.Produce == nil && c.Consume == nil:
-		return errors.New("Check: Code has neither Produce nor Consume")
+	case c.Produce == nil && c.Consume == nil && c.Transform == nil && c.Work == nil:
+		return errors.New("Check: Code has none of Produce, Consume, Transform and Work")
+	case c.Output == c.Topic:
+		return fmt.Errorf("Check: Code.Topic and Code.Output are both %s", c.Topic)
+	case c.Work != nil && !c.sharesServed():
+		return errors.New("Check: Code has Work, and the release or VersionCaps in Code.Config have no share groups")
 	case c.Partitions < 0:
 		return fmt.Errorf("Check: Code.Partitions is %d", c.Partitions)
 	case c.Records < leastChecked:
@@ -141,6 +189,12 @@ func (c *Code) complete() error {
 		return errors.New("Check: Code.Config has Dir, FS, Pipe or Clock: the servers of Check are in memory, each with its own, and in its bubbles")
 	}
 	return nil
+}
+
+// sharesServed reports whether the servers of the runs have share groups.
+func (c *Code) sharesServed() bool {
+	limit, ok := versionCaps(c.Config.Release, c.Config.VersionCaps)[int16(kafka.ShareFetch)]
+	return !ok || limit >= 0
 }
 
 // A checkRun is one run of code against its own server, with the observed results.
@@ -165,6 +219,9 @@ func (c *Code) start(t *testing.T) (r *checkRun, cancel func()) {
 		cfg.Topics = map[string]int{}
 	}
 	cfg.Topics[c.Topic] = c.Partitions
+	if c.Transform != nil && cfg.Topics[c.Output] == 0 && cfg.TopicConfigs[c.Output].Partitions == 0 {
+		cfg.Topics[c.Output] = c.Partitions
+	}
 	if c.RealTime {
 		cfg.WaitTimeout = cmp.Or(cfg.WaitTimeout, realTimeWait)
 	}
@@ -214,7 +271,7 @@ func (c *Code) checkProduce(t *testing.T, f checkFault) string {
 	} else if err != nil {
 		found.failed = fmt.Sprintf("Produce gave up: %v", err)
 	}
-	if err := r.decided(); err != nil {
+	if err := r.decided("Produce"); err != nil {
 		found.failed = strings.TrimPrefix(found.failed+"; "+err.Error(), "; ")
 	}
 	for _, w := range r.s.Topic(c.Topic) {
@@ -227,8 +284,9 @@ func (c *Code) checkProduce(t *testing.T, f checkFault) string {
 }
 
 // decided waits until the log has the markers of all ended transactions, which are written after
-// the response. The error names a transaction without its markers.
-func (r *checkRun) decided() error {
+// the response. code is the name of the function that ended them. The error names a transaction
+// without its markers.
+func (r *checkRun) decided(code string) error {
 	ctx, cancel := r.step()
 	defer cancel()
 	for {
@@ -243,7 +301,7 @@ func (r *checkRun) decided() error {
 		case <-ctx.Done():
 		}
 		if left >= 0 {
-			return fmt.Errorf("transaction %q, which Produce ended, has markers that are not written: it is %v", all[left].ID, all[left].State)
+			return fmt.Errorf("transaction %q, which %s ended, has markers that are not written: it is %v", all[left].ID, code, all[left].State)
 		}
 		return fmt.Errorf("the transactions of the server could not be listed: %w", err)
 	}

@@ -10,18 +10,20 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/kafka"
 	"github.com/stratalog/strata/record"
 )
 
 var errEnded = errors.New("kafkatest: not processed: the consumer is being ended in the middle of this record")
 
-// processing collects the records that Consume has processed.
+// processing collects the records that Consume, Transform or Work has processed.
 type processing struct {
 	code *Code
 
 	mu      sync.Mutex // guards the fields below
 	found   *findings
-	endAt   int           // number of records after which the next one is rejected; 0: no limit
+	begun   int           // number of records that were not rejected, with repetitions
+	endAt   int           // value of begun from which on records are rejected; 0: none
 	ended   bool          // endAt was reached: nothing is processed until resume
 	changed chan struct{} // closed and replaced when a record was processed
 }
@@ -34,20 +36,32 @@ func newProcessing(c *Code) *processing {
 func (p *processing) process(partition int32, offset int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defer func() {
-		close(p.changed)
-		p.changed = make(chan struct{})
-	}()
-	if p.endAt > 0 && p.found.seen() >= p.endAt {
-		p.ended = true
-	}
-	if p.ended {
-		return errEnded
+	defer p.wake()
+	if err := p.begin(); err != nil {
+		return err
 	}
 	name := offsetName(partition, offset)
 	p.found.expect(name, int(offset)) // it may be read before fill knows its partition
 	p.found.add(partition, name)
 	return nil
+}
+
+// begin begins a record, under mu. It returns an error if the call is being ended.
+func (p *processing) begin() error {
+	if p.endAt > 0 && p.begun >= p.endAt {
+		p.ended = true
+	}
+	if p.ended {
+		return errEnded
+	}
+	p.begun++
+	return nil
+}
+
+// wake has wait check its condition again. It is called under mu.
+func (p *processing) wake() {
+	close(p.changed)
+	p.changed = make(chan struct{})
 }
 
 // resume has records processed again after the end of a call.
@@ -80,29 +94,43 @@ func offsetName(partition int32, offset int64) string {
 	return fmt.Sprintf("%d of partition %d", offset, partition)
 }
 
-// A consuming is a running call of Consume.
-type consuming struct {
+// A calling is a running call of a function of Code.
+type calling struct {
+	name    string          // of the function
 	running context.Context // ends when the call has returned
 	cancel  func()
 	err     error // result of the call; read only after running has ended
 }
 
-// consume calls Consume.
-func (r *checkRun) consume(p *processing) *consuming {
+// call calls a function of Code, named name.
+func (r *checkRun) call(name string, f func(ctx context.Context) error) *calling {
 	ctx, cancel := context.WithCancel(r.ends)
 	running, returned := context.WithCancel(context.Background())
-	c := &consuming{running: running, cancel: cancel}
+	c := &calling{name: name, running: running, cancel: cancel}
 	go func() {
 		defer returned()
-		c.err = r.Consume(ctx, r.s, p.process)
+		c.err = f(ctx)
 	}()
 	return c
 }
 
+// consume calls Consume.
+func (r *checkRun) consume(p *processing) *calling {
+	return r.call("Consume", func(ctx context.Context) error { return r.Consume(ctx, r.s, p.process) })
+}
+
 // end ends a call, and returns when it has returned.
-func (c *consuming) end() {
+func (c *calling) end() {
 	c.cancel()
 	<-c.running.Done()
+}
+
+// gaveUp describes a call that did not do all in the time since began.
+func (c *calling) gaveUp(began time.Time) string {
+	if c.running.Err() != nil {
+		return fmt.Sprintf("%s returned before it was to end: %v", c.name, c.err)
+	}
+	return fmt.Sprintf("%s had not processed all after %s (Config.WaitTimeout or the test's own deadline)", c.name, time.Since(began).Round(time.Millisecond))
 }
 
 // fill writes n records to be read.
@@ -122,51 +150,97 @@ func (c *Code) checkConsume(t *testing.T, f checkFault) string {
 	defer cancel()
 	p := newProcessing(c)
 	p.found.mayRepeat = c.MayRepeat && f.what != nothing
-	if f.ends {
-		p.endAt = c.Records / 4
-	}
-	r.fill(p, c.Records/2)
-	if !r.consumeDisturbed(p, f) {
-		return p.text(r)
-	}
-	// The next call shows which records were committed.
-	r.fill(p, leastChecked)
-	last := r.consume(p)
-	p.waitForAll(r, last)
-	r.settle()
-	last.end()
+	r.twice(p, f, phases{
+		call:   func(int) *calling { return r.consume(p) },
+		all:    func(c *calling) bool { return p.waitForAll(r, c) },
+		settle: r.settle,
+	})
 	return p.text(r)
 }
 
-// consumeDisturbed consumes the first half of the records, and the other half during the fault. It
-// returns false if the fault did not occur.
-func (r *checkRun) consumeDisturbed(p *processing, f checkFault) bool {
-	first := r.consume(p)
-	defer func() { first.end() }()
-	begun := func() bool { return p.found.seen() > 0 }
+// phases are what twice does with a function of Code.
+type phases struct {
+	call   func(n int) *calling     // calls it; n is 1 for a member that joins, or 0
+	all    func(call *calling) bool // waits until all records are processed; false: they are not
+	settle func()                   // waits until all is committed, for a bounded time
+	last   func()                   // is called before the last call; nil: nothing
+}
+
+// twice has the first half of the records processed, and the other half during the fault. If that
+// is done, further records are processed by a new call. It shows the records that were not
+// committed.
+func (r *checkRun) twice(p *processing, f checkFault, do phases) {
 	if f.ends {
-		begun = func() bool { return p.ended }
+		p.endAt = r.Records / 4
 	}
+	r.fill(p, r.Records/2)
+	if !r.disturbed(p, f, do) {
+		return
+	}
+	if do.last != nil {
+		do.last()
+	}
+	r.fill(p, leastChecked)
+	last := do.call(0)
+	if do.all(last) {
+		do.settle()
+	}
+	last.end()
+}
+
+// disturbed is the part of twice with the fault. It returns false if the fault did not occur, or
+// records were not processed.
+func (r *checkRun) disturbed(p *processing, f checkFault, do phases) bool {
+	begun, connect := func() bool { return p.begun > 0 }, func() {}
+	switch {
+	case f.ends:
+		begun = func() bool { return p.ended }
+	case f.cutsOff != nil:
+		begun, connect = r.cutOff(p, f)
+	}
+	first := do.call(0)
+	defer func() { first.end() }()
 	if !p.waitFor(r, first, begun) {
 		return false
 	}
-	if f.ends {
+	if f.ends || f.cutsOff != nil {
 		first.end()
+		connect()
 		p.resume()
-		first = r.consume(p)
+		first = do.call(0)
 	}
 	act := f.begin(r)
 	if f.joins {
-		second := r.consume(p)
+		second := do.call(1)
 		defer second.end()
 	}
 	r.fill(p, r.Records-r.Records/2)
 	act(first.running)
-	if !p.waitForAll(r, first) {
+	if !do.all(first) {
 		return false
 	}
-	r.settle()
+	do.settle()
 	return true
+}
+
+// cutOff cuts the code off from the network as f describes. is reports, under p's mutex, whether
+// that has happened, and connect ends it.
+func (r *checkRun) cutOff(p *processing, f checkFault) (is func() bool, connect func()) {
+	var off bool // guarded by p.mu
+	cut := r.s.Fault(Fault{Decide: func(x *kafka.Exchange) *Effect {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		switch {
+		case off:
+			return &Effect{Close: true}
+		case f.cutsOff(x):
+			off = true
+			p.wake()
+			return &Effect{Close: true, AfterApply: f.served}
+		}
+		return nil
+	}})
+	return func() bool { return off }, cut.Remove
 }
 
 // settling is the time for the commits of a consumer that has processed all records. Clients that
@@ -182,14 +256,14 @@ func (r *checkRun) settle() {
 	_ = r.s.WaitUntil(ctx, func() bool { return r.committed(ctx) }) // missing commits show as records that are read again
 }
 
-// committed reports whether a group has committed all records.
+// committed reports whether a group has committed all records, and no offset beyond them.
 func (r *checkRun) committed(ctx context.Context) bool {
 	groups, _ := r.s.Cluster().Groups(ctx) // groups whose coordinators answer
 	return slices.ContainsFunc(groups, func(g group.Info) bool {
 		g, err := r.s.Cluster().Group(ctx, g.ID)
 		for p := range r.Partitions {
 			o, ok := g.Offsets[record.TopicPartition{Topic: r.Topic, Partition: int32(p)}]
-			if err != nil || o.Offset < o.End || !ok {
+			if err != nil || o.Offset != o.End || !ok {
 				return false
 			}
 		}
@@ -198,12 +272,12 @@ func (r *checkRun) committed(ctx context.Context) bool {
 }
 
 // waitForAll waits until all records are processed.
-func (p *processing) waitForAll(r *checkRun, c *consuming) bool {
+func (p *processing) waitForAll(r *checkRun, c *calling) bool {
 	return p.waitFor(r, c, func() bool { return p.found.missing() == 0 })
 }
 
 // waitFor waits until cond returns true. It returns false if c returns first or the time is up.
-func (p *processing) waitFor(r *checkRun, c *consuming, cond func() bool) bool {
+func (p *processing) waitFor(r *checkRun, c *calling, cond func() bool) bool {
 	ctx, cancel := r.step()
 	defer cancel()
 	defer context.AfterFunc(c.running, cancel)()
@@ -213,11 +287,7 @@ func (p *processing) waitFor(r *checkRun, c *consuming, cond func() bool) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if c.running.Err() != nil {
-		p.found.failed = fmt.Sprintf("Consume returned before it was to end: %v", c.err)
-	} else {
-		p.found.failed = fmt.Sprintf("Consume had not processed all after %s (Config.WaitTimeout or the test's own deadline)", time.Since(began).Round(time.Millisecond))
-	}
+	p.found.failed = c.gaveUp(began)
 	return false
 }
 

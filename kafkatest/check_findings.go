@@ -15,8 +15,10 @@ type findings struct {
 	reordered []string
 	altered   []string
 	unknown   []string
-	mayRepeat bool   // a record that is found again is no finding
-	failed    string // another failure of the code; empty: none
+	early     []string // acknowledged before that was the result of the work
+	anyOrder  bool     // a record that is found after a later one is no finding
+	mayRepeat bool     // a record that is found again is no finding
+	failed    string   // another failure of the code; empty: none
 }
 
 func newFindings() *findings {
@@ -80,8 +82,11 @@ func (f *findings) text(s *Server) string {
 	if !f.mayRepeat {
 		say("doubled", f.doubled)
 	}
-	say("reordered", f.reordered)
+	if !f.anyOrder {
+		say("reordered", f.reordered)
+	}
 	say("altered", f.altered)
+	say("acknowledged too early", f.early)
 	say("not known", f.unknown)
 	if len(parts) == 0 {
 		return ""

@@ -235,8 +235,13 @@ func found(t *testing.T, c Code, fault string) (text string) {
 	t.Helper()
 	require.NoError(t, c.complete())
 	faults, check := produceFaults, c.checkProduce
-	if c.Consume != nil {
+	switch {
+	case c.Consume != nil:
 		faults, check = consumeFaults, c.checkConsume
+	case c.Transform != nil:
+		faults, check = transformFaults, c.checkTransform
+	case c.Work != nil:
+		faults, check = workFaults, c.checkWork
 	}
 	at := slices.IndexFunc(faults, func(f checkFault) bool { return f.name == fault })
 	require.NotEqual(t, -1, at, fault)
@@ -278,8 +283,14 @@ func TestCheckFindsWhatProducersGetWrong(t *testing.T) {
 // requireFinding requires that text has the finding want and no other one; "" means none.
 func requireFinding(t *testing.T, want, text string) {
 	t.Helper()
-	for _, what := range []string{"lost", "doubled", "reordered", "altered", "not known", "gave up", "returned before"} {
-		require.Equal(t, what == want, strings.Contains(text, what), text)
+	requireFindings(t, []string{want}, text)
+}
+
+// requireFindings is requireFinding for several findings.
+func requireFindings(t *testing.T, want []string, text string) {
+	t.Helper()
+	for _, what := range []string{"lost", "doubled", "reordered", "altered", "not known", "gave up", "returned before", "no group has committed", "acknowledged too early"} {
+		require.Equal(t, slices.Contains(want, what), strings.Contains(text, what), text)
 	}
 }
 
@@ -360,7 +371,7 @@ func TestCheckRunsInRealTime(t *testing.T) {
 
 func TestCheckRefusesWhatMakesNoSense(t *testing.T) {
 	for text, c := range map[string]Code{
-		"neither":                 {},
+		"none of":                 {},
 		"Partitions":              {Produce: rightProducer, Partitions: -1},
 		"Records":                 {Produce: rightProducer, Records: 9},
 		"Pipe":                    {Produce: rightProducer, Config: Config{Pipe: true}},
@@ -369,8 +380,10 @@ func TestCheckRefusesWhatMakesNoSense(t *testing.T) {
 		"1 brokers, and 1 replicas of topic checked": {Produce: rightProducer, Config: Config{Brokers: 1}},
 		"3 brokers, and 1 replicas of topic checked": {Produce: rightProducer, Config: Config{Replicas: 1}},
 		"3 brokers, and 1 replicas of topic orders":  {Produce: rightProducer, Topic: "orders", Config: Config{TopicConfigs: map[string]topic.Config{"orders": {ReplicationFactor: 1}}}},
-		"has another number for topic checked":       {Produce: rightProducer, Partitions: 2, Config: Config{Topics: map[string]int{"checked": 7}}},
-		"has another number for topic orders":        {Produce: rightProducer, Partitions: 2, Topic: "orders", Config: Config{TopicConfigs: map[string]topic.Config{"orders": {Partitions: 1}}}},
+		"both checked":                         {Transform: rightTransformer, Output: "checked"},
+		"no share groups":                      {Work: rightWorker, Config: Config{Release: Kafka4_0}},
+		"has another number for topic checked": {Produce: rightProducer, Partitions: 2, Config: Config{Topics: map[string]int{"checked": 7}}},
+		"has another number for topic orders":  {Produce: rightProducer, Partitions: 2, Topic: "orders", Config: Config{TopicConfigs: map[string]topic.Config{"orders": {Partitions: 1}}}},
 	} {
 		require.ErrorContains(t, c.complete(), text)
 	}

@@ -37,7 +37,8 @@
 //	kafkatest.Check(t, kafkatest.Code{Produce: produce, Consume: consume})
 //
 // Check runs client code with one fault after the other, and reports the records that were lost,
-// duplicated and reordered in each case. See its example.
+// duplicated and reordered in each case: of producers, consumers, programs that read and write in
+// transactions, and members of share groups. See its examples.
 //
 // # Virtual time
 //

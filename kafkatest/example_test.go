@@ -14,10 +14,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/kafka"
 	"github.com/stratalog/strata/kafkatest"
+	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/remote"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -177,6 +180,41 @@ func ExampleCheck() {
 				return nil
 			},
 			MayRepeat: true, // at least once
+		})
+	}
+}
+
+// Check runs a program that reads topic "orders" and writes topic "invoices" in transactions. If
+// the program committed offsets after a transaction instead, transform/killed-after-end would fail:
+// "doubled 10 of 70".
+func ExampleCheck_transform() {
+	_ = func(t *testing.T) {
+		kafkatest.Check(t, kafkatest.Code{
+			Topic: "orders", Output: "invoices",
+			Transform: func(ctx context.Context, s *kafkatest.Server, id string, transform func(int32, int64) (record.Record, error)) error {
+				cluster, err := remote.Open(ctx, remote.Config{Brokers: s.Addrs(), Dial: s.Dial})
+				if err != nil {
+					return err
+				}
+				defer cluster.Close()
+				c, err := consumer.New(cluster, consumer.Config{Group: "billing", Topics: []string{"orders"}})
+				if err != nil {
+					return err
+				}
+				defer c.Close()
+				p, err := producer.New(cluster, producer.Config{TransactionalID: id})
+				if err != nil {
+					return err
+				}
+				defer p.Close()
+				return consumer.Transform(ctx, c, p, func(r record.Record, emit func(record.Record)) error {
+					out, err := transform(r.Partition, r.Offset)
+					if err == nil {
+						emit(out)
+					}
+					return err
+				})
+			},
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/remote"
+	"github.com/stratalog/strata/share"
 )
 
 // dial connects to the brokers of a check.
@@ -68,6 +69,70 @@ func consume(protocol consumer.Protocol) func(context.Context, *kafkatest.Server
 	}
 }
 
+func transform(protocol consumer.Protocol) func(context.Context, *kafkatest.Server, string, func(int32, int64) (record.Record, error)) error {
+	return func(ctx context.Context, s *kafkatest.Server, id string, transform func(int32, int64) (record.Record, error)) error {
+		c, err := dial(ctx, s)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		g, err := consumer.New(c, consumer.Config{Group: "checked", Topics: []string{"checked"}, Protocol: protocol})
+		if err != nil {
+			return err
+		}
+		defer g.Close()
+		p, err := producer.New(c, producer.Config{TransactionalID: id})
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		for {
+			err := consumer.Transform(ctx, g, p, func(r record.Record, emit func(record.Record)) error {
+				out, err := transform(r.Partition, r.Offset)
+				if err == nil {
+					emit(out)
+				}
+				return err
+			})
+			if !errors.Is(err, producer.ErrAbortable) || ctx.Err() != nil {
+				return err
+			}
+		}
+	}
+}
+
+func work(ctx context.Context, s *kafkatest.Server, work func(int32, int64) (share.AckType, error)) error {
+	c, err := dial(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	m, err := consumer.NewShare(c, consumer.ShareConfig{Group: "checked", Topics: []string{"checked"}, Explicit: true})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	for r, err := range m.Records(ctx) {
+		if err != nil {
+			continue // a broker is down; the loop ends by itself if the error is final
+		}
+		result, err := work(r.Partition, r.Offset)
+		if err != nil {
+			return err
+		}
+		switch result {
+		case share.Accept:
+			err = m.Accept(ctx, r)
+		case share.Release:
+			err = m.Release(ctx, r)
+		case share.Reject:
+			err = m.Reject(ctx, r)
+		}
+		_ = err // a record that is not acknowledged comes again
+	}
+	return nil
+}
+
 func TestNothingIsLostOrRepeatedUnderFaults(t *testing.T) {
 	remote.UseFetchSessionsFrom(t, 1)
 	releases := []struct {
@@ -96,9 +161,20 @@ func TestNothingIsLostOrRepeatedUnderFaults(t *testing.T) {
 			t.Run("classic group", func(t *testing.T) {
 				kafkatest.Check(t, kafkatest.Code{Config: cfg, Consume: consume(consumer.ProtocolClassic), MayRepeat: true})
 			})
+			t.Run("transform, classic group", func(t *testing.T) {
+				kafkatest.Check(t, kafkatest.Code{Config: cfg, Transform: transform(consumer.ProtocolClassic)})
+			})
 			if r.release == kafkatest.Latest || r.release == kafkatest.Kafka4_0 {
 				t.Run("newer group", func(t *testing.T) {
 					kafkatest.Check(t, kafkatest.Code{Config: cfg, Consume: consume(consumer.ProtocolConsumer), MayRepeat: true})
+				})
+				t.Run("transform, newer group", func(t *testing.T) {
+					kafkatest.Check(t, kafkatest.Code{Config: cfg, Transform: transform(consumer.ProtocolConsumer)})
+				})
+			}
+			if r.release == kafkatest.Latest {
+				t.Run("share group", func(t *testing.T) {
+					kafkatest.Check(t, kafkatest.Code{Config: cfg, Work: work})
 				})
 			}
 		})
