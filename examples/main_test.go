@@ -24,7 +24,7 @@ func TestListNamesEveryExampleOnOneScreen(t *testing.T) {
 	dirs, err := os.ReadDir(".")
 	require.NoError(t, err)
 	for _, d := range dirs {
-		if d.IsDir() {
+		if d.IsDir() && d.Name() != "internal" {
 			there = append(there, d.Name())
 		}
 	}
@@ -41,6 +41,28 @@ var sources embed.FS
 var portable = []string{
 	"confirm", "delivery", "exactlyonce", "groups", "grow", "jobs", "ordering", "outbox", "partitioners", "quickstart", "readers",
 	"repartition", "timetravel", "workers",
+}
+
+// inProcess are portable examples that run in the process only, with the reason.
+var inProcess = map[string]string{
+	"exactlyonce": "it kills processes that have the log inside, and shows their files",
+	"groups":      "it has sessions of 400 ms, and measures pauses of members that hear of a rebalance at once",
+	"outbox":      "it kills processes that have the log inside",
+}
+
+// usage returns the comment of an example's package; for an example that runs in the process only,
+// what it would be otherwise.
+func usage(t *testing.T, example string) string {
+	t.Helper()
+	text, err := sources.ReadFile(example + "/main.go")
+	require.NoError(t, err)
+	comment, _, found := strings.Cut(string(text), "\npackage main")
+	require.True(t, found, example)
+	if _, ok := inProcess[example]; ok {
+		require.NotContains(t, comment, "-kafka", example)
+		comment += " [-kafka HOST:PORT]"
+	}
+	return comment
 }
 
 // Checklist row CL3.
@@ -63,5 +85,6 @@ func TestFunctionsOfExamplesTakeAClient(t *testing.T) {
 			})
 		}
 		require.True(t, takesClient, example)
+		require.Contains(t, usage(t, example), " [-kafka HOST:PORT]", example)
 	}
 }

@@ -37,8 +37,12 @@ func acknowledgements(ctx context.Context, cluster strata.Client, out io.Writer)
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	event := "on stable storage"
+	if at.Elsewhere() {
+		event = "in the leader's log" // Kafka does not sync each write
+	}
 	_, err := fmt.Fprintln(out, "Without an acknowledgement a send does not wait for the disk, and a lost record is not noticed. With one replica, leader and\n"+
-		"all wait for the same event: the record is on stable storage.")
+		"all wait for the same event: the record is "+event+".")
 	return err
 }
 
@@ -52,7 +56,7 @@ func sendWith(ctx context.Context, cluster strata.Client, acks record.Acks) (med
 		for i := range sends {
 			<-tick.C
 			start := time.Now()
-			done, err := p.Send(ctx, record.String("coordinates", "courier-7", fmt.Sprintf("52.%05d,13.4", i)))
+			done, err := p.Send(ctx, record.String(at.Name("coordinates"), "courier-7", fmt.Sprintf("52.%05d,13.4", i)))
 			if err != nil {
 				return err
 			}
@@ -72,7 +76,7 @@ func sendWith(ctx context.Context, cluster strata.Client, acks record.Acks) (med
 	refusing := &unreliable{Backend: cluster, refuse: true}
 	err = withProducer(refusing, producer.Config{Acks: acks}, func(p *producer.Producer) error {
 		refused = "nothing"
-		if _, err := p.Send(ctx, record.String("coordinates", "courier-7", "52.5,13.4")); err != nil {
+		if _, err := p.Send(ctx, record.String(at.Name("coordinates"), "courier-7", "52.5,13.4")); err != nil {
 			refused = "an error"
 		}
 		return nil

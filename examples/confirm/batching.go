@@ -57,7 +57,7 @@ func trickle(ctx context.Context, cluster strata.Client, cfg producer.Config) (p
 	err = withProducer(cluster, cfg, func(p *producer.Producer) error {
 		for i := range orders {
 			start := time.Now()
-			p.SendAsync(ctx, record.String("orders", "", fmt.Sprint("order ", i)), func(_ record.Record, err error) {
+			p.SendAsync(ctx, record.String(at.Name("orders"), "", fmt.Sprint("order ", i)), func(_ record.Record, err error) {
 				mu.Lock()
 				defer mu.Unlock()
 				took = append(took, time.Since(start))

@@ -31,7 +31,7 @@ func lostReply(ctx context.Context, cluster strata.Client, out io.Writer) error 
 		link := &unreliable{Backend: cluster}
 		link.loseReplies.Store(1)
 		err = withProducer(link, way.cfg, func(p *producer.Producer) error {
-			if _, err := p.Send(ctx, record.String("limits", "card-1", "+100")); err != nil {
+			if _, err := p.Send(ctx, record.String(at.Name("limits"), "card-1", "+100")); err != nil {
 				return err
 			}
 			after, err := records(ctx, cluster)
@@ -51,8 +51,8 @@ func lostReply(ctx context.Context, cluster strata.Client, out io.Writer) error 
 
 // records returns the number of records in topic limits.
 func records(ctx context.Context, cluster strata.Client) (int64, error) {
-	ends, err := cluster.Offsets(ctx, "limits", strata.Latest)
-	return ends[record.TopicPartition{Topic: "limits"}], err
+	ends, err := cluster.Offsets(ctx, at.Name("limits"), strata.Latest)
+	return ends[record.TopicPartition{Topic: at.Name("limits")}], err
 }
 
 // unreliable is a connection to the broker that drops replies, or rejects every write.

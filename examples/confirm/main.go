@@ -1,23 +1,29 @@
 // Command confirm shows the acknowledgements of a producer and their costs: the three kinds, a lost
 // reply with and without idempotence, and batching and linger against latency.
 //
-//	go run ./examples/confirm
+//	go run ./examples/confirm [-kafka HOST:PORT]
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"time"
 
 	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/examples/internal/place"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
 
+// at is where the example runs.
+var at place.Place
+
 func main() {
+	at = place.FromFlags()
 	if err := run(context.Background(), os.Stdout, vfs.OS()); err != nil {
 		fmt.Fprintln(os.Stderr, "confirm:", err)
 		os.Exit(1)
@@ -31,13 +37,13 @@ func run(ctx context.Context, out io.Writer, disk vfs.FS) (err error) {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	cluster, err := strata.Open(strata.Config{Dir: dir, FS: disk})
+	cluster, err := at.Open(ctx, strata.Config{Dir: dir, FS: disk})
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
+	defer func() { err = errors.Join(err, at.Close(cluster)) }()
 	for _, name := range []string{"limits", "coordinates", "orders"} {
-		if err := cluster.CreateTopic(ctx, name, topic.Config{Partitions: 1}); err != nil {
+		if err := cluster.CreateTopic(ctx, at.Name(name), topic.Config{Partitions: 1}); err != nil {
 			return err
 		}
 	}

@@ -48,7 +48,7 @@ func consumerSide(ctx context.Context, cluster strata.Client, out io.Writer) err
 		{exactlyOnce, cardLimits()},
 	} {
 		wk := &worker{use: line.use, memory: memory{state: map[string]int{}, seen: map[string]int{}, next: record.Offsets{}}}
-		cfg := consumer.Config{Group: fmt.Sprint("way-", i), InstanceID: "worker", Topics: []string{line.use.topic}, MaxPollRecords: 150}
+		cfg := consumer.Config{Group: at.Name(fmt.Sprint("way-", i)), InstanceID: "worker", Topics: []string{at.Name(line.use.topic)}, MaxPollRecords: 150}
 		switch line.way {
 		case atMostOnce:
 			cfg.Commit = consumer.CommitBeforeDelivery
@@ -96,7 +96,7 @@ func fill(ctx context.Context, cluster strata.Client, u use) error {
 	}
 	var rs []record.Record
 	for i := range total {
-		rs = append(rs, record.String(u.topic, strconv.Itoa(i), u.value(i)))
+		rs = append(rs, record.String(at.Name(u.topic), strconv.Itoa(i), u.value(i)))
 	}
 	_, err = p.Send(ctx, rs...)
 	return errors.Join(err, p.Close())

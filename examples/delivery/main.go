@@ -2,34 +2,40 @@
 // a producer, with each delivery guarantee. It counts lost and repeated records, and shows which
 // kinds of data tolerate that.
 //
-//	go run ./examples/delivery
+//	go run ./examples/delivery [-kafka HOST:PORT]
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/examples/internal/place"
 	"github.com/stratalog/strata/topic"
 )
 
+// at is where the example runs.
+var at place.Place
+
 func main() {
+	at = place.FromFlags()
 	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "delivery:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out io.Writer) error {
-	cluster, err := strata.Open(strata.Config{})
+func run(ctx context.Context, out io.Writer) (err error) {
+	cluster, err := at.Open(ctx, strata.Config{})
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
+	defer func() { err = errors.Join(err, at.Close(cluster)) }()
 	for _, name := range []string{"coordinates", "states", "limits", "none", "retried", "idempotent"} {
-		if err := cluster.CreateTopic(ctx, name, topic.Config{Partitions: 1}); err != nil {
+		if err := cluster.CreateTopic(ctx, at.Name(name), topic.Config{Partitions: 1}); err != nil {
 			return err
 		}
 	}

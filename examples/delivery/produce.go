@@ -38,9 +38,13 @@ func producerSide(ctx context.Context, cluster strata.Client, out io.Writer) err
 			return err
 		}
 		// Sends without an acknowledgement return before their records are written. When a later
-		// record is acknowledged, they are written.
+		// record is acknowledged, they are written, unless they went over a network: this producer
+		// has another connection.
 		if err := sendLast(ctx, cluster, way.topic); err != nil {
 			return err
+		}
+		if at.Elsewhere() {
+			time.Sleep(time.Second)
 		}
 		seen, err := count(ctx, cluster, way.topic)
 		if err != nil {
@@ -58,7 +62,7 @@ func sendAll(ctx context.Context, b producer.Backend, cfg producer.Config, topic
 		return err
 	}
 	for i := range sent {
-		if _, err := p.Send(ctx, record.String(topic, "", strconv.Itoa(i))); err != nil {
+		if _, err := p.Send(ctx, record.String(at.Name(topic), "", strconv.Itoa(i))); err != nil {
 			return errors.Join(err, p.Close())
 		}
 	}
@@ -71,14 +75,14 @@ func sendLast(ctx context.Context, b producer.Backend, topic string) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.Send(ctx, record.String(topic, "", "last"))
+	_, err = p.Send(ctx, record.String(at.Name(topic), "", "last"))
 	return errors.Join(err, p.Close())
 }
 
 // count reads the topic to its end.
 func count(ctx context.Context, cluster strata.Client, topic string) (map[string]int, error) {
 	seen := map[string]int{}
-	for r, err := range consumer.Read(ctx, cluster, consumer.ReadConfig{Topic: topic}) {
+	for r, err := range consumer.Read(ctx, cluster, consumer.ReadConfig{Topic: at.Name(topic)}) {
 		if err != nil {
 			return nil, err
 		}

@@ -1,5 +1,7 @@
 // Command grow adds partitions to a live topic. It shows which keys move to another partition, and
 // that existing records do not move.
+//
+//	go run ./examples/grow [-kafka HOST:PORT]
 package main
 
 import (
@@ -10,6 +12,7 @@ import (
 	"os"
 
 	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/examples/internal/place"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
@@ -17,24 +20,28 @@ import (
 
 const keys = 24
 
+// at is where the example runs.
+var at place.Place
+
 func main() {
+	at = place.FromFlags()
 	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "grow:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out io.Writer) error {
-	cluster, err := strata.Open(strata.Config{})
+func run(ctx context.Context, out io.Writer) (err error) {
+	cluster, err := at.Open(ctx, strata.Config{})
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
+	defer func() { err = errors.Join(err, at.Close(cluster)) }()
 	return grow(ctx, cluster, out)
 }
 
 func grow(ctx context.Context, cluster strata.Client, out io.Writer) error {
-	if err := cluster.CreateTopic(ctx, "orders", topic.Config{Partitions: 4}); err != nil {
+	if err := cluster.CreateTopic(ctx, at.Name("orders"), topic.Config{Partitions: 4}); err != nil {
 		return err
 	}
 	p, err := producer.New(cluster, producer.Config{})
@@ -47,14 +54,14 @@ func grow(ctx context.Context, cluster strata.Client, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	written, err := cluster.Offsets(ctx, "orders", strata.Latest)
+	written, err := cluster.Offsets(ctx, at.Name("orders"), strata.Latest)
 	if err != nil {
 		return err
 	}
-	if err := cluster.AddPartitions(ctx, "orders", 6); err != nil {
+	if err := cluster.AddPartitions(ctx, at.Name("orders"), 6); err != nil {
 		return err
 	}
-	still, err := cluster.Offsets(ctx, "orders", strata.Latest)
+	still, err := cluster.Offsets(ctx, at.Name("orders"), strata.Latest)
 	if err != nil {
 		return err
 	}
@@ -79,7 +86,7 @@ func grow(ctx context.Context, cluster strata.Client, out io.Writer) error {
 	fmt.Fprintf(out, "\nNew records of %d of %d keys go to another partition: their order across the change is not kept.\n", moved, keys)
 	fmt.Fprintln(out, "Existing records do not move; records per partition before and right after adding:")
 	for i := range int32(6) {
-		tp := record.TopicPartition{Topic: "orders", Partition: i}
+		tp := record.TopicPartition{Topic: at.Name("orders"), Partition: i}
 		fmt.Fprintf(out, "  orders-%d: %2d -> %2d\n", i, written[tp], still[tp])
 		if written[tp] != still[tp] {
 			return fmt.Errorf("orders-%d had %d records and has %d", i, written[tp], still[tp])
@@ -92,7 +99,7 @@ func grow(ctx context.Context, cluster strata.Client, out io.Writer) error {
 func sendAll(ctx context.Context, p *producer.Producer) ([]int32, error) {
 	var rs []record.Record
 	for k := range keys {
-		rs = append(rs, record.String("orders", fmt.Sprintf("user-%d", k), "order"))
+		rs = append(rs, record.String(at.Name("orders"), fmt.Sprintf("user-%d", k), "order"))
 	}
 	acks, err := p.Send(ctx, rs...)
 	if err != nil {

@@ -2,10 +2,13 @@
 // workers than partitions, and each job is with one worker at a time. One worker fails while it
 // holds jobs, and others get them. One job ends every worker that begins it. It is given up after
 // five deliveries, while all other jobs are done.
+//
+//	go run ./examples/jobs [-kafka HOST:PORT]
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/examples/internal/place"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/share"
@@ -27,20 +31,24 @@ const (
 	poison  = "job 77"
 )
 
+// at is where the example runs.
+var at place.Place
+
 func main() {
+	at = place.FromFlags()
 	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "jobs:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, w io.Writer) error {
-	cluster, err := strata.Open(strata.Config{Shares: share.Config{LockDuration: 200 * time.Millisecond}})
+func run(ctx context.Context, w io.Writer) (err error) {
+	cluster, err := at.Open(ctx, strata.Config{Shares: share.Config{LockDuration: 200 * time.Millisecond}})
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
-	if err := cluster.CreateTopic(ctx, "jobs", topic.Config{Partitions: 1}); err != nil {
+	defer func() { err = errors.Join(err, at.Close(cluster)) }()
+	if err := cluster.CreateTopic(ctx, at.Name("jobs"), topic.Config{Partitions: 1}); err != nil {
 		return err
 	}
 	p, err := producer.New(cluster, producer.Config{})
@@ -49,7 +57,7 @@ func run(ctx context.Context, w io.Writer) error {
 	}
 	defer p.Close()
 	for i := range jobs {
-		if _, err := p.Send(ctx, record.String("jobs", "", fmt.Sprint("job ", i))); err != nil {
+		if _, err := p.Send(ctx, record.String(at.Name("jobs"), "", fmt.Sprint("job ", i))); err != nil {
 			return err
 		}
 	}
@@ -74,7 +82,7 @@ func run(ctx context.Context, w io.Writer) error {
 // work runs a worker, and after its failure another one in its place.
 func work(ctx context.Context, cluster strata.Client, b *board, id int) error {
 	for ctx.Err() == nil {
-		s, err := consumer.NewShare(cluster, consumer.ShareConfig{Group: "workers", Topics: []string{"jobs"}, MaxRecords: 8})
+		s, err := consumer.NewShare(cluster, consumer.ShareConfig{Group: at.Name("workers"), Topics: []string{at.Name("jobs")}, MaxRecords: 8})
 		if err != nil {
 			return err
 		}

@@ -1,9 +1,12 @@
 // Command ordering lets two producers write at the same time, first to one partition, then to
 // three, and shows which order every reader sees.
+//
+//	go run ./examples/ordering [-kafka HOST:PORT]
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/examples/internal/place"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
@@ -22,21 +26,25 @@ import (
 
 const each = 12 // records of each producer
 
+// at is where the example runs.
+var at place.Place
+
 func main() {
+	at = place.FromFlags()
 	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "ordering:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out io.Writer) error {
-	cluster, err := strata.Open(strata.Config{})
+func run(ctx context.Context, out io.Writer) (err error) {
+	cluster, err := at.Open(ctx, strata.Config{})
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
+	defer func() { err = errors.Join(err, at.Close(cluster)) }()
 	for _, partitions := range []int{1, 3} {
-		name := fmt.Sprintf("events-%d", partitions)
+		name := at.Name(fmt.Sprintf("events-%d", partitions))
 		if err := cluster.CreateTopic(ctx, name, topic.Config{Partitions: partitions}); err != nil {
 			return err
 		}

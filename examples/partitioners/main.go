@@ -1,16 +1,20 @@
 // Command partitioners sends the same thirty orders through each partitioner
 // and shows which partition they go to.
+//
+//	go run ./examples/partitioners [-kafka HOST:PORT]
 package main
 
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 
 	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/examples/internal/place"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
@@ -23,19 +27,23 @@ var countries = []string{"de", "fr", "it", "pl", "se"}
 // price is a key that sorts as the number does, for Range.
 func price(n int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(n)) }
 
+// at is where the example runs.
+var at place.Place
+
 func main() {
+	at = place.FromFlags()
 	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "partitioners:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out io.Writer) error {
-	cluster, err := strata.Open(strata.Config{})
+func run(ctx context.Context, out io.Writer) (err error) {
+	cluster, err := at.Open(ctx, strata.Config{})
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
+	defer func() { err = errors.Join(err, at.Close(cluster)) }()
 
 	country := func(i int) []byte { return []byte(countries[i%len(countries)]) }
 	none := func(int) []byte { return nil }
@@ -72,7 +80,7 @@ func show(ctx context.Context, out io.Writer, cluster strata.Client, name, why s
 			return '-'
 		}
 		return r
-	}, name)
+	}, at.Name(name))
 	if err := cluster.CreateTopic(ctx, t, topic.Config{Partitions: partitions}); err != nil {
 		return err
 	}

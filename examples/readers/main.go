@@ -1,7 +1,7 @@
 // Command readers runs one writer, a fast reader, a slow reader and a group of two on the same log,
 // and shows that they do not disturb each other.
 //
-//	go run ./examples/readers
+//	go run ./examples/readers [-kafka HOST:PORT]
 package main
 
 import (
@@ -18,6 +18,7 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/examples/internal/place"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
@@ -28,7 +29,11 @@ const (
 	records        = 200_000 // in about a second
 )
 
+// at is where the example runs.
+var at place.Place
+
 func main() {
+	at = place.FromFlags()
 	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "readers:", err)
 		os.Exit(1)
@@ -37,14 +42,14 @@ func main() {
 
 // run writes the same load twice, each time to a new topic: without readers, then with four readers
 // that all have their partitions before the first record is written.
-func run(ctx context.Context, out io.Writer) error {
-	cluster, err := strata.Open(strata.Config{})
+func run(ctx context.Context, out io.Writer) (err error) {
+	cluster, err := at.Open(ctx, strata.Config{})
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
+	defer func() { err = errors.Join(err, at.Close(cluster)) }()
 	for _, name := range []string{"alone", "ticks"} {
-		if err := cluster.CreateTopic(ctx, name, topic.Config{Partitions: 2}); err != nil {
+		if err := cluster.CreateTopic(ctx, at.Name(name), topic.Config{Partitions: 2}); err != nil {
 			return err
 		}
 	}
@@ -54,7 +59,7 @@ func run(ctx context.Context, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "the writer alone:        %8.0f records/s\n", rate)
 
-	readers := []*reader{{name: "fast reader"}, {name: "slow reader", slow: true}, {name: "group member a", group: "pair"}, {name: "group member b", group: "pair"}}
+	readers := []*reader{{name: "fast reader"}, {name: "slow reader", slow: true}, {name: "group member a", group: at.Name("pair")}, {name: "group member b", group: at.Name("pair")}}
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	var work errgroup.Group
@@ -132,7 +137,7 @@ type reader struct {
 
 func (r *reader) run(ctx context.Context, cluster strata.Client) error {
 	c, err := consumer.New(cluster, consumer.Config{
-		Group: r.group, Topics: []string{"ticks"}, ClientID: r.name,
+		Group: r.group, Topics: []string{at.Name("ticks")}, ClientID: r.name,
 		// bounds the time until a member notices that the other one has joined
 		HeartbeatInterval: 50 * time.Millisecond,
 	})
@@ -177,7 +182,7 @@ func write(ctx context.Context, cluster strata.Client, name string, show func(wr
 	for n := 0; n < records; {
 		<-tick.C
 		for range perMillisecond {
-			p.SendAsync(ctx, record.String(name, "", "tick"), nil)
+			p.SendAsync(ctx, record.String(at.Name(name), "", "tick"), nil)
 			n++
 		}
 		if show != nil && n%(records/4) == 0 {

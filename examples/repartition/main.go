@@ -2,7 +2,7 @@
 // Added partitions do not help with existing records, and break the order of keys for new ones. A
 // copy to a larger topic by hand can repeat records.
 //
-//	go run ./examples/repartition
+//	go run ./examples/repartition [-kafka HOST:PORT]
 package main
 
 import (
@@ -16,6 +16,7 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/examples/internal/place"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
@@ -26,21 +27,25 @@ const (
 	changes = 50 // of each card's limit, before the topic grows
 )
 
+// at is where the example runs.
+var at place.Place
+
 func main() {
+	at = place.FromFlags()
 	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "repartition:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out io.Writer) error {
-	cluster, err := strata.Open(strata.Config{})
+func run(ctx context.Context, out io.Writer) (err error) {
+	cluster, err := at.Open(ctx, strata.Config{})
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
+	defer func() { err = errors.Join(err, at.Close(cluster)) }()
 	for name, partitions := range map[string]int{"limits": 2, "limits-6": 6} {
-		if err := cluster.CreateTopic(ctx, name, topic.Config{Partitions: partitions}); err != nil {
+		if err := cluster.CreateTopic(ctx, at.Name(name), topic.Config{Partitions: partitions}); err != nil {
 			return err
 		}
 	}
@@ -62,7 +67,7 @@ func send(ctx context.Context, cluster strata.Client, from, to int) error {
 	var rs []record.Record
 	for n := from; n < to; n++ {
 		for card := range cards {
-			rs = append(rs, record.String("limits", fmt.Sprint("card-", card), strconv.Itoa(n)))
+			rs = append(rs, record.String(at.Name("limits"), fmt.Sprint("card-", card), strconv.Itoa(n)))
 		}
 	}
 	_, err = p.Send(ctx, rs...)
@@ -73,24 +78,24 @@ func send(ctx context.Context, cluster strata.Client, from, to int) error {
 func grow(ctx context.Context, cluster strata.Client, out io.Writer) error {
 	fmt.Fprintf(out, "limits has 2 partitions and %d unread records. Four partitions are added, and %d more records written:\n",
 		cards*changes, cards*changes)
-	before, err := cluster.Offsets(ctx, "limits", strata.Latest)
+	before, err := cluster.Offsets(ctx, at.Name("limits"), strata.Latest)
 	if err != nil {
 		return err
 	}
-	if err := cluster.AddPartitions(ctx, "limits", 6); err != nil {
+	if err := cluster.AddPartitions(ctx, at.Name("limits"), 6); err != nil {
 		return err
 	}
 	if err := send(ctx, cluster, changes, 2*changes); err != nil {
 		return err
 	}
-	ends, err := cluster.Offsets(ctx, "limits", strata.Latest)
+	ends, err := cluster.Offsets(ctx, at.Name("limits"), strata.Latest)
 	if err != nil {
 		return err
 	}
 	const unit = 50
 	fmt.Fprintf(out, "  (# is %d existing records, + %d new ones)\n", unit, unit)
 	for p := range int32(6) {
-		tp := record.TopicPartition{Topic: "limits", Partition: p}
+		tp := record.TopicPartition{Topic: at.Name("limits"), Partition: p}
 		bar := strings.Repeat("#", int(before[tp]/unit)) + strings.Repeat("+", int((ends[tp]-before[tp])/unit))
 		fmt.Fprintf(out, "  limits-%d  %-16s %3d\n", p, bar, ends[tp])
 	}
@@ -100,7 +105,7 @@ func grow(ctx context.Context, cluster strata.Client, out io.Writer) error {
 	late := map[string]bool{} // cards of which an older change comes after a newer one
 	newest := map[string]int{}
 	for _, partitions := range [][]int32{{2, 3, 4, 5}, {0, 1}} {
-		for r, err := range consumer.Read(ctx, cluster, consumer.ReadConfig{Topic: "limits", Partitions: partitions}) {
+		for r, err := range consumer.Read(ctx, cluster, consumer.ReadConfig{Topic: at.Name("limits"), Partitions: partitions}) {
 			if err != nil {
 				return err
 			}
@@ -127,7 +132,7 @@ func copyTopic(ctx context.Context, cluster strata.Client, out io.Writer) error 
 		fmt.Fprintf(out, "  life %d copies %d records\n", life, copied)
 	}
 	seen := map[string]int{} // card and number of the change
-	for r, err := range consumer.Read(ctx, cluster, consumer.ReadConfig{Topic: "limits-6"}) {
+	for r, err := range consumer.Read(ctx, cluster, consumer.ReadConfig{Topic: at.Name("limits-6")}) {
 		if err != nil {
 			return err
 		}
@@ -150,7 +155,7 @@ func copyOnce(ctx context.Context, cluster strata.Client, kill bool) (copied int
 	if err != nil {
 		return 0, err
 	}
-	c, err := consumer.New(cluster, consumer.Config{Group: "copier", InstanceID: "copier", Topics: []string{"limits"}, Commit: consumer.CommitManual})
+	c, err := consumer.New(cluster, consumer.Config{Group: at.Name("copier"), InstanceID: "copier", Topics: []string{at.Name("limits")}, Commit: consumer.CommitManual})
 	if err != nil {
 		return 0, err
 	}
@@ -164,7 +169,7 @@ func copyOnce(ctx context.Context, cluster strata.Client, kill bool) (copied int
 		if err != nil {
 			return copied, err
 		}
-		if _, err := p.Send(ctx, record.Record{Topic: "limits-6", Key: r.Key, Value: r.Value, Timestamp: r.Timestamp}); err != nil {
+		if _, err := p.Send(ctx, record.Record{Topic: at.Name("limits-6"), Key: r.Key, Value: r.Value, Timestamp: r.Timestamp}); err != nil {
 			return copied, err
 		}
 		copied++
@@ -196,7 +201,7 @@ func behind(c *consumer.Consumer) (n int64) {
 }
 
 func size(ctx context.Context, cluster strata.Client) (n int64, err error) {
-	ends, err := cluster.Offsets(ctx, "limits", strata.Latest)
+	ends, err := cluster.Offsets(ctx, at.Name("limits"), strata.Latest)
 	for _, end := range ends {
 		n += end
 	}

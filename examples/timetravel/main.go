@@ -1,9 +1,12 @@
 // Command timetravel reads a log with a consumer without a group: from a point in time, to its end,
 // and again from the start.
+//
+//	go run ./examples/timetravel [-kafka HOST:PORT]
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,29 +15,34 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/examples/internal/place"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
 )
 
+// at is where the example runs.
+var at place.Place
+
 func main() {
+	at = place.FromFlags()
 	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "timetravel:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out io.Writer) error {
-	cluster, err := strata.Open(strata.Config{}) // in memory
+func run(ctx context.Context, out io.Writer) (err error) {
+	cluster, err := at.Open(ctx, strata.Config{}) // in memory
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
+	defer func() { err = errors.Join(err, at.Close(cluster)) }()
 	return travel(ctx, cluster, out)
 }
 
 func travel(ctx context.Context, cluster strata.Client, out io.Writer) error {
-	if err := cluster.CreateTopic(ctx, "temperature", topic.Config{Partitions: 1}); err != nil {
+	if err := cluster.CreateTopic(ctx, at.Name("temperature"), topic.Config{Partitions: 1}); err != nil {
 		return err
 	}
 	day := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
@@ -42,7 +50,7 @@ func travel(ctx context.Context, cluster strata.Client, out io.Writer) error {
 		return err
 	}
 
-	tp := record.TopicPartition{Topic: "temperature", Partition: 0}
+	tp := record.TopicPartition{Topic: at.Name("temperature"), Partition: 0}
 	c, err := consumer.New(cluster, consumer.Config{Assign: record.Offsets{tp: consumer.StartEarliest}, MaxPollRecords: 3})
 	if err != nil {
 		return err
@@ -89,7 +97,7 @@ func measure(ctx context.Context, cluster strata.Client, day time.Time) error {
 	}
 	defer p.Close()
 	for hour := range 24 {
-		r := record.String("temperature", "roof", fmt.Sprintf("%d °C", 20-(hour-14)*(hour-14)/10))
+		r := record.String(at.Name("temperature"), "roof", fmt.Sprintf("%d °C", 20-(hour-14)*(hour-14)/10))
 		r.Timestamp = day.Add(time.Duration(hour) * time.Hour)
 		if _, err := p.Send(ctx, r); err != nil {
 			return err

@@ -3,6 +3,8 @@
 // retried at once, later, or never. Every mail that could not be sent is in a dead letter topic
 // with the reason. SIGTERM or Ctrl-C ends the process without losing a mail. The program prints
 // which mails the next process repeats, and why.
+//
+//	go run ./examples/workers [-kafka HOST:PORT]
 package main
 
 import (
@@ -20,6 +22,7 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/examples/internal/place"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
@@ -30,7 +33,11 @@ const (
 	users = 50
 )
 
+// at is where the example runs.
+var at place.Place
+
 func main() {
+	at = place.FromFlags()
 	// The shutdown recipe, part 1: SIGTERM ends the context, and nothing else.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
@@ -40,14 +47,14 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, w io.Writer) error {
-	cluster, err := strata.Open(strata.Config{})
+func run(ctx context.Context, w io.Writer) (err error) {
+	cluster, err := at.Open(ctx, strata.Config{})
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
+	defer func() { err = errors.Join(err, at.Close(cluster)) }()
 	for _, name := range []string{"mails", "mails-retry", "mails-failed"} {
-		if err := cluster.CreateTopic(ctx, name, topic.Config{Partitions: 2}); err != nil {
+		if err := cluster.CreateTopic(ctx, at.Name(name), topic.Config{Partitions: 2}); err != nil {
 			return err
 		}
 	}
@@ -57,7 +64,7 @@ func run(ctx context.Context, w io.Writer) error {
 	}
 	defer p.Close()
 	for i := range total {
-		if _, err := p.Send(ctx, record.String("mails", fmt.Sprintf("user-%d", i%users), fmt.Sprint(i))); err != nil {
+		if _, err := p.Send(ctx, record.String(at.Name("mails"), fmt.Sprintf("user-%d", i%users), fmt.Sprint(i))); err != nil {
 			return err
 		}
 	}
@@ -133,7 +140,7 @@ func (m *mailer) process(ctx context.Context, w io.Writer) (err error) {
 	m.mu.Lock()
 	m.lives++
 	m.mu.Unlock()
-	c, err := consumer.New(m.cluster, consumer.Config{Group: "mailers", Topics: []string{"mails", "mails-retry"}})
+	c, err := consumer.New(m.cluster, consumer.Config{Group: at.Name("mailers"), Topics: []string{at.Name("mails"), at.Name("mails-retry")}})
 	if err != nil {
 		return err
 	}
@@ -142,7 +149,7 @@ func (m *mailer) process(ctx context.Context, w io.Writer) (err error) {
 		AttemptTimeout: time.Second,
 		Retries:        2, MinBackoff: time.Millisecond, // for failures that pass quickly
 		RetryTopics: &consumer.RetryTopics{Producer: m.p, Stages: []consumer.RetryStage{
-			{Topic: "mails-retry", Delay: 100 * time.Millisecond}, // for failures that need more time
+			{Topic: at.Name("mails-retry"), Delay: 100 * time.Millisecond}, // for failures that need more time
 		}},
 		DeadLetter: m.deadLetter, // for permanent failures
 	})
@@ -178,7 +185,7 @@ func (m *mailer) send(ctx context.Context, r record.Record) error {
 		return context.Cause(ctx)
 	case id == "100" && consumer.Attempt(ctx) < 3:
 		return errors.New("server is busy") // passes quickly
-	case id == "150" && r.Topic == "mails":
+	case id == "150" && r.Topic == at.Name("mails"):
 		return errors.New("mailbox is full") // passes later
 	}
 	outcome = "sent"
@@ -194,7 +201,7 @@ func (m *mailer) send(ctx context.Context, r record.Record) error {
 }
 
 func (m *mailer) deadLetter(ctx context.Context, r record.Record, err error) error {
-	if err := consumer.DeadLetterTopic(m.p, "mails-failed")(ctx, r, err); err != nil {
+	if err := consumer.DeadLetterTopic(m.p, at.Name("mails-failed"))(ctx, r, err); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -216,7 +223,7 @@ func (m *mailer) left() {
 // report prints the reason of each failed mail.
 func (m *mailer) report(ctx context.Context, w io.Writer) error {
 	fmt.Fprintln(w, "Mails in the dead letter topic, with their headers:")
-	c, err := consumer.New(m.cluster, consumer.Config{Topics: []string{"mails-failed"}})
+	c, err := consumer.New(m.cluster, consumer.Config{Topics: []string{at.Name("mails-failed")}})
 	if err != nil {
 		return err
 	}

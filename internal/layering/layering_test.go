@@ -43,6 +43,9 @@ func rowOf(row map[string]int, pkg string) (int, bool) {
 	if r, ok := row[pkg]; ok {
 		return r, true
 	}
+	if strings.HasPrefix(pkg, "examples/internal/") {
+		return len(Rows), true
+	}
 	if pkg == "examples" || strings.HasPrefix(pkg, "examples/") {
 		return len(Rows) + 1, true
 	}
