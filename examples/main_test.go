@@ -50,8 +50,7 @@ var inProcess = map[string]string{
 	"outbox":      "it kills processes that have the log inside",
 }
 
-// usage returns the comment of an example's package; for an example that runs in the process only,
-// what it would be otherwise.
+// usage returns the comment of an example's package, with the flag if it runs in the process only.
 func usage(t *testing.T, example string) string {
 	t.Helper()
 	text, err := sources.ReadFile(example + "/main.go")

@@ -140,7 +140,8 @@ func (m *mailer) process(ctx context.Context, w io.Writer) (err error) {
 	m.mu.Lock()
 	m.lives++
 	m.mu.Unlock()
-	c, err := consumer.New(m.cluster, consumer.Config{Group: at.Name("mailers"), Topics: []string{at.Name("mails"), at.Name("mails-retry")}})
+	retryTopic := at.Name("mails-retry")
+	c, err := consumer.New(m.cluster, consumer.Config{Group: at.Name("mailers"), Topics: []string{at.Name("mails"), retryTopic}})
 	if err != nil {
 		return err
 	}
@@ -149,7 +150,7 @@ func (m *mailer) process(ctx context.Context, w io.Writer) (err error) {
 		AttemptTimeout: time.Second,
 		Retries:        2, MinBackoff: time.Millisecond, // for failures that pass quickly
 		RetryTopics: &consumer.RetryTopics{Producer: m.p, Stages: []consumer.RetryStage{
-			{Topic: at.Name("mails-retry"), Delay: 100 * time.Millisecond}, // for failures that need more time
+			{Topic: retryTopic, Delay: 100 * time.Millisecond}, // for failures that need more time
 		}},
 		DeadLetter: m.deadLetter, // for permanent failures
 	})
