@@ -44,12 +44,23 @@ func (s *session) JoinShare(ctx context.Context, m consumer.ShareMember) (consum
 	member := &shareMember{
 		s: own, member: m, topics: map[[16]byte]string{}, lines: map[int32]*shareLine{}, from: map[record.TopicPartition]int32{}, polls: map[int32]bool{}, arrived: make(chan struct{}),
 	}
-	if err := member.beat(ctx); err != nil {
+	if err := member.join(ctx); err != nil {
 		own.close()
 		return nil, err
 	}
 	own.spawn(member.keepAlive)
 	return member, nil
+}
+
+// join sends the first heartbeat, until ctx ends if its errors pass: a coordinator is loading, or
+// the topic of the states of share groups is being created.
+func (m *shareMember) join(ctx context.Context) error {
+	for {
+		err := m.beat(ctx)
+		if err == nil || !passes(err) || m.s.pause(ctx, shareRetry) != nil {
+			return err
+		}
+	}
 }
 
 // configureShare sets the settings of the group that the member names.

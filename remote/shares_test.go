@@ -11,6 +11,10 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/internal/synctest"
+	"github.com/stratalog/strata/kafka"
+	"github.com/stratalog/strata/kafkatest"
+	"github.com/stratalog/strata/remote"
 	"github.com/stratalog/strata/replication"
 )
 
@@ -127,5 +131,23 @@ func TestShareMemberBeginsWhereItsConfigSays(t *testing.T) {
 			}
 			require.NoError(t, s.Close())
 		}
+	})
+}
+
+func TestShareMemberWaitsForACoordinatorThatIsLoading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := kafkatest.New(t, kafkatest.Config{Pipe: true, Topics: map[string]int{"t": 1}})
+		loading := s.Fault(kafkatest.Fault{APIs: []kafka.Key{kafka.ShareGroupHeartbeat}, Code: kafka.CoordinatorNotAvailable, Times: 3})
+		c, err := dial(t.Context(), s)
+		require.NoError(t, err)
+		m, err := consumer.NewShare(c, consumer.ShareConfig{Group: "jobs", Topics: []string{"t"}})
+		require.NoError(t, err)
+		require.Equal(t, 3, loading.Hits())
+		require.NoError(t, m.Close())
+		loading = s.Fault(kafkatest.Fault{APIs: []kafka.Key{kafka.ShareGroupHeartbeat}, Code: kafka.GroupAuthorizationFailed, Times: kafkatest.Always})
+		_, err = consumer.NewShare(c, consumer.ShareConfig{Group: "others", Topics: []string{"t"}})
+		require.ErrorIs(t, err, remote.ErrNotAuthorized)
+		require.Equal(t, 1, loading.Hits(), "a final error is not tried again")
+		require.NoError(t, c.Close())
 	})
 }
