@@ -228,6 +228,12 @@ func (b *Broker) Kill() {
 	<-b.done
 }
 
+// Restart starts a broker again that was killed or stopped, at the same address, and returns when it
+// accepts connections.
+func (b *Broker) Restart(ctx context.Context) error {
+	return b.run(ctx, filepath.Join(b.home, "server.properties"))
+}
+
 // Stop stops the broker cleanly, and returns when it has ended.
 func (b *Broker) Stop() {
 	b.cmd.Process.Signal(syscall.SIGTERM)
