@@ -20,7 +20,7 @@ var portableExamples = map[string][]string{
 	"jobs":         {number, `#+`},
 	"ordering":     {`\b[ab]\d+\b( [ab]\d+\b)*`, `in a's order: (true|false)\n\n`},
 	"partitioners": {`(?m)^  \d \|[ \d]*$`},
-	"quickstart":   {number, `(?m)^.*(generation|ann|bob|cleo|segment|offset|partition \d|lines-\d|files?).*$`, `are on stable storage|are acknowledged`},
+	"quickstart":   {`( *(ann|bob|cleo)[^\n]*\n)+`, `(?m)( +\d+){2}$`, `are on stable storage|are acknowledged`},
 	"readers":      {number, `[=#]+`},
 	"repartition":  nil,
 	"timetravel":   nil,
