@@ -145,6 +145,11 @@ func TestRemoteRidesThroughKilledKafkas(t *testing.T) {
 		sent <- n
 	}()
 
+	for _, s := range streams { // a new group has to be under way before its silence means anything
+		began := time.Now()
+		eventually(t, s.name+" has begun", func() bool { return s.has(1) })
+		t.Logf("%s has begun after %v more", s.name, time.Since(began).Round(time.Millisecond))
+	}
 	outages, failOver := 0, usualFailOver
 	for began := time.Now(); time.Since(began) < lasts; outages++ {
 		failOver = max(failOver, outage(t, k, brokers, 1+outages%2, outages%4 < 2))
@@ -165,7 +170,7 @@ func TestRemoteRidesThroughKilledKafkas(t *testing.T) {
 	stop()
 	clients.Wait()
 	for _, s := range append(streams, acknowledged, transformed) {
-		t.Logf("%s: %v of %d, %d repeated, longest silence %v", s.name, s.next, n, s.repeated, s.silence.Round(time.Millisecond))
+		t.Logf("%s: %v of %d, %d repeated, longest silence %v, error %v", s.name, s.next, n, s.repeated, s.silence.Round(time.Millisecond), s.failed)
 	}
 	for _, s := range append(streams, acknowledged, transformed) {
 		require.NoError(t, s.failed, s.name)
