@@ -124,6 +124,7 @@ type shareLine struct {
 	turn  chan struct{} // capacity 1; holds a value while a request is under way
 	epoch int32         // of the next request; 0: a new session
 	has   map[record.TopicPartition][16]byte
+	acks  []*shareAck // for the next request; guarded by shareMember.mu
 }
 
 // defaultLock is the time of locks of brokers whose responses do not have it. Kafka:
@@ -272,14 +273,20 @@ func (m *shareMember) pollLocked(most int) {
 	}
 }
 
-// line returns the session at a broker, which the caller uses until it calls done.
-func (m *shareMember) line(broker int32) (l *shareLine, done func()) {
-	m.mu.Lock()
-	l = m.lines[broker]
+// lineLocked returns the session at a broker.
+func (m *shareMember) lineLocked(broker int32) *shareLine {
+	l := m.lines[broker]
 	if l == nil {
 		l = &shareLine{turn: make(chan struct{}, 1), has: map[record.TopicPartition][16]byte{}}
 		m.lines[broker] = l
 	}
+	return l
+}
+
+// line returns the session at a broker, which the caller uses until it calls done.
+func (m *shareMember) line(broker int32) (l *shareLine, done func()) {
+	m.mu.Lock()
+	l = m.lineLocked(broker)
 	m.mu.Unlock()
 	l.turn <- struct{}{}
 	return l, func() { <-l.turn }
@@ -411,50 +418,76 @@ func (m *shareMember) keep(broker int32, resp *kmsg.ShareFetchResponse) {
 // Begin implements consumer.ShareMembership. The broker has counted the delivery.
 func (m *shareMember) Begin(context.Context, share.TopicPartition, int64, int64) error { return nil }
 
-// Acknowledge implements consumer.ShareMembership. It does not wait for the response. A request
-// waits for a fetch of the same broker, for at most half a second.
+// Acknowledge implements consumer.ShareMembership. It does not wait for the response. A request has
+// all acknowledgements that have come since the last one of the same broker. It waits for a fetch
+// from that broker, for at most half a second.
 func (m *shareMember) Acknowledge(_ context.Context, tp share.TopicPartition, acks []share.Ack) (stored func(context.Context) error, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	broker, ok := m.from[tp.TopicPartition]
-	ended, result := make(chan struct{}), error(nil)
-	if !ok || m.left || !m.s.spawn(func() {
-		defer close(ended)
-		result = m.acknowledge(broker, tp, acks)
-	}) {
+	if !ok || m.left {
 		return nil, share.ErrInvalidRecordState
 	}
+	if len(acks) == 0 {
+		return func(context.Context) error { return nil }, nil
+	}
+	l := m.lineLocked(broker)
+	if len(l.acks) == 0 && !m.s.spawn(func() { m.acknowledge(broker) }) {
+		return nil, share.ErrInvalidRecordState
+	}
+	ack := &shareAck{tp: tp, acks: acks, ended: make(chan struct{})}
+	l.acks = append(l.acks, ack)
 	return func(ctx context.Context) error {
 		select {
-		case <-ended:
-			return result
+		case <-ack.ended:
+			return ack.err
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}, nil
 }
 
-func (m *shareMember) acknowledge(broker int32, tp share.TopicPartition, acks []share.Ack) error {
+// acknowledge sends the acknowledgements that wait for one broker.
+func (m *shareMember) acknowledge(broker int32) {
 	l, done := m.line(broker)
 	defer done()
-	if l.epoch == 0 { // the session in which the records were acquired has ended
-		return share.ErrInvalidRecordState
-	}
-	req := kmsg.NewPtrShareAcknowledgeRequest()
-	req.GroupID, req.MemberID, req.ShareSessionEpoch = &m.member.Group, &m.member.MemberID, l.epoch
-	t, p := kmsg.NewShareAcknowledgeRequestTopic(), kmsg.NewShareAcknowledgeRequestTopicPartition()
-	t.TopicID, p.Partition = tp.TopicID, tp.Partition
-	for _, a := range acks {
-		b := kmsg.NewShareAcknowledgeRequestTopicPartitionAcknowledgementBatch()
-		b.FirstOffset, b.LastOffset = a.First, a.Last
-		for _, kind := range a.Types {
-			b.AcknowledgeTypes = append(b.AcknowledgeTypes, int8(kind))
-			req.IsRenewAck = req.IsRenewAck || kind == share.Renew
+	m.mu.Lock()
+	waiting := l.acks
+	l.acks = nil
+	m.mu.Unlock()
+	for len(waiting) > 0 {
+		var some []*shareAck
+		some, waiting = splitAcks(waiting)
+		m.sendAcks(l, broker, some)
+		for _, a := range some {
+			close(a.ended)
 		}
-		p.AcknowledgementBatches = append(p.AcknowledgementBatches, b)
 	}
-	t.Partitions = append(t.Partitions, p)
-	req.Topics = append(req.Topics, t)
+}
+
+// sendAcks sends acknowledgements with one request, and sets their errors. A broker rejects all of a
+// partition if it rejects one: then each is sent again by itself.
+func (m *shareMember) sendAcks(l *shareLine, broker int32, acks []*shareAck) {
+	rejected, err := m.requestAcks(l, broker, acks)
+	for _, a := range acks {
+		switch failed := rejected[a.tp.TopicPartition]; {
+		case err != nil:
+			a.err = err
+		case failed != nil && len(acks) > 1:
+			m.sendAcks(l, broker, []*shareAck{a})
+		default:
+			a.err = failed
+		}
+	}
+}
+
+// requestAcks sends one request. It returns the errors of partitions.
+func (m *shareMember) requestAcks(l *shareLine, broker int32, acks []*shareAck) (rejected map[record.TopicPartition]error, err error) {
+	if l.epoch == 0 { // the session in which the records were acquired has ended
+		return nil, share.ErrInvalidRecordState
+	}
+	req := acknowledgeRequest(acks)
+	req.GroupID, req.MemberID, req.ShareSessionEpoch = &m.member.Group, &m.member.MemberID, l.epoch
 	resp, err := toBroker[*kmsg.ShareAcknowledgeResponse](m.s.ctx, m.s, "share acknowledge", broker, req)
 	if err == nil {
 		err = codeError(fromPartition, resp.ErrorCode, resp.ErrorMessage)
@@ -464,17 +497,22 @@ func (m *shareMember) acknowledge(broker int32, tp share.TopicPartition, acks []
 		if isSessionError(err) {
 			err = fmt.Errorf("%w: %w", share.ErrInvalidRecordState, err)
 		}
-		return err
+		return nil, err
 	}
 	l.advance(nil)
+	names := map[[16]byte]string{}
+	for _, a := range acks {
+		names[a.tp.TopicID] = a.tp.Topic
+	}
+	rejected = map[record.TopicPartition]error{}
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
 			if err := codeError(fromPartition, p.ErrorCode, p.ErrorMessage); err != nil {
-				return err
+				rejected[record.TopicPartition{Topic: names[t.TopicID], Partition: p.Partition}] = err
 			}
 		}
 	}
-	return nil
+	return rejected, nil
 }
 
 // Leave implements consumer.ShareMembership. The brokers release the records of the member's

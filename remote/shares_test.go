@@ -4,18 +4,24 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/kafka"
 	"github.com/stratalog/strata/kafkatest"
+	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/remote"
 	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/share"
+	"github.com/stratalog/strata/topic"
 )
 
 func TestShareGroupDoesEachJobOnce(t *testing.T) {
@@ -148,6 +154,98 @@ func TestShareMemberWaitsForACoordinatorThatIsLoading(t *testing.T) {
 		_, err = consumer.NewShare(c, consumer.ShareConfig{Group: "others", Topics: []string{"t"}})
 		require.ErrorIs(t, err, remote.ErrNotAuthorized)
 		require.Equal(t, 1, loading.Hits(), "a final error is not tried again")
+		require.NoError(t, c.Close())
+	})
+}
+
+func TestAcknowledgementsThatWaitShareARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := kafkatest.New(t, kafkatest.Config{Pipe: true, Topics: map[string]int{"t": 2}})
+		c, err := dial(t.Context(), s)
+		require.NoError(t, err)
+		fill(t, c, 100)
+		m, err := consumer.NewShare(c, consumer.ShareConfig{Group: "jobs", Topics: []string{"t"}, Explicit: true})
+		require.NoError(t, err)
+		var recs []consumer.ShareRecord
+		for len(recs) < 100 {
+			some, err := m.Poll(t.Context())
+			require.NoError(t, err)
+			recs = append(recs, some...)
+		}
+		synctest.Wait()
+		s.Fault(kafkatest.Fault{APIs: []kafka.Key{kafka.ShareAcknowledge}, Delay: 10 * time.Millisecond, Times: 1000})
+		var count atomic.Int64
+		defer s.Observe(func(x *kafka.Exchange) {
+			req, ok := x.Request.(*kmsg.ShareAcknowledgeRequest)
+			if !ok {
+				return
+			}
+			count.Add(1)
+			if len(req.Topics) == 0 { // it ends the session
+				return
+			}
+			for _, p := range req.Topics[0].Partitions {
+				next, renewals := int64(0), 0
+				for _, b := range p.AcknowledgementBatches {
+					assert.GreaterOrEqual(t, b.FirstOffset, next)
+					next = b.LastOffset + 1
+					if b.AcknowledgeTypes[0] == int8(share.Renew) {
+						renewals++
+					}
+				}
+				assert.True(t, renewals == 0 || renewals == len(p.AcknowledgementBatches))
+			}
+		})()
+		var all sync.WaitGroup
+		for i, r := range recs {
+			all.Go(func() {
+				if i%10 == 0 {
+					assert.NoError(t, m.Renew(t.Context(), r))
+				}
+				assert.NoError(t, m.Accept(t.Context(), r))
+			})
+		}
+		all.Wait()
+		require.LessOrEqual(t, count.Load(), int64(25))
+		ends, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		_, err = m.Poll(ends)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "nothing is delivered again")
+		require.NoError(t, m.Close())
+		require.NoError(t, c.Close())
+	})
+}
+
+func TestRejectedAcknowledgementDoesNotRejectOthersOfItsRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := kafkatest.New(t, kafkatest.Config{Pipe: true, Topics: map[string]int{"t": 1}})
+		c, err := dial(t.Context(), s)
+		require.NoError(t, err)
+		fill(t, c, 10)
+		m, err := c.JoinShare(t.Context(), consumer.ShareMember{Group: "jobs", MemberID: topic.NewID().String(), Topics: []string{"t"}, Reset: partition.Earliest})
+		require.NoError(t, err)
+		got, err := m.Fetch(t.Context(), 100)
+		require.NoError(t, err)
+		require.EqualValues(t, 9, got.Deliveries[len(got.Deliveries)-1].Last)
+		s.Fault(kafkatest.Fault{APIs: []kafka.Key{kafka.ShareAcknowledge}, Delay: 10 * time.Millisecond})
+		var stored []func(context.Context) error
+		for _, offset := range []int64{0, 9, 8, 1, 1000, 2, 3, 7, 6, 5, 4} {
+			wait, err := m.Acknowledge(t.Context(), got.TopicPartition, []share.Ack{{First: offset, Last: offset, Types: []share.AckType{share.Accept}}})
+			require.NoError(t, err)
+			stored = append(stored, wait)
+		}
+		for i, wait := range stored {
+			if err := wait(t.Context()); i == 4 {
+				require.ErrorIs(t, err, share.ErrInvalidRecordState, "offset 1000 was never acquired")
+			} else {
+				require.NoError(t, err)
+			}
+		}
+		ends, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		_, err = m.Fetch(ends, 100)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "nothing is delivered again")
+		require.NoError(t, m.Leave(t.Context()))
 		require.NoError(t, c.Close())
 	})
 }
