@@ -50,6 +50,13 @@ type Config struct {
 	// metadata.max.age.ms, whose default is 5 minutes.
 	MetadataMaxAge time.Duration
 
+	// Properties are settings by their Kafka names, as in the configuration of a Java client:
+	// bootstrap.servers, client.id, request.timeout.ms, metadata.max.age.ms, security.protocol,
+	// sasl.mechanism and sasl.jaas.config for PLAIN and SCRAM, ssl.truststore and ssl.keystore in
+	// PEM. Open returns a *topic.ConfigError for a name that it does not know, and for a value that
+	// contradicts a field. Settings of producers and consumers are in Properties of their Config.
+	Properties map[string]string
+
 	// Hooks observe connections and requests, for metrics and traces.
 	Hooks []kgo.Hook
 	// Logger receives log messages; nil discards them.
@@ -65,6 +72,9 @@ const (
 func (c Config) withDefaults() (Config, error) {
 	refuse := func(key, value, reason string) (Config, error) {
 		return c, &topic.ConfigError{Key: key, Value: value, Reason: reason}
+	}
+	if err := c.readProperties(); err != nil {
+		return c, err
 	}
 	if len(c.Brokers) == 0 || slices.Contains(c.Brokers, "") {
 		return refuse("Brokers", "", "has no address")
