@@ -335,7 +335,7 @@ func (f *franzClient) Consume(n int64, each func()) error {
 
 func (f *franzClient) Transform(n int64) error {
 	s, err := kgo.NewGroupTransactSession(append([]kgo.Opt{
-		kgo.TransactionalID(f.job.Topic), kgo.ConsumerGroup(f.job.Topic), kgo.ConsumeTopics(f.job.Topic), kgo.RequireStableFetchOffsets(),
+		kgo.TransactionalID(f.job.Topic), kgo.ConsumerGroup(f.job.Topic), kgo.ConsumeTopics(f.job.Topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 	}, f.opts...)...)
 	if err != nil {

@@ -48,9 +48,6 @@ func (f *findings) add(partition int32, name string) {
 	f.highest[partition] = name
 }
 
-// seen returns the number of expected records found.
-func (f *findings) seen() int { return len(f.times) }
-
 // missing returns the number of expected records not found.
 func (f *findings) missing() int { return len(f.ranks) - len(f.times) }
 

@@ -19,7 +19,7 @@ type transformer = func(ctx context.Context, s *Server, id string, transform tra
 func forTransform(s *Server, id string) []kgo.Opt {
 	return []kgo.Opt{
 		kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial), kgo.TransactionalID(id), kgo.ConsumerGroup("g"), kgo.ConsumeTopics("checked"),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets(),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 	}
 }
 
