@@ -53,8 +53,9 @@ func (c *Consumer) closeTimeout() time.Duration {
 // HeartbeatInterval longer.
 //
 // A rebalance in progress or a change of the coordinator does not lose the final commit: it is
-// retried for HeartbeatInterval until the coordinator accepts it. The error matches ErrRebalanced only if the group completed a rebalance without this
-// member, since other members may then own its partitions.
+// retried for HeartbeatInterval until the coordinator accepts it. The error matches ErrRebalanced
+// only if the group completed a rebalance without this member, since other members may then own its
+// partitions.
 //
 // Shutdown may be called from a loop body and from callbacks. It does not wait for its caller, and
 // the caller's record counts as not processed. It returns immediately from a callback of

@@ -358,8 +358,8 @@ func (p *puller) storeLocked(answers []*answer) {
 }
 
 // answers converts a response, or the error of a request without one. Each partition of the request
-// has an answer, unless the broker has lost the session or throttles the client: then the request is
-// sent again.
+// has an answer, unless the broker has lost the session or throttles the client: then the request
+// is sent again.
 func (s *session) answers(pl *poll, resp *kmsg.FetchResponse, err error) (all []*answer) {
 	if err == nil {
 		err = codeError(fromPartition, resp.ErrorCode, nil)

@@ -34,9 +34,9 @@ type line struct {
 }
 
 const (
-	// requestsAtOnce bounds the produce requests to a broker that have no response yet. The order of
-	// a partition does not depend on it: producers have MaxInFlight batches of each in flight, often
-	// in requests of their own.
+	// requestsAtOnce bounds the produce requests to a broker that have no response yet. The order
+	// of a partition does not depend on it: producers have MaxInFlight batches of each in flight,
+	// often in requests of their own.
 	requestsAtOnce = 16
 	// requestBytes is the size above which a request takes no more batches. It keeps requests below
 	// the default of Kafka's socket.request.max.bytes, 100 MiB.

@@ -465,8 +465,8 @@ func (m *shareMember) acknowledge(broker int32) {
 	}
 }
 
-// sendAcks sends acknowledgements with one request, and sets their errors. A broker rejects all of a
-// partition if it rejects one: then each is sent again by itself.
+// sendAcks sends acknowledgements with one request, and sets their errors. A broker rejects all of
+// a partition if it rejects one: then each is sent again by itself.
 func (m *shareMember) sendAcks(l *shareLine, broker int32, acks []*shareAck) {
 	rejected, err := m.requestAcks(l, broker, acks)
 	for _, a := range acks {

@@ -4,8 +4,8 @@ import "time"
 
 // Stats counts connections and requests of a cluster and its sessions since Open.
 type Stats struct {
-	// Sessions is the number of open sessions: one for each consumer, each reader, each producer with
-	// a client id, and all others together.
+	// Sessions is the number of open sessions: one for each consumer, each reader, each producer
+	// with a client id, and all others together.
 	Sessions int
 
 	Connections    int64 // open at present

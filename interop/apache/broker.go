@@ -228,8 +228,8 @@ func (b *Broker) Kill() {
 	<-b.done
 }
 
-// Restart starts a broker again that was killed or stopped, at the same address, and returns when it
-// accepts connections.
+// Restart starts a broker again that was killed or stopped, at the same address, and returns when
+// it accepts connections.
 func (b *Broker) Restart(ctx context.Context) error {
 	return b.run(ctx, filepath.Join(b.home, "server.properties"))
 }

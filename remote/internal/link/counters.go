@@ -23,8 +23,8 @@ var (
 	_ kgo.HookBrokerThrottle   = (*Counters)(nil)
 )
 
-// OnBrokerConnect implements kgo.HookBrokerConnect. A connection whose login failed has a conn, too,
-// and OnBrokerDisconnect is called for it.
+// OnBrokerConnect implements kgo.HookBrokerConnect. A connection whose login failed has a conn,
+// too, and OnBrokerDisconnect is called for it.
 func (c *Counters) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, conn net.Conn, err error) {
 	if conn != nil {
 		c.Connections.Add(1)
