@@ -3,6 +3,7 @@ package kafkadir
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/internal/offsets"
@@ -120,6 +122,8 @@ type checking struct {
 	meta   *metadata
 	there  []int32 // brokers with a directory
 	groups map[string]*groupSeen
+	// records of topics in segments whose newest record is older than Kafka's default retention
+	expired map[string]int64
 }
 
 // groupSeen is a group in the offsets topic.
@@ -272,9 +276,44 @@ func (ck *checking) partitionDir(tp record.TopicPartition, replicas []int32) (di
 	return dir, bytes, nil
 }
 
+// defaultRetention is Kafka's log.retention.hours.
+const defaultRetention = 7 * 24 * time.Hour
+
+// expiredRecords returns about how many records of a partition are in closed segments whose newest
+// record is older than defaultRetention, by the last entries of their time indexes.
+func (ck *checking) expiredRecords(dir string) (n int64, err error) {
+	entries, err := ck.fsys.ReadDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	var bases []int64
+	for _, e := range entries {
+		if base, suffix, ok := baseOf(e.Name()); ok && suffix == ".log" {
+			bases = append(bases, base)
+		}
+	}
+	slices.Sort(bases)
+	for i := range len(bases) - 1 { // the last one is in use
+		index, err := vfs.ReadFile(ck.fsys, filepath.Join(dir, fmt.Sprintf("%020d.timeindex", bases[i])))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // Kafka builds it
+		}
+		if err != nil {
+			return 0, err
+		}
+		if whole := len(index) / minIndexBytes * minIndexBytes; whole > 0 {
+			newest := time.UnixMilli(int64(binary.BigEndian.Uint64(index[whole-minIndexBytes:])))
+			if time.Since(newest) > defaultRetention {
+				n += bases[i+1] - bases[i]
+			}
+		}
+	}
+	return n, nil
+}
+
 // readOffsets reads the groups, and the sizes of all partitions.
 func (ck *checking) readOffsets(ctx context.Context) error {
-	ck.groups = map[string]*groupSeen{}
+	ck.groups, ck.expired = map[string]*groupSeen{}, map[string]int64{}
 	for _, t := range ck.meta.sortedTopics() {
 		for _, n := range slices.Sorted(maps.Keys(t.partitions)) {
 			if err := ctx.Err(); err != nil {
@@ -284,6 +323,13 @@ func (ck *checking) readOffsets(ctx context.Context) error {
 			dir, bytes, err := ck.partitionDir(record.TopicPartition{Topic: t.name, Partition: n}, inSyncFirst(p))
 			if err != nil {
 				return err
+			}
+			if dir != "" {
+				old, err := ck.expiredRecords(dir)
+				if err != nil {
+					return err
+				}
+				ck.expired[t.name] += old
 			}
 			ck.report.Partitions, ck.report.Replicas, ck.report.Bytes = ck.report.Partitions+1, ck.report.Replicas+len(p.replicas), ck.report.Bytes+bytes
 			if t.name == offsets.Topic && dir != "" {
@@ -379,6 +425,9 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
+// minIndexBytes is the size of an entry of a time index.
+const minIndexBytes = 12
+
 // neverFlush is the value of flush.messages that leaves writing back to the operating system.
 const neverFlush = "9223372036854775807"
 
@@ -396,6 +445,10 @@ func (ck *checking) topics() {
 	var synced, one []string
 	for _, t := range ck.meta.sortedTopics() {
 		config := ck.meta.configs[metarecord.ResourceTopic][t.name]
+		if n, err := strconv.Atoi(cmp.Or(config["segment.index.bytes"], broker[""]["log.index.size.max.bytes"])); err == nil && n < minIndexBytes {
+			ck.find(Blocker, "topic "+t.name, fmt.Sprintf("segment.index.bytes=%d has no room for an entry of the time index: Kafka does not start with it", n),
+				"strata topics alter "+t.name+" --set segment.index.bytes=10485760")
+		}
 		for _, k := range slices.Sorted(maps.Keys(config)) {
 			if _, known := topic.LookupKey(k); !known {
 				ck.find(Blocker, "topic "+t.name, k+" is no setting of Kafka", "strata topics alter "+t.name+" --unset "+k)
@@ -403,6 +456,10 @@ func (ck *checking) topics() {
 		}
 		if topic.IsInternal(t.name) {
 			continue
+		}
+		if n := ck.expired[t.name]; n > 0 && ck.retainedByDefault(config) {
+			ck.find(Change, "topic "+t.name, fmt.Sprintf("%d records are older than 7 days, and the topic has no retention of its own: Kafka deletes them soon after its start", n),
+				"strata topics alter "+t.name+" --set retention.ms=-1, or another time")
 		}
 		messages, own := config["flush.messages"]
 		if _, ms := config["flush.ms"]; !own && !ms {
@@ -431,6 +488,18 @@ func (ck *checking) topics() {
 		ck.find(Change, "flush.messages=1 of "+some(one), "Kafka flushes on the leader before each acknowledgement, one batch at a time, which is slow", "strata topics alter TOPIC --set flush.messages="+neverFlush+" if replicas are enough")
 	}
 	ck.find(Note, "settings of the process", "options of strata.Config and flags of strata serve are in no file: defaults of topics, bounds of sessions, expiry", "set them in server.properties")
+}
+
+// retainedByDefault reports whether a default of server.properties decides how long Kafka keeps the
+// records of a topic with these settings.
+func (ck *checking) retainedByDefault(config map[string]string) bool {
+	broker := ck.meta.configs[metarecord.ResourceBroker][""]
+	if policy := cmp.Or(config["cleanup.policy"], broker["log.cleanup.policy"]); policy == "compact" {
+		return false
+	}
+	_, own := config["retention.ms"]
+	_, all := broker["log.retention.ms"]
+	return !own && !all
 }
 
 // replicas checks replication, and the space that the copy needs.

@@ -13,6 +13,7 @@ import (
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/internal/metarecord"
+	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
@@ -214,4 +215,57 @@ func TestCheckReadsMetadataThatBeginWithASnapshot(t *testing.T) {
 	require.Equal(t, 1, r.Topics)
 	require.Equal(t, 2, r.Partitions)
 	require.Equal(t, []int32{1}, r.Brokers)
+}
+
+func TestCheckNamesTopicsWhoseRecordsKafkaDeletes(t *testing.T) {
+	disk := vfs.Mem()
+	cfg := strata.Config{FS: disk, Dir: "data"}
+	cfg.Defaults.Properties = map[string]string{"retention.ms": "-1"} // of this process only
+	c, err := strata.Open(cfg)
+	require.NoError(t, err)
+	p, err := producer.New(c, producer.Config{})
+	require.NoError(t, err)
+	for name, set := range map[string]string{"bare": "", "kept": "retention.ms", "compacted": "cleanup.policy"} {
+		properties := map[string]string{"segment.bytes": "1048576"}
+		if set != "" {
+			properties[set] = map[string]string{"retention.ms": "-1", "cleanup.policy": "compact"}[set]
+		}
+		require.NoError(t, c.CreateTopic(t.Context(), name, topic.Config{Properties: properties}))
+		old := time.Now().Add(-30 * 24 * time.Hour)
+		for i := range 30 {
+			_, err := p.Send(t.Context(), record.Record{Topic: name, Key: []byte(fmt.Sprint(i)), Value: make([]byte, 100_000), Timestamp: old})
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, p.Close())
+	require.NoError(t, c.Close())
+	f := finding(t, check(t, disk), "topic bare")
+	require.Equal(t, Change, f.Severity)
+	require.Contains(t, f.Text, "20 records are older than 7 days")
+	require.Contains(t, f.Do, "strata topics alter bare --set retention.ms=-1")
+	for _, f := range check(t, disk).Findings {
+		require.NotEqual(t, "topic kept", f.About)
+		require.NotEqual(t, "topic compacted", f.About)
+	}
+}
+
+func TestIndexWithoutRoomForAnEntryIsABlocker(t *testing.T) {
+	for of, config := range map[string][2]string{"the topic": {"segment.index.bytes", ""}, "all brokers": {"", "log.index.size.max.bytes"}} {
+		t.Run(of, func(t *testing.T) {
+			disk := vfs.Mem()
+			c := open(t, disk, "data")
+			var properties map[string]string
+			if config[0] != "" {
+				properties = map[string]string{config[0]: "8"}
+			}
+			require.NoError(t, c.CreateTopic(t.Context(), "small", topic.Config{Properties: properties}))
+			if config[1] != "" {
+				require.NoError(t, c.AlterBrokerConfig(t.Context(), -1, replication.ConfigChange{Key: config[1], Op: replication.SetConfig, Value: "8"}))
+			}
+			require.NoError(t, c.Close())
+			r := check(t, disk)
+			require.False(t, r.Ready())
+			require.Contains(t, finding(t, r, "topic small").Do, "segment.index.bytes=10485760")
+		})
+	}
 }

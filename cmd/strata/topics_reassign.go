@@ -111,7 +111,13 @@ func planReassign(ctx context.Context, tg *target, admin *kadm.Client, names []s
 		return nil, err
 	}
 	for _, p := range underWay.Sorted() {
-		return nil, fmt.Errorf("%s-%d: %w", p.Topic, p.Partition, kerr.ReassignmentInProgress)
+		err := fmt.Errorf("%s-%d: replicas %s are being added: %w", p.Topic, p.Partition, brokerList(p.AddingReplicas), kerr.ReassignmentInProgress)
+		for _, id := range p.AddingReplicas {
+			if _, live := brokers[id]; !live {
+				err = fmt.Errorf("%w: broker %d does not run", err, id)
+			}
+		}
+		return nil, err
 	}
 	return spreadReplicas(parts, brokers, n), nil
 }
@@ -155,6 +161,7 @@ func reassignTogether(ctx context.Context, tg *target, ask asker, moves []moveLi
 	if err := startReassign(ctx, tg, ask.admin, req); err != nil {
 		return err
 	}
+	before, since := -1, time.Now() // the last progress
 	for {
 		left, err := underReassignment(ctx, tg, ask.admin, set)
 		if err != nil {
@@ -164,6 +171,14 @@ func reassignTogether(ctx context.Context, tg *target, ask asker, moves []moveLi
 			break
 		}
 		progress(left)
+		if left != before {
+			before, since = left, time.Now()
+		} else if time.Since(since) >= reassignPatience {
+			if err := replicasRun(ctx, tg, ask.client, moves); err != nil {
+				return fmt.Errorf("%d partitions are not complete: %w", left, err)
+			}
+			since = time.Now()
+		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("the cluster continues the reassignment of %d partitions: %w", left, context.Cause(ctx))
@@ -174,6 +189,30 @@ func reassignTogether(ctx context.Context, tg *target, ask asker, moves []moveLi
 		return err
 	}
 	return electPreferred(ctx, tg, ask.admin, set)
+}
+
+// reassignPatience is the time without progress after which a reassignment looks for brokers that
+// have stopped.
+const reassignPatience = 10 * time.Second
+
+// replicasRun returns an error if a broker that gets replicas does not run.
+func replicasRun(ctx context.Context, tg *target, client *kgo.Client, moves []moveLine) error {
+	ctx, cancel := tg.bounded(ctx)
+	defer cancel()
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = []kmsg.MetadataRequestTopic{}
+	resp, err := req.RequestWith(ctx, client)
+	if err != nil {
+		return err
+	}
+	for _, m := range moves {
+		for _, id := range m.After {
+			if !slices.ContainsFunc(resp.Brokers, func(b kmsg.MetadataResponseBroker) bool { return b.NodeID == id }) {
+				return fmt.Errorf("broker %d does not run; the cluster continues the reassignment when it does: %w", id, kerr.ReplicaNotAvailable)
+			}
+		}
+	}
+	return nil
 }
 
 func startReassign(ctx context.Context, tg *target, admin *kadm.Client, req kadm.AlterPartitionAssignmentsReq) error {

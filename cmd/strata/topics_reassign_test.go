@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 func TestReassignSpreadsNewReplicasOverBrokersAndRacks(t *testing.T) {
@@ -135,8 +137,17 @@ func TestReassignRefusesPartitionsThatAreBeingReassigned(t *testing.T) {
 
 	r := run("topics", "reassign", "orders", "--replicas", "1")
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "orders-0: REASSIGNMENT_IN_PROGRESS")
+	require.Contains(t, r.err, fmt.Sprintf("orders-0: replicas %d are being added: REASSIGNMENT_IN_PROGRESS", 3-leader))
 	require.Empty(t, r.out)
+}
+
+func TestReassignNamesABrokerThatHasStopped(t *testing.T) {
+	addr := start(t, "--memory", "--brokers", "2").addr
+	tg, c := target{timeout: 10 * time.Second}, client(t, addr)
+	require.NoError(t, replicasRun(t.Context(), &tg, c, []moveLine{{After: []int32{1, 2}}}))
+	err := replicasRun(t.Context(), &tg, c, []moveLine{{After: []int32{1, 2}}, {After: []int32{1, 9}}})
+	require.ErrorIs(t, err, kerr.ReplicaNotAvailable)
+	require.ErrorContains(t, err, "broker 9 does not run")
 }
 
 // Stopped brokers and full leaders need more states than a server shows.
