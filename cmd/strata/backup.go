@@ -39,7 +39,7 @@ func (a *app) backup(ctx context.Context, dir, to string) error {
 	if !a.hasCluster(dir) { // Open would create one
 		return misuse("%s: the directory has no cluster", dir)
 	}
-	cluster, err := strata.Open(strata.Config{Dir: dir, FS: a.fs})
+	cluster, err := strata.Open(asItIs(dir, a.fs))
 	switch {
 	case errors.Is(err, replication.ErrLocked):
 		if served := backupServed(ctx, dir, to); errors.Is(served, errNotServed) {

@@ -19,7 +19,9 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/internal/memnet"
 	"github.com/stratalog/strata/kafka"
+	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/replication"
+	"github.com/stratalog/strata/vfs"
 )
 
 // A target is the cluster of a command: brokers at some address, or a directory that no process has
@@ -110,6 +112,12 @@ A program that has the cluster opens a listener for them in four lines:
     go server.Serve(cluster.Backend().Controller(), ln)
     defer server.Close() // before cluster.Close`
 
+// asItIs is the configuration of a cluster that a command opens. Retention and compaction are the
+// business of the cluster's own process, which may keep records for longer than the defaults.
+func asItIs(dir string, fsys vfs.FS) strata.Config {
+	return strata.Config{Dir: dir, FS: fsys, RetentionCheckInterval: log.Unlimited, CompactionInterval: log.Unlimited}
+}
+
 // openDir opens the cluster in dir.
 func (a *app) openDir(dir string) (*strata.Cluster, error) {
 	// In a new cluster the lock appears before other files. So only Open can find out whether
@@ -117,7 +125,7 @@ func (a *app) openDir(dir string) (*strata.Cluster, error) {
 	if _, err := a.fs.Stat(filepath.Join(dir, "broker-1")); errors.Is(err, fs.ErrNotExist) {
 		return nil, misuse("--dir %s: the directory has no cluster; `strata serve --dir` creates one", dir)
 	}
-	cluster, err := strata.Open(strata.Config{Dir: dir, FS: a.fs})
+	cluster, err := strata.Open(asItIs(dir, a.fs))
 	if errors.Is(err, replication.ErrLocked) {
 		return nil, fmt.Errorf("%w\n%s", err, howToReach)
 	}
