@@ -31,7 +31,7 @@ var (
 	// its retention or DeleteRecords.
 	ErrGap = errors.New("the source has deleted records that were not forwarded")
 	// ErrTruncated is returned when the source has lost records that were forwarded, in an unclean
-	// election or with its disk.
+	// election or with its disk, or was restored from an older backup and has other records there.
 	ErrTruncated = consumer.ErrTruncated
 
 	// ErrFenced is returned when another mirror with the same ID has started.

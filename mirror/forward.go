@@ -69,8 +69,10 @@ type flow struct {
 
 // reached is the position of a partition.
 type reached struct {
-	next  int64 // offset of the next record to forward
-	epoch int32 // leader epoch of the record before it; -1: unknown
+	next  int64  // offset of the next record to forward
+	epoch int32  // leader epoch of the record before it; -1: unknown
+	last  int64  // offset of the last forwarded record; -1: none
+	sum   uint64 // fingerprint of that record
 }
 
 // NewForward returns a mirror. It makes no request. The error is a *topic.ConfigError. source and
@@ -378,6 +380,7 @@ func (e *engine) moves(b *consumer.Batch) map[*flow][]reached {
 			next[p].next = to
 			if r, ok := last[tp]; ok {
 				next[p].epoch = max(next[p].epoch, r.LeaderEpoch)
+				next[p].last, next[p].sum = r.Offset, fingerprint(&r)
 			}
 		}
 		if next != nil {

@@ -2,9 +2,11 @@ package mirror
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"time"
 
 	"github.com/stratalog/strata/consumer"
@@ -25,14 +27,16 @@ type positionKey struct {
 // A positionValue is the value of a position, as JSON. All partitions of a topic are in one record,
 // so that one record has to be found at the start.
 type positionValue struct {
-	Format   int     `json:"format"`
-	Source   string  `json:"source"` // cluster id
-	SourceID string  `json:"sourceTopicId"`
-	Target   string  `json:"target"` // topic
-	Run      string  `json:"run"`    // of Run or Drain, which wrote it; random
-	TargetID string  `json:"targetTopicId"`
-	Next     []int64 `json:"next"`  // by partition: offset of the next record to forward
-	Epochs   []int32 `json:"epoch"` // by partition: leader epoch of the record before; -1: unknown
+	Format   int      `json:"format"`
+	Source   string   `json:"source"` // cluster id
+	SourceID string   `json:"sourceTopicId"`
+	Target   string   `json:"target"` // topic
+	Run      string   `json:"run"`    // of Run or Drain, which wrote it; random
+	TargetID string   `json:"targetTopicId"`
+	Next     []int64  `json:"next"`  // by partition: offset of the next record to forward
+	Epochs   []int32  `json:"epoch"` // by partition: leader epoch of the record before; -1: unknown
+	Last     []int64  `json:"last"`  // by partition: offset of the last forwarded record; -1: none
+	Sums     []uint64 `json:"sum"`   // by partition: fingerprint of that record
 }
 
 // positionPartition is the partition of the position topic that has all positions, whatever the
@@ -51,7 +55,7 @@ func (e *engine) positionRecord(fl *flow, next []reached) (record.Record, error)
 	}
 	v := positionValue{Format: positionFormat, Source: e.source.ClusterID(), SourceID: fl.id.String(), Target: fl.target, TargetID: fl.targetID.String(), Run: e.id}
 	for _, p := range next {
-		v.Next, v.Epochs = append(v.Next, p.next), append(v.Epochs, p.epoch)
+		v.Next, v.Epochs, v.Last, v.Sums = append(v.Next, p.next), append(v.Epochs, p.epoch), append(v.Last, p.last), append(v.Sums, p.sum)
 	}
 	value, err := json.Marshal(v)
 	if err != nil {
@@ -82,7 +86,7 @@ func (f *Forward) readPosition(ctx context.Context, source string) (*positionVal
 		return nil, nil
 	}
 	v := &positionValue{}
-	if err := json.Unmarshal(last.Value, v); err != nil || v.Format != positionFormat || len(v.Next) != len(v.Epochs) {
+	if err := json.Unmarshal(last.Value, v); err != nil || v.Format != positionFormat || len(v.Next) != len(v.Epochs) || len(v.Next) != len(v.Last) || len(v.Next) != len(v.Sums) {
 		return nil, f.stop(source, -1, -1, fmt.Errorf("%w: record at offset %d of %s: %q", ErrBadPosition, last.Offset, f.cfg.PositionTopic, last.Value))
 	}
 	return v, nil
@@ -158,7 +162,7 @@ func (f *Forward) begin(ctx context.Context, fl *flow) error {
 		if next > latest[p] {
 			return configError("Start", fmt.Sprint(next), "partition %s-%d ends at offset %d", fl.source, p, latest[p])
 		}
-		at[p] = reached{next: next, epoch: -1}
+		at[p] = reached{next: next, epoch: -1, last: -1}
 	}
 	f.setReached(fl, at)
 	return nil
@@ -217,8 +221,9 @@ func (f *Forward) resume(ctx context.Context, fl *flow, v *positionValue) error 
 	at := make([]reached, len(fl.reached))
 	for p := range at {
 		// A partition that was added since then begins at its first record.
-		if at[p].epoch = -1; p < len(v.Next) {
-			at[p] = reached{next: v.Next[p], epoch: v.Epochs[p]}
+		at[p] = reached{epoch: -1, last: -1}
+		if p < len(v.Next) {
+			at[p] = reached{next: v.Next[p], epoch: v.Epochs[p], last: v.Last[p], sum: v.Sums[p]}
 		}
 	}
 	f.setReached(fl, at)
@@ -255,8 +260,51 @@ func (f *Forward) checkSource(ctx context.Context, fl *flow) error {
 				return err
 			}
 		}
+		if at.last >= earliest[p] {
+			if err := f.checkRecord(ctx, fl, int32(p)); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+// checkRecord compares the last forwarded record with the source's log. A source that was restored
+// from an older backup, and written to since, has another one at its offset in the same leader
+// epoch.
+func (f *Forward) checkRecord(ctx context.Context, fl *flow, p int32) error {
+	at := fl.reached[p]
+	for r, err := range consumer.Read(ctx, f.source, consumer.ReadConfig{
+		Topic: fl.source, Partitions: []int32{p}, Start: record.Offsets{{Topic: fl.source, Partition: p}: at.last}, MaxBytes: 1,
+	}) {
+		switch {
+		case err != nil:
+			return fmt.Errorf("read the last forwarded record of %s-%d: %w", fl.source, p, err)
+		case r.Offset == at.last && fingerprint(&r) != at.sum: // another offset: it was compacted
+			return f.stop(fl.source, p, at.next, fmt.Errorf("%w: it has another record at offset %d", ErrTruncated, at.last))
+		}
+		break
+	}
+	return nil
+}
+
+// fingerprint returns a hash of a record.
+func fingerprint(r *record.Record) uint64 {
+	h := fnv.New64a()
+	var size [8]byte
+	part := func(n int64, b []byte) {
+		binary.BigEndian.PutUint64(size[:], uint64(n))
+		h.Write(size[:])
+		h.Write(b)
+	}
+	part(r.Timestamp.UnixMilli(), nil)
+	part(int64(len(r.Key)), r.Key)
+	part(int64(len(r.Value)), r.Value)
+	for _, header := range r.Headers {
+		part(int64(len(header.Key)), []byte(header.Key))
+		part(int64(len(header.Value)), header.Value)
+	}
+	return h.Sum64()
 }
 
 func (f *Forward) gap(source string, p int32, next, earliest int64) error {

@@ -413,3 +413,41 @@ func TestLateRequestOfItsOwnDoesNotEndAMirror(t *testing.T) {
 		same(t, w.local, w.dial())
 	})
 }
+
+func TestSourceThatWasRestoredFromAnOlderBackupStopsTheMirror(t *testing.T) {
+	for _, n := range []int{0, 5, 20} {
+		t.Run(fmt.Sprint(n, " new records"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := vfs.Mem()
+				from, err := strata.Open(strata.Config{FS: disk, Dir: "data"})
+				require.NoError(t, err)
+				to, err := strata.Open(strata.Config{})
+				require.NoError(t, err)
+				defer func() { require.NoError(t, to.Close()) }()
+				require.NoError(t, from.CreateTopic(t.Context(), "t", topic.Config{Partitions: 1}))
+				write := func(from *strata.Cluster, first, n int) {
+					p, err := producer.New(from, producer.Config{})
+					require.NoError(t, err)
+					for i := range n {
+						_, err = p.Send(t.Context(), record.String("t", "", fmt.Sprint(first+i)))
+						require.NoError(t, err)
+					}
+					require.NoError(t, p.Close())
+				}
+				write(from, 0, 5)
+				require.NoError(t, from.Backup(t.Context(), "copy"))
+				require.NoError(t, drain(t, from, to), "a mirror that continues with what it forwarded")
+				write(from, 5, 5)
+				require.NoError(t, drain(t, from, to))
+				require.NoError(t, from.Close())
+
+				restored, err := strata.Open(strata.Config{FS: disk, Dir: "copy"})
+				require.NoError(t, err)
+				defer func() { require.NoError(t, restored.Close()) }()
+				write(restored, 1000, n)
+				stop := stopped(t, drain(t, restored, to), mirror.ErrTruncated)
+				require.EqualValues(t, 10, stop.Offset)
+			})
+		})
+	}
+}
