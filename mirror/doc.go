@@ -59,4 +59,11 @@
 // Records that the source deletes before they are forwarded are lost: the mirror ends with ErrGap.
 // It logs a warning when more than half of retention.ms or retention.bytes has passed. Stats has
 // the share.
+//
+// # Slow links
+//
+// A transaction has at most the records of one poll. After one that timed out or took more than
+// 10 s the next ones are smaller, down to one record, and they grow again when commits are quick. A
+// record must reach the target within two minutes, and its request must be written within
+// remote.Config's RequestTimeout: raise that for large records on a slow link.
 package mirror

@@ -31,7 +31,7 @@ const (
 	// minBackoff and maxBackoff bound the pauses between attempts.
 	minBackoff, maxBackoff = 100 * time.Millisecond, 5 * time.Second
 
-	// batchRecords and batchBytes bound one transaction. The bytes are those of stored batches; one
+	// batchRecords and batchBytes bound one poll, and so one transaction. The bytes are those of stored batches; one
 	// batch of each partition may exceed them.
 	batchRecords = 5000
 	batchBytes   = 8 << 20
@@ -75,6 +75,11 @@ type reached struct {
 	sum   uint64 // fingerprint of that record
 }
 
+// forwarded makes r the last forwarded record.
+func (at *reached) forwarded(r *record.Record) {
+	at.epoch, at.last, at.sum = max(at.epoch, r.LeaderEpoch), r.Offset, fingerprint(r)
+}
+
 // NewForward returns a mirror. It makes no request. The error is a *topic.ConfigError. source and
 // target are used while Run or Drain is active, and stay open.
 func NewForward(source Source, target Target, cfg ForwardConfig) (*Forward, error) {
@@ -101,7 +106,6 @@ func NewForward(source Source, target Target, cfg ForwardConfig) (*Forward, erro
 //   - a *topic.ConfigError: source and target topic have different numbers of partitions, the
 //     target topic or the position topic has unsuitable settings, or the target rejects the
 //     source's settings;
-//   - a record that the target does not accept, such as producer.ErrMessageTooLarge;
 //   - replication.ErrUnknownTopic for a topic that the source does not have;
 //   - an error of a cluster that excludes a retry, such as remote.ErrNotAuthorized;
 //   - ErrRunning.
@@ -169,6 +173,7 @@ type engine struct {
 	verify   bool              // the stored position is checked before the next transaction
 	claimed  bool              // the target has a position of this run
 	ends     map[*flow][]int64 // for Drain; nil: no end
+	bound    bound             // of one transaction
 	buffer   []record.Record
 }
 
@@ -379,8 +384,7 @@ func (e *engine) moves(b *consumer.Batch) map[*flow][]reached {
 			}
 			next[p].next = to
 			if r, ok := last[tp]; ok {
-				next[p].epoch = max(next[p].epoch, r.LeaderEpoch)
-				next[p].last, next[p].sum = r.Offset, fingerprint(&r)
+				next[p].forwarded(&r)
 			}
 		}
 		if next != nil {
@@ -490,7 +494,7 @@ func (e *engine) connect(drain bool) (err error) {
 	}
 	e.producer, err = producer.New(e.target, producer.Config{
 		ClientID: idPrefix + e.cfg.ID, TransactionalID: idPrefix + e.cfg.ID, Compression: e.cfg.Compression,
-		DeliveryTimeout: 30 * time.Second, RequestTimeout: 10 * time.Second, MaxBlock: 15 * time.Second,
+		DeliveryTimeout: deliveryWait, RequestTimeout: requestWait, TransactionTimeout: transactionWait, MaxBlock: 15 * time.Second,
 		MaxRequestBytes: largestRecord, MaxBufferedBytes: largestRecord + 1<<20,
 	})
 	if err != nil {
@@ -571,7 +575,7 @@ func (e *engine) findPositions(ctx context.Context) error {
 		if stored != nil {
 			err = e.resume(ctx, fl, stored)
 		} else {
-			err = e.begin(ctx, fl)
+			err = e.beginOrResume(ctx, fl)
 		}
 		if err != nil {
 			return err
@@ -584,6 +588,31 @@ func (e *engine) findPositions(ctx context.Context) error {
 	}
 	e.claimed = true
 	return nil
+}
+
+// beginOrResume begins a topic that had no position. A mirror with the same ID may have stored one
+// since, and its records: then this one continues there.
+func (e *engine) beginOrResume(ctx context.Context, fl *flow) error {
+	missing := e.begin(ctx, fl)
+	if !errors.Is(missing, ErrNoPosition) {
+		return missing
+	}
+	if err := e.awaitPositions(ctx); err != nil {
+		return err
+	}
+	stored, err := e.readPosition(ctx, fl.source)
+	switch {
+	case err != nil:
+		return err
+	case stored == nil:
+		return missing
+	case e.claimed && stored.Run != e.id:
+		return e.fenced(fl)
+	}
+	if err := e.belongs(fl, stored); err != nil {
+		return err
+	}
+	return e.resume(ctx, fl, stored)
 }
 
 // checkClaims returns an error if another mirror has claimed the positions.

@@ -362,6 +362,6 @@ func TestRecordThatTheTargetDoesNotAcceptEndsTheMirror(t *testing.T) {
 		require.NoError(t, p.Close())
 		require.ErrorIs(t, drain(t, w.local, far), producer.ErrMessageTooLarge)
 		time.Sleep(time.Second)
-		require.Empty(t, rows(t, far, "t"), "the transaction is aborted")
+		require.Len(t, rows(t, far, "t")[1], 1, "only the record before it")
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/record"
 )
 
@@ -107,16 +106,13 @@ func (f *Forward) stateOf(tp record.TopicPartition) *progress {
 }
 
 // noteSending stores that a transaction is in progress, and the age of its records.
-func (f *Forward) noteSending(b *consumer.Batch, sending bool) {
+func (f *Forward) noteSending(spans []span, sending bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stats.sending = sending
-	if b == nil {
-		return
-	}
-	for tp, rs := range b.Partitions() {
-		if s := f.stateOf(tp); s != nil {
-			s.head = rs[0].Timestamp
+	for _, next := range spans {
+		if s := f.stateOf(next.tp); s != nil {
+			s.head = next.records[0].Timestamp
 		}
 	}
 }

@@ -18,19 +18,27 @@ const (
 )
 
 // transact writes the records of b, which may be nil, and the positions behind them, in one
-// transaction. It repeats that until the transaction is committed.
+// transaction, or in several after one that timed out. It repeats each until it is committed.
 func (e *engine) transact(moves map[*flow][]reached, b *consumer.Batch) error {
-	e.noteSending(b, true)
 	defer e.noteSending(nil, false)
-	err := e.retry(e.work, func() error {
-		err := e.attempt(moves, b)
-		if err != nil && e.ctx.Err() != nil && !isFinal(err) {
-			return e.ctx.Err() // no further attempt
+	for rest := spansOf(b); ; {
+		e.noteSending(rest, true)
+		err := e.retry(e.work, func() (err error) {
+			rest, err = e.part(moves, rest)
+			if err != nil && e.ctx.Err() != nil && !isFinal(err) {
+				return e.ctx.Err() // no further attempt
+			}
+			return err
+		})
+		if err != nil {
+			return err
 		}
-		return err
-	})
-	if err != nil {
-		return err
+		if len(rest) == 0 {
+			break
+		}
+		if err := e.gate(); err != nil {
+			return err
+		}
 	}
 	if b != nil {
 		b.Release()
@@ -40,7 +48,7 @@ func (e *engine) transact(moves map[*flow][]reached, b *consumer.Batch) error {
 
 // attempt is one transaction. After an error nothing of it is visible at the target, unless work
 // has ended: then the next Run finds out.
-func (e *engine) attempt(moves map[*flow][]reached, b *consumer.Batch) error {
+func (e *engine) attempt(moves map[*flow][]reached, spans []span) error {
 	ctx, cancel := context.WithTimeout(e.work, beginWait)
 	tx, err := e.producer.Begin(ctx)
 	cancel()
@@ -48,7 +56,7 @@ func (e *engine) attempt(moves map[*flow][]reached, b *consumer.Batch) error {
 		return fmt.Errorf("target: %w", err)
 	}
 	if err = e.verified(); err == nil {
-		if err = e.send(tx, moves, b); err == nil {
+		if err = e.send(tx, moves, spans); err == nil {
 			err = e.commit(tx)
 		}
 	}
@@ -62,7 +70,7 @@ func (e *engine) attempt(moves map[*flow][]reached, b *consumer.Batch) error {
 		}
 		return fmt.Errorf("target: %w", err)
 	}
-	e.noteCommit(moves, b)
+	e.noteCommit(moves, spans)
 	return nil
 }
 
@@ -80,18 +88,18 @@ func (e *engine) verified() error {
 }
 
 // send adds the records and the positions to a transaction.
-func (e *engine) send(tx *producer.Txn, moves map[*flow][]reached, b *consumer.Batch) error {
-	if b != nil {
+func (e *engine) send(tx *producer.Txn, moves map[*flow][]reached, spans []span) error {
+	if len(spans) > 0 {
 		targets := make(map[string]string, len(e.flows))
 		for _, fl := range e.flows {
 			targets[fl.source] = fl.target
 		}
-		for tp, rs := range b.Partitions() {
-			e.buffer = append(e.buffer[:0], rs...)
+		for _, s := range spans {
+			e.buffer = append(e.buffer[:0], s.records...)
 			for i := range e.buffer {
 				r := &e.buffer[i]
-				r.Topic = targets[tp.Topic]
-				*r = r.To(tp.Partition)
+				r.Topic = targets[s.tp.Topic]
+				*r = r.To(s.tp.Partition)
 			}
 			err := tx.Send(e.work, e.buffer...)
 			clear(e.buffer)
@@ -133,24 +141,15 @@ func (e *engine) commit(tx *producer.Txn) error {
 }
 
 // noteCommit makes the new positions the mirror's.
-func (e *engine) noteCommit(moves map[*flow][]reached, b *consumer.Batch) {
-	records, bytes := 0, 0
+func (e *engine) noteCommit(moves map[*flow][]reached, spans []span) {
+	records, bytes := measure(spans)
 	e.mu.Lock()
 	for fl, next := range moves {
 		fl.reached = slices.Clone(next)
 	}
-	if b != nil {
-		for tp, rs := range b.Partitions() {
-			records += len(rs)
-			for i := range rs {
-				bytes += len(rs[i].Key) + len(rs[i].Value)
-				for _, h := range rs[i].Headers {
-					bytes += len(h.Key) + len(h.Value)
-				}
-			}
-			if s := e.stateOf(tp); s != nil {
-				s.head, s.newest = time.Time{}, rs[len(rs)-1].Timestamp
-			}
+	for _, sent := range spans {
+		if s := e.stateOf(sent.tp); s != nil {
+			s.head, s.newest = time.Time{}, sent.records[len(sent.records)-1].Timestamp
 		}
 	}
 	e.stats.records += int64(records)
