@@ -110,7 +110,8 @@ func planReassign(ctx context.Context, tg *target, admin *kadm.Client, names []s
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range underWay.Sorted() {
+	if all := underWay.Sorted(); len(all) > 0 {
+		p := all[0]
 		err := fmt.Errorf("%s-%d: replicas %s are being added: %w", p.Topic, p.Partition, brokerList(p.AddingReplicas), kerr.ReassignmentInProgress)
 		for _, id := range p.AddingReplicas {
 			if _, live := brokers[id]; !live {
