@@ -47,13 +47,9 @@ func (fs *fetchSession) add(req *kmsg.FetchRequest, want []*partition.FetchParti
 	case fs.id == 0 || fs.names != names: // the version of the request belongs to a session
 		kind = full
 	}
-	topics := index[[16]byte]{}
-	named := index[string]{}
+	topics := index[sessionTopic]{}
 	put := func(w *partition.FetchPartition) {
-		i, first := topics.of(w.TopicID)
-		if names {
-			i, first = named.of(w.Topic)
-		}
+		i, first := topics.of(sessionTopic{w.Topic, w.TopicID})
 		if first {
 			t := kmsg.NewFetchRequestTopic()
 			t.Topic, t.TopicID = w.Topic, w.TopicID
