@@ -208,6 +208,42 @@ func TestCrashDuringRecovery(t *testing.T) {
 	}
 }
 
+// The open after a power cut may be killed itself, before it has loaded the partitions. The next
+// open still takes into account what the power cut has removed.
+func TestOpenAfterAPowerCutMayBeKilled(t *testing.T) {
+	for _, brokers := range []int{1, 3} {
+		t.Run(fmt.Sprintf("%d brokers", brokers), func(t *testing.T) {
+			fsys := vfs.Mem()
+			c := openWith(t, Config{FS: fsys, Dir: "data", Brokers: brokers})
+			create(t, c, "a", 1)
+			produce(t, c, at("a", 0), "earlier")
+			require.NoError(t, c.DeleteTopic(t.Context(), "a"))
+			create(t, c, "a", 1)
+			var before *vfs.MemFS // the partition has an empty directory
+			fsys.Observe(vfs.Observer{Before: func(e vfs.Event) {
+				if e.Op == vfs.OpSyncDir && strings.HasSuffix(e.Name, "/a-0") && before == nil {
+					before = fsys.CrashWith(crashModes[0])
+				}
+			}})
+			produce(t, c, at("a", 0), "x")
+			require.NoError(t, c.Close())
+			require.NotNil(t, before)
+
+			killed := observe(before, func(int) bool { return true })
+			killed.brokers = brokers
+			killed.begin("the first open", "a 0[]; ")
+			c, err := Open(Config{FS: before, Dir: "data", Brokers: brokers})
+			require.NoError(t, err)
+			require.NoError(t, c.Close())
+			for i, x := range killed.taken() {
+				if i%(len(crashModes)+1) == len(crashModes) {
+					checkCut(t, x)
+				}
+			}
+		})
+	}
+}
+
 // A power cut may take records that a reader has seen, unless every append is synced. Then, and
 // only then, a new leader epoch begins.
 func TestLostRecordsBeginANewLeaderEpoch(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stratalog/strata/internal/metarecord"
 	"github.com/stratalog/strata/replication/internal/image"
 	"github.com/stratalog/strata/topic"
 )
@@ -16,6 +17,11 @@ import (
 // to date by the other copies, but its logs lack records that were acknowledged since. So a broker
 // writes its incarnation to its file before it registers, on stable storage. If the metadata has an
 // incarnation that is not in the file, the directory is a copy from before that incarnation.
+//
+// The incarnations in the file also show in which run of the machine the partitions were loaded
+// last. The registered one may have ended before it loaded them: then the losses of an earlier power
+// cut are still to be found. It has loaded them if the file has metadata from after its
+// registration. The first incarnation in the file has too, unless the file is new.
 //
 // A file without incarnations, as earlier versions write it, shows nothing, and neither does a
 // damaged one. A cluster of one broker needs no such line: its metadata is as old as its logs.
@@ -59,7 +65,7 @@ func (n *node) secureIncarnation() error {
 	}
 	m, known := n.metadata.member()
 	ids := e.incarnations
-	if registered := topic.ID(m.Incarnation); known && !e.old {
+	if registered := topic.ID(m.Incarnation); known && !e.old && (len(ids) == 0 || e.hasServed(m)) {
 		ids = append([]topic.ID{registered}, ids[slices.Index(ids, registered)+1:]...)
 	}
 	if ids = append(slices.Clone(ids), n.incarnation); len(ids) > maxIncarnations {
@@ -78,6 +84,21 @@ func (n *node) secureIncarnation() error {
 	}
 	e.incarnations = ids
 	return nil
+}
+
+// hasServed reports whether the registered incarnation has loaded the broker's partitions.
+func (e *evidence) hasServed(m image.Member) bool { return e.metadata.version > m.Epoch }
+
+// lastServed returns the last incarnation that has loaded the broker's partitions, or one from the
+// same run of the machine; the zero value if none is known.
+func (e *evidence) lastServed(m image.Member) (id metarecord.ID) {
+	switch {
+	case e.hasServed(m):
+		return m.Incarnation
+	case len(e.incarnations) > 0:
+		return metarecord.ID(e.incarnations[0])
+	}
+	return id
 }
 
 // syncEvidence makes the file durable as it is.

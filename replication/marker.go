@@ -25,7 +25,7 @@ func (n *node) recall(note string) {
 	m, known := c.image.Members[n.id]
 	c.mu.RUnlock()
 	n.orderly = known && note == epochNote(m.Epoch)
-	n.evidence.sameRun = n.orderly || known && sameRun(m.Incarnation, n.fs.BootID())
+	n.evidence.sameRun = n.orderly || known && sameRun(n.evidence.lastServed(m), n.fs.BootID())
 	n.powerCut = known && !n.evidence.sameRun
 	n.recallEnds(known && n.evidence.closed == m.Epoch)
 	if n.evidence.old = n.isOldCopy(); n.evidence.old {

@@ -48,7 +48,7 @@ func sameRun(incarnation metarecord.ID, bootID string) bool {
 // may have removed. It is for open: the metadata does not change meanwhile.
 func (c *Cluster) mayBeLost(nodes []*node) (recs []metarecord.Record) {
 	for _, n := range nodes {
-		if !n.powerCut {
+		if !n.powerCut || sameRun(c.image.Members[n.id].Incarnation, n.fs.BootID()) { // the epochs of the second have begun
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(c.image.Topics)) {
