@@ -1,4 +1,5 @@
-// Package mirror forwards topics from one cluster to another, each record exactly once.
+// Package mirror forwards topics from one cluster to another, each record exactly once, and keeps
+// copies of them.
 //
 // Use it where records are collected on a machine of their own and have to reach a cluster later:
 // at the edge, on a ship, in a shop. Either cluster may be in the process (strata.Open) or on a
@@ -59,6 +60,16 @@
 // Records that the source deletes before they are forwarded are lost: the mirror ends with ErrGap.
 // It logs a warning when more than half of retention.ms or retention.bytes has passed. Stats has
 // the share.
+//
+// # A copy
+//
+// A Copy is the other direction: topics of a cluster on this machine, byte for byte, with the same
+// offsets. Consumers read it while the cluster is unreachable. If that is lost, Promote makes a new
+// cluster of the copy.
+//
+//	c, err := mirror.OpenCopy(central, mirror.CopyConfig{Dir: "copy", Topics: []string{"orders"}})
+//	go c.Run(ctx)
+//	for r, err := range consumer.Follow(ctx, c, consumer.ReadConfig{Topic: "orders"}) { ... }
 //
 // # Slow links
 //

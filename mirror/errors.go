@@ -43,12 +43,19 @@ var (
 	ErrFenced = producer.ErrFenced
 	// ErrRunning is returned by Run, Drain and Cutover while another call of them is active.
 	ErrRunning = errors.New("mirror: is running already")
+
+	// ErrNoSource is returned by a Copy without a source.
+	ErrNoSource = errors.New("mirror: the copy was opened without its source")
+	// ErrPromoted is returned for a copy's directory that Promote has made a cluster's.
+	ErrPromoted = errors.New("the copy is a cluster now: open it with strata.Open")
+	// ErrDamagedCopy is returned for a copy's directory whose own files cannot be read.
+	ErrDamagedCopy = errors.New("the copy is damaged")
 )
 
 // A StopError is the reason why a mirror has ended and will not continue without a decision. No
 // record was left out or repeated.
 type StopError struct {
-	Mirror    string // the ID
+	Mirror    string // the ID; of a Copy, its directory
 	Topic     string // of the source, or of the target where Err concerns that
 	Partition int32  // -1: the whole topic
 	Offset    int64  // the mirror's position in the source; -1: none

@@ -187,10 +187,21 @@ func (p *Partition) ListOffset(spec OffsetSpec, isolation Isolation) (OffsetResu
 	if err != nil {
 		return OffsetResult{}, p.wrap("list offsets", err)
 	}
-	complete := p.complete() // first: bounds that are read later may only be further
+	return p.listOffset(spec, isolation, epoch, p.complete, func() error {
+		if p.leaderEpoch.Load() != epoch { // it may have ended before it was complete
+			return p.notLeading()
+		}
+		return nil
+	})
+}
+
+// listOffset is ListOffset of a replica in an epoch. isComplete reports whether the replica knows
+// the high watermark. changed returns why bounds that were read before do not count.
+func (p *Partition) listOffset(spec OffsetSpec, isolation Isolation, epoch int32, isComplete func() bool, changed func() error) (OffsetResult, error) {
+	complete := isComplete() // first: bounds that are read later may only be further
 	hw, lso, start := p.bounds()
-	if p.leaderEpoch.Load() != epoch { // it may have ended before it was complete
-		return OffsetResult{}, p.wrap("list offsets", p.notLeading())
+	if err := changed(); err != nil {
+		return OffsetResult{}, p.wrap("list offsets", err)
 	}
 	bound := lso
 	if isolation == ReadUncommitted {
@@ -204,7 +215,7 @@ func (p *Partition) ListOffset(spec OffsetSpec, isolation Isolation) (OffsetResu
 	case spec == Earliest:
 		return OffsetResult{Offset: start, TimestampMs: -1, LeaderEpoch: p.epochAt(start)}, nil
 	}
-	offset, ts := int64(-1), int64(-1)
+	offset, ts, err := int64(-1), int64(-1), error(nil)
 	switch {
 	case spec == MaxTimestamp:
 		offset, ts, err = p.log.MaxTimestampOffset()

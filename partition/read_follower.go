@@ -25,6 +25,14 @@ func (p *Partition) ReadFollower(req ReadRequest, epoch int32) (ReadResult, erro
 	return res, err
 }
 
+// ListOffsetFollower is ListOffset for a replica that need not lead, in the leader epoch of the
+// metadata. Latest is the end of the records that ReadFollower returns. Errors are those of
+// ReadFollower.
+func (p *Partition) ListOffsetFollower(spec OffsetSpec, isolation Isolation, epoch int32) (OffsetResult, error) {
+	cuts := p.cuts.Load()
+	return p.listOffset(spec, isolation, epoch, func() bool { return true }, func() error { return p.unreadable(cuts) })
+}
+
 // unreadable returns why a follower cannot be read from, or could not since there were that many
 // cuts.
 func (p *Partition) unreadable(cuts int64) error {

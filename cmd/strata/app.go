@@ -97,7 +97,7 @@ func (a *app) root() *cobra.Command {
 	root.SetErr(a.err)
 	a.parent(root)
 	root.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
-	root.AddCommand(a.dumpCmd(), a.verifyCmd(), a.backupCmd(), a.restoreCmd(), a.importCmd(), a.exportCmd(), a.graduateCmd(), a.serveCmd(), a.clusterCmd(), a.topCmd(), a.topicsCmd(), a.groupsCmd(), a.transactionsCmd(), a.sharesCmd(), a.aclsCmd(), a.usersCmd(), a.quotasCmd(), a.produceCmd(), a.consumeCmd(), a.mirrorCmd(), a.versionCmd())
+	root.AddCommand(a.dumpCmd(), a.verifyCmd(), a.backupCmd(), a.restoreCmd(), a.importCmd(), a.exportCmd(), a.graduateCmd(), a.serveCmd(), a.clusterCmd(), a.topCmd(), a.topicsCmd(), a.groupsCmd(), a.transactionsCmd(), a.sharesCmd(), a.aclsCmd(), a.usersCmd(), a.quotasCmd(), a.produceCmd(), a.consumeCmd(), a.mirrorCmd(), a.copyCmd(), a.promoteCmd(), a.versionCmd())
 	return root
 }
 

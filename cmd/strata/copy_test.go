@@ -1,0 +1,41 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestCopyIsPromotedToACluster(t *testing.T) {
+	b := serveOrders(t, "a b c")
+	dir := filepath.Join(t.TempDir(), "copy")
+	args := append([]string{"copy", "orders", "--to", dir, "--once"}, b...)
+	r := strataRun(t, args...)
+	require.Equal(t, exitOK, r.code, r.err)
+	require.Contains(t, r.out, "copy: 3 records copied, ")
+	require.Empty(t, r.err)
+	r = strataRun(t, append(args, "--json")...)
+	require.Equal(t, exitOK, r.code, r.err)
+	require.JSONEq(t, `{"type":"copy","dir":"`+dir+`","records":0,"bytes":0,"skipped":0}`, r.out)
+
+	f := follow(t, append([]string{"copy", "orders", "--to", dir}, b...)...)
+	require.Equal(t, exitOK, strataRun(t, append([]string{"produce", "orders", "d"}, b...)...).code)
+	rest, err := f.signalled(os.Interrupt)
+	require.NoError(t, err, f.stderr())
+	require.Contains(t, rest, "records copied")
+	require.Equal(t, exitOK, strataRun(t, args...).code)
+
+	r = strataRun(t, "promote", dir)
+	require.Equal(t, exitOK, r.code, r.err)
+	require.Contains(t, r.out, "1 topics, 1 partitions; 0 open transactions aborted")
+	p := start(t, "--dir", dir)
+	r = strataRun(t, "consume", "orders", "--partition", "0", "--values", "-b", p.addr)
+	require.Equal(t, "a\nb\nc\nd\n", r.out, r.err)
+	require.NoError(t, p.cmd.Process.Signal(os.Interrupt))
+	require.Zero(t, p.wait(t))
+	require.Equal(t, exitFailed, strataRun(t, "promote", dir).code, "it is a cluster already")
+	require.NotEqual(t, exitOK, strataRun(t, "promote", filepath.Join(dir, "nowhere")).code)
+	require.Equal(t, exitMisuse, strataRun(t, append([]string{"copy", "orders"}, b...)...).code)
+}
