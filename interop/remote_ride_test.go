@@ -134,6 +134,14 @@ func TestRemoteRidesThroughKilledKafkas(t *testing.T) {
 		start(&stream{name: "share group", anyOrder: true}, func(ctx context.Context, s *stream) error { return rideShare(ctx, c, in, s) }),
 		start(&stream{name: "output of a transformer"}, func(ctx context.Context, s *stream) error { return rideFollow(ctx, c, out, s) }),
 	}
+	mirrored, copied := rideMirrors(t, c, in)
+	streams = append(streams,
+		start(&stream{name: "reader of a mirror"}, func(ctx context.Context, s *stream) error {
+			return alongside(ctx, mirrored.Run, func(ctx context.Context) error { return rideFollow(ctx, mirrored.target, in, s) })
+		}),
+		start(&stream{name: "reader of a copy"}, func(ctx context.Context, s *stream) error {
+			return alongside(ctx, copied.Run, func(ctx context.Context) error { return rideFollow(ctx, copied, in, s) })
+		}))
 	transformed := start(&stream{name: "transformer"}, func(ctx context.Context, _ *stream) error { return rideTransform(ctx, c, in, out) })
 	sending, stopSending := context.WithCancel(riding)
 	defer stopSending()
@@ -339,7 +347,7 @@ func rideTransform(ctx context.Context, c *remote.Cluster, in, out string) error
 }
 
 // rideFollow reads the committed records of a topic.
-func rideFollow(ctx context.Context, c *remote.Cluster, name string, s *stream) error {
+func rideFollow(ctx context.Context, c consumer.LogBackend, name string, s *stream) error {
 	for r, err := range consumer.Follow(ctx, c, consumer.ReadConfig{Topic: name}) {
 		if err == nil {
 			s.add(r.Partition, r.Value)

@@ -95,6 +95,10 @@ type copied struct {
 	// Guarded by Copy.mu:
 	epoch     int32 // leader epoch at the source; 0 before it is known
 	sourceEnd int64 // high watermark of the source; -1: unknown
+
+	// Of Run:
+	pause   time.Duration // after the last error
+	retryAt time.Time
 }
 
 // brokerDir is the directory of partitions, as in a cluster's directory.

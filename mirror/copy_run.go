@@ -22,8 +22,8 @@ const (
 	copyFetchWait      = 500 * time.Millisecond
 	copyLookInterval   = 10 * time.Second // between two looks at the source's topics
 	copyCleanInterval  = time.Minute
-	copyPause          = 100 * time.Millisecond // before the first retry
-	copyMaxPause       = 5 * time.Second
+	copyPause          = 50 * time.Millisecond // before the first retry
+	copyMaxPause       = time.Second
 )
 
 // Run copies until ctx or the copy ends; then it returns nil. Run may be called again.
@@ -32,8 +32,8 @@ const (
 // compacted topics, and adds the partitions that a topic gets. Records that the source deletes
 // before they are copied are skipped, with a warning, and counted in Stats.
 //
-// Unreachable brokers and elections are retried, with pauses that grow to 5 s; Stats has the last
-// error. Run ends with the others:
+// Unreachable brokers and elections are retried, with pauses that grow to 1 s; Stats has the last
+// error. A partition that fails does not delay others. Run ends with the other errors:
 //
 //   - a *StopError that matches ErrOtherSource, ErrTopicReplaced, or ErrTruncated: the source has
 //     lost records that were copied (CopyConfig.AcceptTruncation);
@@ -77,8 +77,7 @@ func (c *Copy) Run(ctx context.Context) error {
 			return nil
 		}
 		c.failing(err)
-		var disk *diskError
-		if isFinal(err) || isUnknown(err) || errors.As(err, &disk) {
+		if !isPassing(err) {
 			return err
 		}
 		if worked {
@@ -156,14 +155,16 @@ func (c *Copy) copyAll(ctx context.Context) (worked bool, err error) {
 			}
 			looked = time.Now()
 		}
-		again, err := c.copyOnce(ctx, from, &buf)
+		trouble, err := c.copyOnce(ctx, from, &buf)
 		if err != nil {
 			return worked, err
 		}
-		if worked = true; again {
+		if worked = true; trouble != nil {
+			c.failing(trouble)
 			looked = time.Time{}
+		} else {
+			c.connected()
 		}
-		c.connected()
 	}
 }
 
@@ -248,9 +249,9 @@ func (c *Copy) followEpochs(md replication.Metadata) (moved bool, err error) {
 	return moved, nil
 }
 
-// copyOnce makes one fetch and appends the batches. again reports that the leaders have to be looked
-// up again.
-func (c *Copy) copyOnce(ctx context.Context, from consumer.LogBackend, buf *[]byte) (again bool, err error) {
+// copyOnce makes one fetch and appends the batches. trouble is the error of partitions that are
+// tried again after a pause.
+func (c *Copy) copyOnce(ctx context.Context, from consumer.LogBackend, buf *[]byte) (trouble, err error) {
 	var parts []*copied
 	var asks []partition.ReplicaFetch
 	req := partition.FetchRequest{
@@ -258,6 +259,10 @@ func (c *Copy) copyOnce(ctx context.Context, from consumer.LogBackend, buf *[]by
 	}
 	for _, part := range c.partitions() {
 		if !c.isWanted(part.tp.Topic) {
+			continue
+		}
+		if wait := time.Until(part.retryAt); wait > 0 {
+			req.MaxWait = min(req.MaxWait, wait)
 			continue
 		}
 		ask := part.p.Position()
@@ -271,12 +276,12 @@ func (c *Copy) copyOnce(ctx context.Context, from consumer.LogBackend, buf *[]by
 		})
 	}
 	if len(parts) == 0 {
-		sleep(ctx, copyFetchWait)
-		return false, nil
+		sleep(ctx, req.MaxWait)
+		return nil, nil
 	}
 	resp, err := from.Fetch(ctx, &req)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	var appends sync.WaitGroup
 	var mu sync.Mutex // guards failed
@@ -296,9 +301,11 @@ func (c *Copy) copyOnce(ctx context.Context, from consumer.LogBackend, buf *[]by
 				}
 				appends.Done()
 			})
-		} else {
-			err = c.refused(ctx, from, parts[i], asks[i], err)
-			again = true
+			parts[i].pause = 0
+		} else if err = c.refused(ctx, from, parts[i], asks[i], err); isPassing(err) {
+			parts[i].pause = min(max(2*parts[i].pause, copyPause), copyMaxPause)
+			parts[i].retryAt = time.Now().Add(parts[i].pause)
+			trouble, err = errors.Join(trouble, err), nil
 		}
 		if err != nil {
 			mu.Lock()
@@ -310,7 +317,12 @@ func (c *Copy) copyOnce(ctx context.Context, from consumer.LogBackend, buf *[]by
 	if cap(*buf) < size {
 		*buf = make([]byte, 0, min(2*size, copyFetchBytes+copyPartitionBytes))
 	}
-	return again, failed
+	return trouble, failed
+}
+
+// isPassing reports whether a partition is tried again after an error.
+func isPassing(err error) bool {
+	return err != nil && !isFinal(err) && !isUnknown(err) && !errors.As(err, new(*diskError))
 }
 
 func (c *Copy) isWanted(name string) bool {
