@@ -12,6 +12,7 @@ import (
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/internal/sample"
+	"github.com/stratalog/strata/internal/wired"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
@@ -216,7 +217,7 @@ const overSessions = "TestConsumersWithSessionsKeepTheirPromises/"
 // over returns the backend that a test is about: b, or a client that has it.
 func over(t *testing.T, b consumer.LogBackend) consumer.LogBackend {
 	t.Helper()
-	if c, ok := b.(*strata.Cluster); ok && overNetwork(t) {
+	if c, ok := b.(*strata.Cluster); ok && wired.On(t) {
 		return network(t, c)
 	}
 	all, whole := b.(consumer.Backend)

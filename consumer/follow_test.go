@@ -13,6 +13,7 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/internal/synctest"
+	"github.com/stratalog/strata/internal/wired"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 )
@@ -60,7 +61,7 @@ func TestFollowGoesOnWithRecordsAndPartitionsToCome(t *testing.T) {
 		require.NoError(t, c.CreateTopic(t.Context(), "another", topic.Config{Partitions: 1}))
 		require.NoError(t, c.AddPartitions(t.Context(), "t", 3))
 		fill(t, c, 2, 2)
-		settle(t)
+		wired.Settle(t)
 		require.Equal(t, []string{"2:0", "2:1"}, drain(records), "from their first record")
 		time.Sleep(3 * time.Hour)
 		fill(t, c, 1, 1)
@@ -89,7 +90,7 @@ func TestFollowOfChosenPartitionsStaysWithThem(t *testing.T) {
 }
 
 func TestFollowEndsWithTheCluster(t *testing.T) {
-	inProcess(t, "a cluster that is closed looks unreachable")
+	wired.InProcess(t, "a cluster that is closed looks unreachable")
 	synctest.Test(t, func(t *testing.T) {
 		c, err := strata.Open(strata.Config{})
 		require.NoError(t, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/internal/synctest"
+	"github.com/stratalog/strata/internal/wired"
 	"github.com/stratalog/strata/record"
 )
 
@@ -286,7 +287,7 @@ func (c *cutOff) Leave(ctx context.Context, req group.LeaveRequest) ([]error, er
 // Members in the coordinator's process do not wait for their next heartbeat. A new member gets its
 // share at once, and the others get the partitions of a member that leaves.
 func TestMembersInProcessRebalanceBeforeTheirNextHeartbeat(t *testing.T) {
-	inProcess(t, "a member learns of a rebalance with its next heartbeat")
+	wired.InProcess(t, "a member learns of a rebalance with its next heartbeat")
 	bubble(t, 4, func(t *testing.T, b *strata.Cluster) {
 		a := poll(t, open(t, b, config(consumer.CommitProcessed)), nil)
 		time.Sleep(time.Minute + time.Millisecond)

@@ -18,6 +18,7 @@ import (
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/internal/synctest"
+	"github.com/stratalog/strata/internal/wired"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
 )
@@ -152,7 +153,7 @@ func TestPatternIsMatchedByTheCoordinator(t *testing.T) {
 		require.Equal(t, all(1, "t"), m.Assignment())
 		require.NoError(t, b.CreateTopic(t.Context(), "t2", topic.Config{Partitions: 2}))
 		time.Sleep(time.Second)
-		if overNetwork(t) { // with its next heartbeats
+		if wired.On(t) { // with its next heartbeats
 			time.Sleep(time.Minute)
 		}
 		require.Equal(t, append(all(1, "t"), all(2, "t2")...), m.Assignment())
@@ -427,7 +428,7 @@ func TestLostHeartbeatsAndAnswersCostNoRecord(t *testing.T) {
 // A group notifies its members of changes at once. Members that wait for other members send a
 // heartbeat before their next one is due.
 func TestMembersInProcessHearOfNewsBeforeTheirNextHeartbeat(t *testing.T) {
-	inProcess(t, "a member learns of a change with its next heartbeat")
+	wired.InProcess(t, "a member learns of a change with its next heartbeat")
 	bubble(t, 4, func(t *testing.T, b *strata.Cluster) {
 		slow := newer(consumer.CommitManual)
 		slow.OnRevoked = func(context.Context, []record.TopicPartition) { time.Sleep(50 * time.Millisecond) }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/internal/wired"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
@@ -80,7 +81,7 @@ func TestReadGoesOnBehindRecordsThatAreDeletedMeanwhile(t *testing.T) {
 				require.NoError(t, err)
 			}
 		}
-		if overNetwork(t) { // the next batch may have been fetched ahead
+		if wired.On(t) { // the next batch may have been fetched ahead
 			got = slices.DeleteFunc(got, func(offset int64) bool { return offset == 2 })
 		}
 		require.Equal(t, []int64{0, 1, 7, 8, 9}, got)
@@ -93,7 +94,7 @@ func TestReadGoesOnBehindRecordsThatAreDeletedMeanwhile(t *testing.T) {
 			require.NoError(t, err)
 			fill(t, c, 0, 1) // not read: the record was added later
 		}
-		if overNetwork(t) {
+		if wired.On(t) {
 			got = slices.DeleteFunc(got, func(offset int64) bool { return offset == 8 })
 		}
 		require.Equal(t, []int64{7}, got)
@@ -133,7 +134,7 @@ func TestReadAndFollowEndWithATopicThatIsDeleted(t *testing.T) {
 					}
 					require.ErrorIs(t, failed, consumer.ErrTopicReplaced)
 					want := []string{"0", "0"}
-					if overNetwork(t) { // records of the former topic may have been fetched ahead
+					if wired.On(t) { // records of the former topic may have been fetched ahead
 						want, values = want[:1], slices.Compact(values)
 					}
 					require.Equal(t, want, values, "nothing of the new topic")

@@ -10,6 +10,7 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/internal/wired"
 	"github.com/stratalog/strata/record"
 )
 
@@ -40,7 +41,7 @@ func TestNothingFetchedBeforeASeekPauseOrLossReachesHandlersAfterIt(t *testing.T
 		}},
 		"topic created again": {free: true, do: func(t *testing.T, b *strata.Cluster, c *consumer.Consumer) {
 			recreate(t, b, 1, 0)
-			settle(t)
+			wired.Settle(t)
 			require.Empty(t, c.Assignment(), "of the former topic")
 		}},
 	} {

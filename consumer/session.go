@@ -94,6 +94,14 @@ type sessionLogs struct {
 	logs  LogBackend
 }
 
+// ClusterID is the session's, empty if it has no such method: see LogBackend.
+func (b sessionLogs) ClusterID() string {
+	if own, ok := b.logs.(interface{ ClusterID() string }); ok {
+		return own.ClusterID()
+	}
+	return ""
+}
+
 func (b sessionLogs) Metadata(ctx context.Context, topics ...string) (replication.Metadata, error) {
 	return counted(b.calls, func() (replication.Metadata, error) { return b.logs.Metadata(ctx, topics...) })
 }

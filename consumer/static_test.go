@@ -12,6 +12,7 @@ import (
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/group/assignor"
+	"github.com/stratalog/strata/internal/wired"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
 )
@@ -241,7 +242,7 @@ func TestStaticLeaderThatCameBackRebalancesAtOnceForNewPartitions(t *testing.T) 
 		before := waitStable(t, b, "g", 2)
 		require.NoError(t, b.AddPartitions(t.Context(), "u", 2))
 		time.Sleep(time.Second) // a third of a heartbeat interval
-		settle(t)
+		wired.Settle(t)
 		info, err := b.Group(t.Context(), "g")
 		require.NoError(t, err)
 		require.NotEqual(t, [2]any{group.Stable, before.Generation}, [2]any{info.State, info.Generation})

@@ -19,6 +19,7 @@ import (
 	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/internal/synctest"
+	"github.com/stratalog/strata/internal/wired"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/remote"
@@ -151,7 +152,7 @@ func (m *stormy) leave(fromOutside bool) {
 		<-m.done
 	}
 	// Over a network a member may close before it notices that its topic was created again.
-	unnoticed := overNetwork(m.s.t) && time.Since(m.s.begun) <= remote.DefaultMetadataMaxAge+time.Second
+	unnoticed := wired.On(m.s.t) && time.Since(m.s.begun) <= remote.DefaultMetadataMaxAge+time.Second
 	err := m.Close()
 	switch {
 	case err == nil, m.link.off.Load(), errors.Is(err, group.ErrFencedInstance):

@@ -15,6 +15,7 @@ import (
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/internal/synctest"
+	"github.com/stratalog/strata/internal/wired"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 )
@@ -163,7 +164,7 @@ func TestSeeksPausesAndWakeupsNeitherLoseNorRepeatARecord(t *testing.T) {
 					}
 				}
 				c.Resume(tp(0), tp(1), tp(2))
-				settle(t)
+				wired.Settle(t)
 				for i, n := range total {
 					require.Equal(t, n, c.Position(tp(int32(i))), "everything is read without waiting for a fetch to end")
 				}

@@ -13,6 +13,7 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/internal/synctest"
+	"github.com/stratalog/strata/internal/wired"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
@@ -181,7 +182,7 @@ func TestErrorsThatPassAreNotTold(t *testing.T) {
 }
 
 func TestConsumerOfAClosedClusterIsTold(t *testing.T) {
-	inProcess(t, "a cluster that is closed looks unreachable")
+	wired.InProcess(t, "a cluster that is closed looks unreachable")
 	for name, cfg := range kinds {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/internal/synctest"
+	"github.com/stratalog/strata/internal/wired"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
@@ -181,7 +182,7 @@ func TestReadAndFollowEndWithTheCut(t *testing.T) {
 				}
 				var cut *consumer.TruncatedError
 				require.ErrorAs(t, last, &cut)
-				if overNetwork(t) && cut.Offset == 9 { // the next batch was fetched ahead
+				if wired.On(t) && cut.Offset == 9 { // the next batch was fetched ahead
 					cut.Offset, n = cut.Offset-1, n-1
 				}
 				require.Equal(t, []int64{8, 5}, []int64{cut.Offset, cut.EndOffset})
@@ -228,7 +229,7 @@ func TestNewLeaderIsReadWithoutAPause(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		m.leave(t)
-		if overNetwork(t) {
+		if wired.On(t) {
 			require.Less(t, worst, time.Second, "the client looks up the leader")
 		} else {
 			require.Zero(t, worst)

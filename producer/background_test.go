@@ -6,10 +6,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -17,8 +17,8 @@ import (
 // disk takes a second.
 func slowly(t *testing.T, partitions int) *producer.Producer {
 	disk := vfs.Mem()
-	c := openCluster(t, replication.Config{FS: disk}, partitions)
-	p, err := producer.New(c, producer.Config{BatchBytes: 1 << 10})
+	c := openCluster(t, strata.Config{FS: disk}, partitions)
+	p, err := producer.New(over(t, c), producer.Config{BatchBytes: 1 << 10})
 	require.NoError(t, err)
 	for i := range partitions {
 		_, err := p.Send(t.Context(), record.String("a", "", "first").To(int32(i)))

@@ -1,4 +1,4 @@
-package producer
+package producer_test
 
 import (
 	"testing"
@@ -6,8 +6,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/partition"
+	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
@@ -20,11 +22,11 @@ import (
 func TestBatchThatALostLeaderMayHaveKeepsItsSequence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.Mem()
-		c, err := replication.Open(replication.Config{FS: vfs.Mem(), Dir: "data", Brokers: 2, BrokerSpecs: map[int32]replication.BrokerSpec{2: {FS: disk}}})
+		c, err := strata.Open(strata.Config{FS: vfs.Mem(), Dir: "data", Brokers: 2, BrokerSpecs: map[int32]replication.BrokerSpec{2: {FS: disk}}})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
 		require.NoError(t, c.CreateTopic(t.Context(), "a", topic.Config{Assignment: [][]int32{{2}}}))
-		p, err := New(c, Config{DeliveryTimeout: 10 * time.Second})
+		p, err := producer.New(over(t, c), producer.Config{DeliveryTimeout: 10 * time.Second})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = p.Close() })
 		_, err = p.Send(t.Context(), record.String("a", "", "first"))
@@ -35,7 +37,7 @@ func TestBatchThatALostLeaderMayHaveKeepsItsSequence(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, c.KillBroker(2))
 		err = <-result
-		require.ErrorIs(t, err, ErrTimeout)
+		require.ErrorIs(t, err, producer.ErrTimeout)
 		require.ErrorContains(t, err, "may be in the log")
 		mend()
 		require.NoError(t, c.StartBroker(t.Context(), 2))
@@ -46,7 +48,7 @@ func TestBatchThatALostLeaderMayHaveKeepsItsSequence(t *testing.T) {
 	})
 }
 
-func allValues(t *testing.T, c *replication.Cluster, name string) (vs []string) {
+func allValues(t *testing.T, c *strata.Cluster, name string) (vs []string) {
 	t.Helper()
 	resp, err := c.Fetch(t.Context(), &partition.FetchRequest{Partitions: []partition.FetchPartition{
 		{TopicPartition: record.TopicPartition{Topic: name}, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
@@ -29,8 +30,8 @@ func (o *opener) OpenProducer(s producer.Session) (producer.Backend, func(), err
 }
 
 func TestEachProducerHasItsOwnSessionFromNewToClose(t *testing.T) {
-	withCluster(t, 1, func(t *testing.T, c *replication.Cluster) {
-		o := &opener{session: c}
+	withCluster(t, 1, func(t *testing.T, c *strata.Cluster) {
+		o := &opener{session: over(t, c)}
 		p, err := producer.New(o, producer.Config{ClientID: "billing", Acks: record.AcksLeader})
 		require.NoError(t, err)
 		q, err := producer.New(o, producer.Config{Properties: map[string]string{"client.id": "audit"}})
@@ -48,10 +49,11 @@ func TestEachProducerHasItsOwnSessionFromNewToClose(t *testing.T) {
 }
 
 func TestNewThatFailsLeavesNoSession(t *testing.T) {
-	c := openCluster(t, replication.Config{}, 1)
+	c, err := replication.Open(replication.Config{})
+	require.NoError(t, err)
 	defer c.Close()
 	o := &opener{session: c, err: errors.New("no such client")}
-	_, err := producer.New(o, producer.Config{})
+	_, err = producer.New(o, producer.Config{})
 	require.ErrorIs(t, err, o.err)
 	o.err = nil
 	_, err = producer.New(o, producer.Config{TransactionalID: "x"}) // the cluster has no transactions

@@ -17,11 +17,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/internal/sample"
 	"github.com/stratalog/strata/internal/synctest"
+	"github.com/stratalog/strata/internal/wired"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -31,7 +32,7 @@ import (
 type recreationStorm struct {
 	rnd     *rand.Rand
 	disk    *vfs.MemFS
-	cluster *replication.Cluster
+	cluster *strata.Cluster
 	counts  map[string][]int // numbers of partitions of each incarnation, by topic id
 
 	mu     sync.Mutex // guards the fields below
@@ -60,16 +61,16 @@ func TestProducersGoOnWhileTheirTopicIsDeletedCreatedAgainGrownAndShrunk(t *test
 func runRecreationStorm(t *testing.T, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 8))
 	disk := vfs.Mem()
-	c := openCluster(t, replication.Config{FS: disk, Defaults: topic.Config{Properties: map[string]string{"file.delete.delay.ms": "86400000"}}}, 4)
+	c := openCluster(t, strata.Config{FS: disk, Defaults: topic.Config{Properties: map[string]string{"file.delete.delay.ms": "86400000"}}}, 4)
 	s := &recreationStorm{rnd: rnd, disk: disk, cluster: c, counts: map[string][]int{}}
 	s.note(t, 4)
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	var producers []*producer.Producer
 	for i := range 4 {
-		var b producer.Backend = c
+		var b producer.Backend = over(t, c)
 		if i%2 == 1 { // a lossy backend sees changes later, and loses answers
-			b = &lossy{c: c, rnd: rand.New(rand.NewPCG(seed, uint64(i))), chance: 10, delay: true, errors: true}
+			b = (&lossy{c: c, rnd: rand.New(rand.NewPCG(seed, uint64(i))), chance: 10, delay: true, errors: true}).on(t)
 		}
 		p, err := producer.New(b, producer.Config{
 			BatchBytes: 100 + rnd.IntN(2000), Linger: time.Duration(rnd.IntN(3)) * time.Millisecond, MaxBufferedBytes: 10_000,
@@ -78,7 +79,11 @@ func runRecreationStorm(t *testing.T, seed uint64) {
 		producers = append(producers, p)
 		wg.Go(func() { s.send(ctx, t, p, i) })
 	}
-	for range 25 {
+	disturbances := 25
+	if wired.On(t) { // the producers notice each of them later
+		disturbances = 60
+	}
+	for range disturbances {
 		time.Sleep(time.Duration(rnd.IntN(20_000)) * time.Microsecond)
 		s.disturb(t)
 	}
@@ -98,14 +103,14 @@ func runRecreationStorm(t *testing.T, seed uint64) {
 
 // note records the number of partitions of topic "a".
 func (s *recreationStorm) note(t *testing.T, n int) {
-	id, ok := s.cluster.TopicID("a")
+	id, ok := s.cluster.Backend().TopicID("a")
 	require.True(t, ok)
 	s.counts[id.String()] = append(s.counts[id.String()], n)
 }
 
 // disturb makes a random change to the topic.
 func (s *recreationStorm) disturb(t *testing.T) {
-	id, _ := s.cluster.TopicID("a")
+	id, _ := s.cluster.Backend().TopicID("a")
 	counts := s.counts[id.String()]
 	n := counts[len(counts)-1]
 	switch s.rnd.IntN(4) {

@@ -7,19 +7,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/internal/synctest"
+	"github.com/stratalog/strata/internal/wired"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
 
 // withCluster runs fn in virtual time with topic "a" of the given number of partitions.
-func withCluster(t *testing.T, partitions int, fn func(t *testing.T, c *replication.Cluster)) {
+func withCluster(t *testing.T, partitions int, fn func(t *testing.T, c *strata.Cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := openCluster(t, replication.Config{}, partitions)
+		c := openCluster(t, strata.Config{}, partitions)
 		fn(t, c)
 		require.NoError(t, c.Close())
 	})
@@ -36,9 +37,9 @@ func sendTo(t *testing.T, p *producer.Producer, rs ...record.Record) (partitions
 	return partitions
 }
 
-func start(t *testing.T, c producer.Backend, cfg producer.Config) *producer.Producer {
+func start(t *testing.T, c *strata.Cluster, cfg producer.Config) *producer.Producer {
 	t.Helper()
-	p, err := producer.New(c, cfg)
+	p, err := producer.New(over(t, c), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.Close() })
 	return p
@@ -53,7 +54,7 @@ func keyless(n int) []record.Record {
 }
 
 func TestKeylessRecordsGoToThePartitionsInTurn(t *testing.T) {
-	withCluster(t, 4, func(t *testing.T, c *replication.Cluster) {
+	withCluster(t, 4, func(t *testing.T, c *strata.Cluster) {
 		p := start(t, c, producer.Config{})
 		got := sendTo(t, p, keyless(12)...)
 		for i, partition := range got {
@@ -75,7 +76,7 @@ func (s byShop) Partition(r record.Record, n int) int {
 }
 
 func TestApplicationsPartitionerDecidesWhereEachRecordIsStored(t *testing.T) {
-	withCluster(t, 3, func(t *testing.T, c *replication.Cluster) {
+	withCluster(t, 3, func(t *testing.T, c *strata.Cluster) {
 		p := start(t, c, producer.Config{Partitioner: byShop{"oslo": 2, "rome": 1, "bonn": 5}})
 		of := func(shop, v string) record.Record {
 			r := record.String("a", "one key for all", v)
@@ -92,11 +93,11 @@ func TestApplicationsPartitionerDecidesWhereEachRecordIsStored(t *testing.T) {
 }
 
 func TestAddedPartitionsTakeRecordsWithoutAnybodysHelp(t *testing.T) {
-	withCluster(t, 1, func(t *testing.T, c *replication.Cluster) {
+	withCluster(t, 1, func(t *testing.T, c *strata.Cluster) {
 		p := start(t, c, producer.Config{})
 		sendTo(t, p, keyless(3)...)
 		require.NoError(t, c.AddPartitions(t.Context(), "a", 4))
-		synctest.Wait() // the producer has seen the change
+		wired.Settle(t) // the producer has seen the change
 		sendTo(t, p, keyless(8)...)
 		for i, want := range []int{3 + 2, 2, 2, 2} {
 			require.Len(t, read(t, c, int32(i)), want, "partition %d", i)
@@ -106,7 +107,7 @@ func TestAddedPartitionsTakeRecordsWithoutAnybodysHelp(t *testing.T) {
 }
 
 func TestKeysMoveToOtherPartitionsWhenATopicGrowsButWhatIsWrittenStays(t *testing.T) {
-	withCluster(t, 2, func(t *testing.T, c *replication.Cluster) {
+	withCluster(t, 2, func(t *testing.T, c *strata.Cluster) {
 		p := start(t, c, producer.Config{})
 		var keyed []record.Record
 		for i := range 20 {
@@ -116,7 +117,7 @@ func TestKeysMoveToOtherPartitionsWhenATopicGrowsButWhatIsWrittenStays(t *testin
 		require.Equal(t, before, sendTo(t, p, keyed...), "a key keeps its partition")
 		old := [][]string{read(t, c, 0), read(t, c, 1)}
 		require.NoError(t, c.AddPartitions(t.Context(), "a", 5))
-		synctest.Wait()
+		wired.Settle(t)
 		after := sendTo(t, p, keyed...)
 		moved := 0
 		for i, r := range keyed {
@@ -144,7 +145,7 @@ func slowDisk(d time.Duration) vfs.FS {
 
 func TestAcksDecideWhetherSendWaitsForTheDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := openCluster(t, replication.Config{FS: slowDisk(time.Second)}, 1)
+		c := openCluster(t, strata.Config{FS: slowDisk(time.Second)}, 1)
 		for _, want := range []struct {
 			acks   record.Acks
 			takes  time.Duration
@@ -175,12 +176,12 @@ func TestAcksDecideWhetherSendWaitsForTheDisk(t *testing.T) {
 func TestAcksAllConfirmsOnlyWhatAPowerCutCannotTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := vfs.Mem()
-		c := openCluster(t, replication.Config{FS: fs}, 1)
+		c := openCluster(t, strata.Config{FS: fs}, 1)
 		p := start(t, c, producer.Config{})
 		for i, r := range keyless(20) {
 			sendTo(t, p, r)
 			disk := fs.CrashWith(vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost})
-			again := openCluster(t, replication.Config{FS: disk}, 1)
+			again := openCluster(t, strata.Config{FS: disk}, 1)
 			require.Equal(t, numbered(i+1), read(t, again, 0))
 			require.NoError(t, again.Close())
 		}
@@ -190,7 +191,7 @@ func TestAcksAllConfirmsOnlyWhatAPowerCutCannotTake(t *testing.T) {
 }
 
 func TestProducersSideBySideKeepTheirOwnSettings(t *testing.T) {
-	withCluster(t, 2, func(t *testing.T, c *replication.Cluster) {
+	withCluster(t, 2, func(t *testing.T, c *strata.Cluster) {
 		last := topic.PartitionerFunc(func(_ record.Record, n int) int { return n - 1 })
 		first := topic.PartitionerFunc(func(record.Record, int) int { return 0 })
 		small := start(t, c, producer.Config{Partitioner: first, BatchBytes: 1})
@@ -209,7 +210,7 @@ func TestProducersSideBySideKeepTheirOwnSettings(t *testing.T) {
 		require.Equal(t, numbered(10), read(t, c, 1))
 		require.Equal(t, []int64{10, 1}, []int64{small.Stats().Batches, large.Stats().Batches})
 		ids := func(i int32) []int64 {
-			states, err := c.Producers(t.Context(), record.TopicPartition{Topic: "a", Partition: i})
+			states, err := c.Backend().Producers(t.Context(), record.TopicPartition{Topic: "a", Partition: i})
 			require.NoError(t, err)
 			var ids []int64
 			for _, s := range states {
@@ -225,7 +226,7 @@ func TestProducersSideBySideKeepTheirOwnSettings(t *testing.T) {
 }
 
 func TestOrderIsKeptInAPartitionButNotInTheTopic(t *testing.T) {
-	withCluster(t, 2, func(t *testing.T, c *replication.Cluster) {
+	withCluster(t, 2, func(t *testing.T, c *strata.Cluster) {
 		p := start(t, c, producer.Config{BatchBytes: 100}) // several batches a partition
 		var offsets [40]int64
 		for i := range int32(40) {

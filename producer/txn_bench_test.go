@@ -23,7 +23,7 @@ func BenchmarkTransaction(b *testing.B) {
 		rs[i] = record.Record{Topic: "a", Value: value}.To(int32(i % 3))
 	}
 	b.Run("plain", func(b *testing.B) {
-		p, err := producer.New(w, producer.Config{})
+		p, err := producer.New(w.backend(b), producer.Config{})
 		require.NoError(b, err)
 		defer p.Close()
 		b.ReportAllocs()
@@ -35,7 +35,7 @@ func BenchmarkTransaction(b *testing.B) {
 	})
 	for i, name := range []string{"transaction", "each"} {
 		b.Run(name, func(b *testing.B) {
-			p, err := producer.New(w, producer.Config{TransactionalID: fmt.Sprint("x", i)})
+			p, err := producer.New(w.backend(b), producer.Config{TransactionalID: fmt.Sprint("x", i)})
 			require.NoError(b, err)
 			defer p.Close()
 			b.ReportAllocs()

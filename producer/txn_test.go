@@ -122,7 +122,7 @@ func TestTransactionsHaveTheVersionThatCameWithTheIdentity(t *testing.T) {
 func TestCallsInTheWrongStateChangeNothing(t *testing.T) {
 	inTxnWorld(t, func(t *testing.T, w *txnWorld) {
 		ctx := t.Context()
-		plain, err := producer.New(w, producer.Config{})
+		plain, err := producer.New(w.backend(t), producer.Config{})
 		require.NoError(t, err)
 		defer plain.Close()
 		_, err = plain.Begin(ctx)
@@ -623,7 +623,7 @@ func TestOffsetsOfATransactionAreTheGroupsWhenItIsCommitted(t *testing.T) {
 		has := func(want int64) {
 			t.Helper()
 			synctest.Wait()
-			got, unstable, err := w.groups.FetchStableOffsets(ctx, "g", []record.TopicPartition{tp})
+			got, unstable, err := w.FetchStableOffsets(ctx, "g", []record.TopicPartition{tp})
 			require.NoError(t, err)
 			require.Empty(t, unstable)
 			require.Equal(t, want, got[tp].Offset)
@@ -664,14 +664,14 @@ func TestTransactionalIDNeedsWhatItIsMadeOf(t *testing.T) {
 		"property":       {Properties: map[string]string{"transactional.id": ""}},
 		"two ids":        {TransactionalID: "x", Properties: map[string]string{"transactional.id": "y"}},
 	} {
-		_, err := producer.New(w, cfg)
+		_, err := producer.New(w.backend(t), cfg)
 		var bad *producer.ConfigError
 		require.ErrorAs(t, err, &bad, name)
 	}
-	_, err := producer.New(w.Cluster, producer.Config{TransactionalID: "x"})
+	_, err := producer.New(struct{ producer.Backend }{w}, producer.Config{TransactionalID: "x"})
 	var bad *producer.ConfigError
 	require.ErrorAs(t, err, &bad, "a backend without transactions")
-	p, err := producer.New(w, producer.Config{Properties: map[string]string{"transactional.id": "x", "transaction.timeout.ms": "1000"}})
+	p, err := producer.New(w.backend(t), producer.Config{Properties: map[string]string{"transactional.id": "x", "transaction.timeout.ms": "1000"}})
 	require.NoError(t, err)
 	require.NoError(t, p.InitTransactions(t.Context()))
 	d, err := w.txns.Describe(t.Context(), "x")

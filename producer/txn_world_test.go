@@ -9,22 +9,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
-	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
-	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/transaction"
 )
 
-// txnWorld is a cluster with its coordinators. A test can make requests fail before or after they
-// are applied.
+// txnWorld is a cluster. A test can make requests to its coordinators fail before or after they are
+// applied.
 type txnWorld struct {
-	*replication.Cluster
-	groups  *group.Coordinator
+	*strata.Cluster
 	txns    *transaction.Coordinator
 	version int16
 
@@ -45,29 +43,36 @@ func inTxnWorld(t *testing.T, test func(t *testing.T, w *txnWorld)) {
 }
 
 func openTxnWorld(t testing.TB, level int16) *txnWorld {
-	var v transaction.Verifier
-	c, err := replication.Open(replication.Config{Transactions: &v})
+	c, err := strata.Open(strata.Config{Transactions: transaction.Config{Version: level}})
 	require.NoError(t, err)
-	w := &txnWorld{Cluster: c, version: max(level, 0)}
-	w.groups, err = group.NewCoordinator(group.ClusterStore(c), group.Config{})
-	require.NoError(t, err)
-	w.txns, err = transaction.NewCoordinator(c, transaction.Config{Version: level, OffsetsPartition: func(ctx context.Context, id string) (record.TopicPartition, error) {
-		p, err := w.groups.OffsetsPartition(ctx, id, true)
-		return record.TopicPartition{Topic: offsets.Topic, Partition: p}, err
-	}})
-	require.NoError(t, err)
-	v.Use(w.txns)
-	t.Cleanup(func() {
-		require.NoError(t, w.txns.Close())
-		require.NoError(t, w.groups.Close())
-		require.NoError(t, c.Close())
-	})
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	require.NoError(t, c.CreateTopic(t.Context(), "a", topic.Config{Partitions: 3}))
 	require.NoError(t, c.CreateTopic(t.Context(), "b", topic.Config{Partitions: 1}))
-	return w
+	return &txnWorld{Cluster: c, txns: c.TransactionCoordinator(), version: max(level, 0)}
 }
 
-func (w *txnWorld) TxnCoordinator() producer.TxnCoordinator { return watchedCoordinator{w} }
+// txnBackend is a client of a txnWorld over a network.
+type txnBackend struct {
+	producer.TxnBackend
+	w *txnWorld
+}
+
+func (b txnBackend) TxnCoordinator() producer.TxnCoordinator {
+	return watchedCoordinator{b.TxnBackend.TxnCoordinator(), b.w}
+}
+
+// TxnCoordinator makes the world a backend in the process.
+func (w *txnWorld) TxnCoordinator() producer.TxnCoordinator {
+	return watchedCoordinator{w.Cluster.TxnCoordinator(), w}
+}
+
+// backend returns the backend of the world's producers.
+func (w *txnWorld) backend(t testing.TB) producer.TxnBackend {
+	if b := over(t, w.Cluster); b != producer.TxnBackend(w.Cluster) {
+		return txnBackend{b, w}
+	}
+	return w
+}
 
 // fail sets the hooks that make requests fail: before replaces a request by an error, after
 // replaces its answer. A nil hook fails none.
@@ -105,22 +110,25 @@ func (w *txnWorld) through(op string, carryOut func() error) error {
 	return err
 }
 
-type watchedCoordinator struct{ w *txnWorld }
+type watchedCoordinator struct {
+	producer.TxnCoordinator
+	w *txnWorld
+}
 
 func (c watchedCoordinator) InitProducerID(ctx context.Context, id string, timeout time.Duration, before transaction.Producer) (p transaction.Producer, version int16, err error) {
 	err = c.w.through("init", func() (err error) {
-		p, err = c.w.txns.InitProducerID(ctx, id, timeout, before)
+		p, _, err = c.TxnCoordinator.InitProducerID(ctx, id, timeout, before)
 		return err
 	})
 	return p, c.w.version, err
 }
 
 func (c watchedCoordinator) AddPartitions(ctx context.Context, r transaction.AddRequest) error {
-	return c.w.through("add", func() error { return c.w.txns.AddPartitions(ctx, r) })
+	return c.w.through("add", func() error { return c.TxnCoordinator.AddPartitions(ctx, r) })
 }
 
 func (c watchedCoordinator) AddOffsets(ctx context.Context, r transaction.AddRequest, id string) error {
-	return c.w.through("add offsets", func() error { return c.w.txns.AddOffsets(ctx, r, id) })
+	return c.w.through("add offsets", func() error { return c.TxnCoordinator.AddOffsets(ctx, r, id) })
 }
 
 func (c watchedCoordinator) End(ctx context.Context, r transaction.EndRequest) (p transaction.Producer, err error) {
@@ -129,7 +137,7 @@ func (c watchedCoordinator) End(ctx context.Context, r transaction.EndRequest) (
 		op = "commit"
 	}
 	err = c.w.through(op, func() (err error) {
-		p, err = c.w.txns.End(ctx, r)
+		p, err = c.TxnCoordinator.End(ctx, r)
 		return err
 	})
 	return p, err
@@ -137,7 +145,7 @@ func (c watchedCoordinator) End(ctx context.Context, r transaction.EndRequest) (
 
 func (c watchedCoordinator) CommitTxnOffsets(ctx context.Context, r group.TxnCommitRequest) (per map[record.TopicPartition]error, err error) {
 	err = c.w.through("offsets", func() (err error) {
-		per, err = c.w.groups.CommitTxnOffsets(ctx, r)
+		per, err = c.TxnCoordinator.CommitTxnOffsets(ctx, r)
 		return err
 	})
 	return per, err
@@ -150,7 +158,7 @@ func newTxnProducer(t testing.TB, w *txnWorld, id string, change ...func(*produc
 	for _, c := range change {
 		c(&cfg)
 	}
-	p, err := producer.New(w, cfg)
+	p, err := producer.New(w.backend(t), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.Close() })
 	return p

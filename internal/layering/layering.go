@@ -42,7 +42,7 @@ var Rows = [][]string{
 	{"", "remote"},
 	{"kafka/internal/transport"},
 	{"kafka"},
-	{"internal/reference", "kafkatest"},
+	{"internal/reference", "internal/wired", "kafkatest"}, // wired is of tests
 	{"kafkatest/kfake"},
 	{"cmd/internal/kafkafile"},
 	{"cmd/internal/killloop", "cmd/internal/verify"},

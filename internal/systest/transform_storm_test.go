@@ -18,9 +18,11 @@ import (
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/internal/synctest"
+	"github.com/stratalog/strata/internal/wired"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/remote"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/transaction"
@@ -33,6 +35,38 @@ type process struct {
 	*strata.Cluster
 	dead  atomic.Bool
 	lossy func() bool
+	far   *remote.Cluster // the process uses only this, over a network; nil: its requests are calls
+}
+
+// farProcess is the backend of a process with a client.
+type farProcess struct {
+	*remote.Cluster
+	p *process
+}
+
+func (f farProcess) TxnCoordinator() producer.TxnCoordinator {
+	return mortalCoordinator{f.Cluster.TxnCoordinator(), f.p}
+}
+
+// OpenProducer hides the method of the client, whose sessions lose no requests.
+func (f farProcess) OpenProducer(producer.Session) (producer.Backend, func(), error) {
+	return f, func() {}, nil
+}
+
+// backend returns what producers and consumers of the process use.
+func (p *process) backend() backend {
+	if p.far != nil {
+		return farProcess{p.far, p}
+	}
+	return p
+}
+
+// die ends the process.
+func (p *process) die() {
+	p.dead.Store(true)
+	if p.far != nil {
+		_ = p.far.Close()
+	}
 }
 
 var errDead = fmt.Errorf("the process is dead: %w", replication.ErrClosed)
@@ -149,6 +183,8 @@ type transformStorm struct {
 	cfg  strata.Config
 	disk *vfs.MemFS // of the only broker; nil: there are several
 
+	network *wired.Network // of the members; nil: they are in the process of the brokers
+
 	ended chan struct{} // closed when all input is transformed
 	// Has a token while a record is written to "in", and while the power is off.
 	writing chan struct{}
@@ -190,16 +226,21 @@ func (s *transformStorm) powerCut() {
 	defer func() { <-s.writing }()
 	s.mu.Lock()
 	before := s.c
-	for p := range s.alive {
-		p.dead.Store(true)
+	if s.network == nil {
+		for p := range s.alive {
+			p.die()
+		}
+		clear(s.alive)
 	}
-	clear(s.alive)
 	s.disk = s.disk.Crash(uint64(s.rnd.Int64()))
 	s.cfg.FS = s.disk
 	s.mu.Unlock()
 	require.NoError(s.t, before.Close())
 	c, err := strata.Open(s.cfg)
 	require.NoError(s.t, err)
+	if s.network != nil {
+		s.network.Replace(s.t, c)
+	}
 	s.mu.Lock()
 	s.c = c
 	s.mu.Unlock()
@@ -239,12 +280,21 @@ func (s *transformStorm) member(slot int) {
 		p.Cluster = s.c
 		s.alive[p] = true
 		s.mu.Unlock()
+		if s.network != nil {
+			var err error
+			if p.far, err = s.network.Open(s.t.Context()); err != nil {
+				continue // no broker responds
+			}
+		}
 		ctx, cancel := context.WithCancel(s.t.Context())
 		defer cancel() // if not earlier
 		ended := make(chan struct{})
 		s.wg.Go(func() {
 			defer close(ended)
 			s.transform(ctx, p, slot)
+			if p.far != nil {
+				_ = p.far.Close()
+			}
 		})
 		for end := time.Now().Add(time.Duration(200+s.n(6000)) * time.Millisecond); time.Now().Before(end) || s.isCalm(); {
 			select {
@@ -257,7 +307,7 @@ func (s *transformStorm) member(slot int) {
 		}
 		switch s.n(3) {
 		case 0: // it dies
-			p.dead.Store(true)
+			p.die()
 			cancel()
 		case 1: // it ends
 			cancel()
@@ -291,11 +341,11 @@ var errMine = errors.New("the function fails")
 func (s *transformStorm) transform(ctx context.Context, p *process, slot int) {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
-	in, err := consumer.New(p, consumer.Config{Group: "g", Topics: []string{"in"}, MaxPollRecords: 1 + s.n(9), SessionTimeout: 6 * time.Second, MaxPollInterval: 7 * time.Second})
+	in, err := consumer.New(p.backend(), consumer.Config{Group: "g", Topics: []string{"in"}, MaxPollRecords: 1 + s.n(9), SessionTimeout: 6 * time.Second, MaxPollInterval: 7 * time.Second})
 	if err != nil {
 		return
 	}
-	out, err := producer.New(p, producer.Config{TransactionalID: fmt.Sprint("t", slot), TransactionTimeout: 8 * time.Second, DeliveryTimeout: 10 * time.Second, RequestTimeout: 3 * time.Second})
+	out, err := producer.New(p.backend(), producer.Config{TransactionalID: fmt.Sprint("t", slot), TransactionTimeout: 8 * time.Second, DeliveryTimeout: 10 * time.Second, RequestTimeout: 3 * time.Second})
 	require.NoError(s.t, err)
 	defer func() {
 		if p.dead.Load() {
@@ -425,6 +475,9 @@ func stormTransform(t *testing.T, brokers int, version int16, seed uint64) {
 	c, err := strata.Open(s.cfg)
 	require.NoError(t, err)
 	s.c = c
+	if wired.On(t) {
+		s.network = wired.Serve(t, c)
+	}
 	defer func() { require.NoError(t, s.cluster().Close()) }()
 	shape := topic.Config{Partitions: 3, ReplicationFactor: brokers, MinInSyncReplicas: min(brokers, 2)}
 	require.NoError(t, c.CreateTopic(t.Context(), "in", shape))

@@ -14,6 +14,7 @@ import (
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/internal/synctest"
+	"github.com/stratalog/strata/internal/wired"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/topic"
@@ -29,10 +30,25 @@ func transforming(t *testing.T) *strata.Cluster {
 	return c
 }
 
+// over returns the backend of a test's producers and consumers: c, or a client of c over a network in
+// memory.
+func over(t *testing.T, c *strata.Cluster) backend {
+	t.Helper()
+	if wired.On(t) {
+		return wired.Client(t, c)
+	}
+	return c
+}
+
+type backend interface {
+	producer.TxnBackend
+	consumer.Backend
+}
+
 // fill writes numbers from first to last to "in".
 func fill(t *testing.T, c *strata.Cluster, first, last int) {
 	t.Helper()
-	p, err := producer.New(c, producer.Config{})
+	p, err := producer.New(over(t, c), producer.Config{})
 	require.NoError(t, err)
 	for i := first; i <= last; i++ {
 		_, err := p.Send(t.Context(), record.String("in", fmt.Sprint(i), fmt.Sprint(i)).To(int32(i%3)))
@@ -48,10 +64,10 @@ func member(t *testing.T, c *strata.Cluster, id string, change ...func(*consumer
 	for _, f := range change {
 		f(&cfg)
 	}
-	in, err := consumer.New(c, cfg)
+	in, err := consumer.New(over(t, c), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = in.Close() })
-	out, err := producer.New(c, producer.Config{TransactionalID: id})
+	out, err := producer.New(over(t, c), producer.Config{TransactionalID: id})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = out.Close() })
 	return in, out
@@ -268,14 +284,14 @@ func TestReaderWaitsForTheOffsetOfAnOpenTransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := transforming(t)
 		fill(t, c, 1, 3)
-		p, err := producer.New(c, producer.Config{TransactionalID: "dead", TransactionTimeout: 5 * time.Second})
+		p, err := producer.New(over(t, c), producer.Config{TransactionalID: "dead", TransactionTimeout: 5 * time.Second})
 		require.NoError(t, err)
 		tx, err := p.Begin(t.Context())
 		require.NoError(t, err)
 		in0 := record.TopicPartition{Topic: "in", Partition: 0}
 		require.NoError(t, tx.CommitOffsets(t.Context(), group.Metadata{Group: "g", Generation: -1}, record.Offsets{in0: 1}))
 
-		in, err := consumer.New(c, consumer.Config{Group: "g", Topics: []string{"in"}})
+		in, err := consumer.New(over(t, c), consumer.Config{Group: "g", Topics: []string{"in"}})
 		require.NoError(t, err)
 		defer in.Close()
 		began, read := time.Now(), map[string]time.Duration{}
@@ -298,7 +314,7 @@ func TestSuccessorOfATransformerNeedNotWaitForItsTransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := transforming(t)
 		fill(t, c, 1, 3)
-		dead, err := producer.New(c, producer.Config{TransactionalID: "t"})
+		dead, err := producer.New(over(t, c), producer.Config{TransactionalID: "t"})
 		require.NoError(t, err)
 		tx, err := dead.Begin(t.Context())
 		require.NoError(t, err)
@@ -321,10 +337,10 @@ func TestSuccessorOfATransformerNeedNotWaitForItsTransaction(t *testing.T) {
 
 func TestTransformNeedsAGroupThatReadsWhatIsCommitted(t *testing.T) {
 	c := transforming(t)
-	out, err := producer.New(c, producer.Config{TransactionalID: "t"})
+	out, err := producer.New(over(t, c), producer.Config{TransactionalID: "t"})
 	require.NoError(t, err)
 	defer out.Close()
-	plain, err := producer.New(c, producer.Config{})
+	plain, err := producer.New(over(t, c), producer.Config{})
 	require.NoError(t, err)
 	defer plain.Close()
 	never := func(record.Record, func(record.Record)) error { panic("called") }
@@ -336,12 +352,12 @@ func TestTransformNeedsAGroupThatReadsWhatIsCommitted(t *testing.T) {
 		"isolation": {consumer.Config{Group: "g", Topics: []string{"in"}, Isolation: consumer.ReadUncommitted}, "Isolation"},
 		"commit":    {consumer.Config{Group: "g", Topics: []string{"in"}, Commit: consumer.CommitBeforeDelivery}, "Commit"},
 	} {
-		in, err := consumer.New(c, tc.cfg)
+		in, err := consumer.New(over(t, c), tc.cfg)
 		require.NoError(t, err)
 		require.ErrorContains(t, consumer.Transform(t.Context(), in, out, never), tc.want, name)
 		require.NoError(t, in.Close())
 	}
-	in, err := consumer.New(c, consumer.Config{Group: "g", Topics: []string{"in"}})
+	in, err := consumer.New(over(t, c), consumer.Config{Group: "g", Topics: []string{"in"}})
 	require.NoError(t, err)
 	require.ErrorIs(t, consumer.Transform(t.Context(), in, plain, never), producer.ErrNotTransactional)
 	require.NoError(t, in.Close())
@@ -350,7 +366,7 @@ func TestTransformNeedsAGroupThatReadsWhatIsCommitted(t *testing.T) {
 
 // lateCommits is a backend that delays commits outside of transactions.
 type lateCommits struct {
-	strata.Backend
+	backend
 	late time.Duration
 	sent atomic.Int32
 }
@@ -358,7 +374,7 @@ type lateCommits struct {
 func (b *lateCommits) CommitOffsets(ctx context.Context, req group.CommitRequest) (map[record.TopicPartition]error, error) {
 	b.sent.Add(1)
 	time.Sleep(b.late)
-	return b.Backend.CommitOffsets(ctx, req)
+	return b.backend.CommitOffsets(ctx, req)
 }
 
 // A commit outside of the transactions could reach the group after one with a higher offset, and
@@ -366,7 +382,7 @@ func (b *lateCommits) CommitOffsets(ctx context.Context, req group.CommitRequest
 func TestTransformCommitsNothingOutsideOfItsTransactions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := transforming(t)
-		w, err := producer.New(c, producer.Config{TransactionalID: "w"})
+		w, err := producer.New(over(t, c), producer.Config{TransactionalID: "w"})
 		require.NoError(t, err)
 		defer w.Close()
 		write := func(outcome error) {
@@ -378,10 +394,10 @@ func TestTransformCommitsNothingOutsideOfItsTransactions(t *testing.T) {
 			require.ErrorIs(t, err, outcome)
 		}
 		write(nil)
-		out, err := producer.New(c, producer.Config{TransactionalID: "t"})
+		out, err := producer.New(over(t, c), producer.Config{TransactionalID: "t"})
 		require.NoError(t, err)
 		defer out.Close()
-		b := &lateCommits{Backend: c.Backend(), late: time.Second}
+		b := &lateCommits{backend: over(t, c), late: time.Second}
 		in, err := consumer.New(b, consumer.Config{Group: "g", Topics: []string{"in"}})
 		require.NoError(t, err)
 		defer in.Close()
@@ -406,8 +422,8 @@ func TestTransformWaitsForTheCommitThatIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := transforming(t)
 		fill(t, c, 3, 3) // partition 0
-		b := &lateCommits{Backend: c.Backend(), late: 3 * time.Second}
-		out, err := producer.New(c, producer.Config{TransactionalID: "t"})
+		b := &lateCommits{backend: over(t, c), late: 3 * time.Second}
+		out, err := producer.New(over(t, c), producer.Config{TransactionalID: "t"})
 		require.NoError(t, err)
 		defer out.Close()
 		in, err := consumer.New(b, consumer.Config{Group: "g", Topics: []string{"in"}, CommitInterval: 10 * time.Second})
@@ -442,7 +458,7 @@ func TestTransformRejectsAProducerOfAnotherCluster(t *testing.T) {
 		a, b := transforming(t), transforming(t)
 		fill(t, a, 1, 3)
 		in, own := member(t, a, "x")
-		other, err := producer.New(b, producer.Config{TransactionalID: "x"})
+		other, err := producer.New(over(t, b), producer.Config{TransactionalID: "x"})
 		require.NoError(t, err)
 		defer other.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

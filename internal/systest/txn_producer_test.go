@@ -24,7 +24,7 @@ func TestProducerWritesInTransactionsOfACluster(t *testing.T) {
 		c, err := strata.Open(strata.Config{Brokers: 3, Transactions: transaction.Config{Version: level}})
 		require.NoError(t, err, name)
 		require.NoError(t, c.CreateTopic(t.Context(), "accounts", topic.Config{Partitions: 3, ReplicationFactor: 3}))
-		p, err := producer.New(c, producer.Config{TransactionalID: "teller"})
+		p, err := producer.New(over(t, c), producer.Config{TransactionalID: "teller"})
 		require.NoError(t, err)
 		transfer := func(tx *producer.Txn) error {
 			return tx.Send(t.Context(), record.String("accounts", "anna", "-10").To(0), record.String("accounts", "ben", "+10").To(2))
@@ -68,7 +68,7 @@ func TestWhatWasCommittedBeforeCloseIsReadAfterOpen(t *testing.T) {
 				seen++
 			}
 			require.Equal(t, 3*n, seen)
-			p, err := producer.New(c, producer.Config{TransactionalID: "teller"})
+			p, err := producer.New(over(t, c), producer.Config{TransactionalID: "teller"})
 			require.NoError(t, err)
 			require.NoError(t, p.Transact(t.Context(), func(tx *producer.Txn) error {
 				return tx.Send(t.Context(), record.String("accounts", "anna", "-10").To(0), record.String("accounts", "ben", "+10").To(2), record.String("accounts", "carl", "+1").To(1))
@@ -90,7 +90,7 @@ func TestTransactionalProducerContinuesWhenItsIDHasExpired(t *testing.T) {
 				defer c.Close()
 				require.NoError(t, c.CreateTopic(t.Context(), "a", topic.Config{Properties: map[string]string{"retention.ms": "-1"}}))
 				open := func() *producer.Producer {
-					p, err := producer.New(c, producer.Config{TransactionalID: "x"})
+					p, err := producer.New(over(t, c), producer.Config{TransactionalID: "x"})
 					require.NoError(t, err)
 					return p
 				}
@@ -128,13 +128,13 @@ func TestTransformContinuesWhenItsIDHasExpired(t *testing.T) {
 		for _, name := range []string{"in", "out"} {
 			require.NoError(t, c.CreateTopic(t.Context(), name, topic.Config{}))
 		}
-		in, err := consumer.New(c, consumer.Config{Group: "g", Topics: []string{"in"}, Isolation: consumer.ReadCommitted})
+		in, err := consumer.New(over(t, c), consumer.Config{Group: "g", Topics: []string{"in"}, Isolation: consumer.ReadCommitted})
 		require.NoError(t, err)
 		defer in.Close()
-		out, err := producer.New(c, producer.Config{TransactionalID: "x"})
+		out, err := producer.New(over(t, c), producer.Config{TransactionalID: "x"})
 		require.NoError(t, err)
 		defer out.Close()
-		source, err := producer.New(c, producer.Config{})
+		source, err := producer.New(over(t, c), producer.Config{})
 		require.NoError(t, err)
 		defer source.Close()
 		ctx, cancel := context.WithCancel(t.Context())
