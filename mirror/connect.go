@@ -46,7 +46,7 @@ func (e *engine) connect(drain bool) (err error) {
 	e.producer, err = producer.New(e.target, producer.Config{
 		ClientID: idPrefix + e.cfg.ID, TransactionalID: idPrefix + e.cfg.ID, Compression: e.cfg.Compression,
 		DeliveryTimeout: deliveryWait, RequestTimeout: requestWait, TransactionTimeout: transactionWait, MaxBlock: 15 * time.Second,
-		MaxRequestBytes: largestRecord, MaxBufferedBytes: largestRecord + 1<<20,
+		NegativeTimestamps: true, MaxRequestBytes: largestRecord, MaxBufferedBytes: largestRecord + 1<<20,
 	})
 	if err != nil {
 		return err

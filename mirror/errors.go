@@ -34,8 +34,8 @@ var (
 	// election or with its disk, or was restored from an older backup and has other records there.
 	ErrTruncated = consumer.ErrTruncated
 	// ErrUnsendable is returned for a record that the target does not accept, or a producer does
-	// not send: it is too large (also producer.ErrMessageTooLarge), or its timestamp is before 1970
-	// or outside the target topic's bounds (also producer.ErrInvalidTimestamp), or the topic needs
+	// not send: it is too large (also producer.ErrMessageTooLarge), or its timestamp is outside the
+	// target topic's bounds (also producer.ErrInvalidTimestamp), or the topic needs
 	// a key (also producer.ErrInvalidRecord). The *StopError has its place at the source.
 	ErrUnsendable = errors.New("the record cannot be sent to the target unchanged")
 

@@ -2,6 +2,7 @@ package mirror_test
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"net"
 	"strings"
@@ -153,23 +154,45 @@ func unsendable(t *testing.T, w *world, far *remote.Cluster, p int32, offset int
 	}
 }
 
-func TestRecordWithANegativeTimestampStopsTheMirrorThere(t *testing.T) {
-	for _, ms := range []int64{-1, -5} {
+// negative writes a record with a negative timestamp to partition 1 of topic "t".
+func (w *world) negative(ms int64) {
+	var b record.Builder
+	b.Reset(1 << 20)
+	require.True(w.t, b.AppendKV(ms, []byte("k"), []byte("v"), nil))
+	batch, err := b.Build(0)
+	require.NoError(w.t, err)
+	done := make(chan partition.ProduceResult, 1)
+	w.local.Produce(&partition.ProduceRequest{
+		TopicPartition: tp(1), Batch: batch, Acks: record.AcksAll, Done: func(r partition.ProduceResult) { done <- r },
+	})
+	require.NoError(w.t, (<-done).Err)
+}
+
+// -1 is the timestamp of a record that has none. Kafka stores the others, too.
+func TestRecordsWithNegativeTimestampsAreForwarded(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		far := w.dial()
+		for _, ms := range []int64{-1, -5, -1_700_000_000_000} {
+			w.negative(ms)
+			fill(t, w.local, 0, 30)
+		}
+		require.NoError(t, drain(t, w.local, far))
+		time.Sleep(time.Second)
+		same(t, w.local, far)
+		require.EqualValues(t, -5, rows(t, far, "t")[1][11].time)
+	})
+}
+
+func TestRecordWithATimestampThatTheTargetRejectsStopsTheMirrorThere(t *testing.T) {
+	for _, ms := range []int64{-5, math.MinInt64 / 2, time.Time{}.UnixMilli()} {
 		bubble(t, func(t *testing.T, w *world) {
 			far := w.dial()
+			require.NoError(t, far.CreateTopic(t.Context(), "t", topic.Config{Partitions: partitions, Properties: map[string]string{"message.timestamp.before.max.ms": "900000000000"}}))
 			fill(t, w.local, 0, 3000)
-			var b record.Builder
-			b.Reset(1 << 20)
-			require.True(t, b.AppendKV(ms, []byte("k"), []byte("v"), nil))
-			batch, err := b.Build(0)
-			require.NoError(t, err)
-			done := make(chan partition.ProduceResult, 1)
-			w.local.Produce(&partition.ProduceRequest{
-				TopicPartition: tp(1), Batch: batch, Acks: record.AcksAll, Done: func(r partition.ProduceResult) { done <- r },
-			})
-			require.NoError(t, (<-done).Err)
+			w.negative(-1) // none: in all bounds
+			w.negative(ms)
 			fill(t, w.local, 3000, 300)
-			unsendable(t, w, far, 1, 1000, producer.ErrInvalidTimestamp)
+			unsendable(t, w, far, 1, 1001, producer.ErrInvalidTimestamp)
 		})
 	}
 }

@@ -98,6 +98,9 @@ func (e *engine) send(tx *producer.Txn, moves map[*flow][]reached, spans []span)
 			e.buffer = append(e.buffer[:0], s.records...)
 			for i := range e.buffer {
 				r := &e.buffer[i]
+				if r.Timestamp.IsZero() { // it would get the present time
+					return fmt.Errorf("%w: %v", producer.ErrInvalidTimestamp, r.Timestamp)
+				}
 				r.Topic = targets[s.tp.Topic]
 				*r = r.To(s.tp.Partition)
 			}

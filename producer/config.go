@@ -99,6 +99,11 @@ type Config struct {
 	// re-creation, up to DeliveryTimeout. Without it both fail immediately with ErrUnknownTopic.
 	AllowUnknownTopics bool
 
+	// NegativeTimestamps permits timestamps before 1970, for copies of other logs: -1 ms is Kafka's
+	// mark of a record without one. Without it such records fail with ErrInvalidTimestamp, as in
+	// Kafka's producer.
+	NegativeTimestamps bool
+
 	// Retries bounds the retries of one batch. 0 means as many as DeliveryTimeout permits.
 	// NoRetries disables retries, and with them idempotence. Kafka: retries, where 0 means none and
 	// 2147483647 unbounded.

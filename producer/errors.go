@@ -33,7 +33,8 @@ var (
 	// its last transaction, the transaction has to be aborted (ErrAbortable).
 	ErrFenced = errors.New("producer: fenced by a newer epoch")
 
-	// ErrInvalidTimestamp is returned for a timestamp before 1970 or outside the topic's bounds.
+	// ErrInvalidTimestamp is returned for a timestamp outside the topic's bounds, or before 1970
+	// without Config.NegativeTimestamps.
 	ErrInvalidTimestamp = record.ErrInvalidTimestamp
 	// ErrInvalidRecord is returned for a record that the topic does not accept, for example one
 	// without a key in a compacted topic.

@@ -223,6 +223,17 @@ func TestTimestampsBefore1970AreRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrInvalidTimestamp)
 }
 
+func TestTimestampsBefore1970AreSentOnRequest(t *testing.T) {
+	f := newFake(map[string]int{"a": 1})
+	p := newProducer(t, f, Config{NegativeTimestamps: true})
+	for i, ms := range []int64{-1, -5, 5} {
+		acks, err := p.Send(t.Context(), record.Record{Topic: "a", Timestamp: time.UnixMilli(ms)})
+		require.NoError(t, err)
+		require.Equal(t, ms, acks[0].Timestamp.UnixMilli())
+		require.Equal(t, ms, f.headers()[i].MaxTimestamp)
+	}
+}
+
 func TestCompressedBatchesArriveWhole(t *testing.T) {
 	for _, codec := range []record.Codec{record.Gzip, record.Snappy, record.LZ4, record.Zstd} {
 		f := newFake(map[string]int{"a": 1})

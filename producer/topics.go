@@ -50,7 +50,7 @@ func (p *Producer) checkRecord(r *record.Record, tsMs, size int64) error {
 		return fmt.Errorf("%w: %d bytes for topic %s, MaxRequestBytes is %d and MaxBufferedBytes %d", ErrMessageTooLarge, n, r.Topic,
 			p.cfg.MaxRequestBytes, p.cfg.MaxBufferedBytes)
 	}
-	if tsMs < 0 {
+	if tsMs < 0 && !p.cfg.NegativeTimestamps {
 		return fmt.Errorf("%w: %v is before 1970", ErrInvalidTimestamp, r.Timestamp)
 	}
 	return nil
