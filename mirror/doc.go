@@ -17,8 +17,9 @@
 //   - Partition, key, value, headers, timestamp and the order in a partition are kept. Offsets are
 //     not. Records of open and aborted transactions are not forwarded. Transactions of the source
 //     are not kept together: a reader of the target may see a part of one first.
-//   - Two mirrors with the same ID never both write. The one that started last continues, and the
-//     other one ends with ErrFenced.
+//   - Two mirrors with the same ID never both write. One that starts takes over from one that runs,
+//     which ends with ErrFenced at its next transaction. Of several that start within seconds of
+//     each other one continues; it need not be the last.
 //   - A mirror ends with a *StopError rather than leave out or repeat a record: see the errors. It
 //     never begins again by itself.
 //

@@ -93,8 +93,8 @@ func NewForward(source Source, target Target, cfg ForwardConfig) (*Forward, erro
 	return f, nil
 }
 
-// Run forwards records until ctx ends; then it returns nil. It first finishes the transaction in
-// progress, within 5 s. It returns after at most 20 s, or 30 s if the source does not respond when
+// Run forwards records until ctx ends; then it returns nil, also if the clusters are closed at the
+// same time. It first finishes the transaction in progress, within 5 s. It returns after at most 20 s, or 30 s if the source does not respond when
 // Run begins. Run may be called again.
 //
 // Unreachable clusters, elections and aborted transactions are retried, with pauses that grow to
@@ -193,15 +193,22 @@ func (f *Forward) run(ctx context.Context, drain bool) (err error) {
 	})()
 	defer e.close()
 	err = e.forward(drain)
-	if cause := context.Cause(e.ctx); cause != nil && ctx.Err() == nil {
-		err = cause // the watcher's
-	}
+	cause := context.Cause(e.ctx)
+	var stop *StopError
 	switch {
 	case err == nil:
 		return nil
-	case ctx.Err() != nil && !isFinal(err) && drain:
-		return ctx.Err()
-	case ctx.Err() != nil && !isFinal(err):
+	case errors.As(cause, &stop) || cause != nil && ctx.Err() == nil:
+		err = cause // the watcher's, before ctx ended
+	case ctx.Err() != nil:
+		// An error now is often a consequence: its program closes the clusters, too. If it is not,
+		// the next Run returns it.
+		if isFinal(err) {
+			f.noteError(err)
+		}
+		if drain {
+			return ctx.Err()
+		}
 		return nil
 	}
 	f.noteError(err)
