@@ -1,11 +1,12 @@
 package mirror
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
@@ -35,9 +36,19 @@ var (
 // translates an offset.
 const MaxTranslated = 100_000
 
+// A CutoverResult describes what Cutover has moved.
+type CutoverResult struct {
+	// Moved has the offsets of each group at the target.
+	Moved map[string]record.Offsets
+	// NotForwarded has, by group, the offsets at the source of topics that the mirror does not
+	// forward. They were not moved. Groups without such offsets are not in it.
+	NotForwarded map[string]record.Offsets
+}
+
 // Cutover moves groups to the target. It calls Drain, and then commits the offsets of each group at
 // the target, for the same records: the group continues there with the record that it would have
-// read next at the source. It returns the offsets at the target.
+// read next at the source. Offsets in topics that are not in ForwardConfig.Topics stay behind:
+// see CutoverResult.NotForwarded.
 //
 // First stop the producers of the source and the members of the groups; start them at the target
 // when Cutover has returned. Cutover checks that: see ErrStillWritten and ErrGroupBusy.
@@ -48,61 +59,100 @@ const MaxTranslated = 100_000
 // (ErrTooFarBehind), and a target that has nothing but the mirror's records there (ErrDiffers). It
 // holds up to MaxTranslated records of one partition in memory.
 //
+// Compaction may have removed records at either cluster. In a compacted topic the group continues
+// with the next record that both have. At the target it may get records again that the source has
+// removed, each followed by a later one with its key.
+//
 // No offset is committed unless those of all groups have been translated. After an error Cutover
 // may be called again. Errors are those of Drain and the ones above, group.ErrGroupNotFound, and
 // ErrGap for a group whose next record the source has deleted.
-func (f *Forward) Cutover(ctx context.Context, groups ...string) (moved map[string]record.Offsets, err error) {
+func (f *Forward) Cutover(ctx context.Context, groups ...string) (CutoverResult, error) {
 	if len(groups) == 0 {
-		return nil, fmt.Errorf("mirror %q: %w", f.cfg.ID, configError("groups", "", "no group is named"))
+		return CutoverResult{}, fmt.Errorf("mirror %q: %w", f.cfg.ID, configError("groups", "", "no group is named"))
 	}
-	err = f.alone(func() error {
+	var res CutoverResult
+	err := f.alone(func() (err error) {
 		if err := f.run(ctx, true); err != nil {
 			return err
 		}
-		moved, err = f.move(ctx, groups)
+		res, err = f.move(ctx, groups)
 		return err
 	})
-	return moved, err
+	return res, err
 }
 
 // move translates and commits the offsets of groups.
-func (f *Forward) move(ctx context.Context, groups []string) (map[string]record.Offsets, error) {
+func (f *Forward) move(ctx context.Context, groups []string) (res CutoverResult, err error) {
 	before, err := f.sourceEnds(ctx)
 	if err != nil {
-		return nil, err
+		return res, err
 	}
-	offsets, moved := map[string]record.Offsets{}, map[string]record.Offsets{}
+	offsets, moved, others := map[string]record.Offsets{}, map[string]record.Offsets{}, map[string]record.Offsets{}
 	for _, id := range groups {
 		if offsets[id], err = f.offsetsOf(ctx, id); err != nil {
-			return nil, err
+			return res, err
 		}
 		if moved[id], err = f.translateAll(ctx, id, offsets[id], before); err != nil {
-			return nil, err
+			return res, err
 		}
 		if err := f.checkAtTarget(ctx, id, moved[id]); err != nil {
-			return nil, err
+			return res, err
+		}
+		other, err := f.notForwarded(ctx, id)
+		if err != nil {
+			return res, err
+		}
+		if len(other) > 0 {
+			others[id] = other
 		}
 	}
 	for _, id := range groups {
 		again, err := f.offsetsOf(ctx, id)
 		if err != nil {
-			return nil, err
+			return res, err
 		}
 		for tp, offset := range again {
 			if offsets[id][tp] != offset {
-				return nil, fmt.Errorf("mirror %q: group %s: %w", f.cfg.ID, id, ErrGroupBusy)
+				return res, fmt.Errorf("mirror %q: group %s: %w", f.cfg.ID, id, ErrGroupBusy)
 			}
 		}
 	}
 	if _, err := f.sourceEnds(ctx); err != nil {
-		return nil, err
+		return res, err
 	}
 	for _, id := range groups {
 		if err := f.commitAtTarget(ctx, id, moved[id]); err != nil {
-			return nil, err
+			return res, err
 		}
 	}
-	return moved, nil
+	for id, other := range others {
+		f.cfg.Logger.Warn("offsets of a group were not moved: the mirror does not forward their topics", "mirror", f.cfg.ID, "group", id, "topics", topicsOf(other))
+	}
+	return CutoverResult{Moved: moved, NotForwarded: others}, nil
+}
+
+// notForwarded returns the committed offsets of a group in other topics than the mirror's.
+func (f *Forward) notForwarded(ctx context.Context, id string) (record.Offsets, error) {
+	committed, err := f.source.FetchOffsets(ctx, id, nil)
+	if err != nil {
+		return nil, fmt.Errorf("mirror %q: source: offsets of group %s: %w", f.cfg.ID, id, err)
+	}
+	others := record.Offsets{}
+	for tp, at := range committed {
+		if at.Offset >= 0 && !slices.Contains(f.cfg.Topics, tp.Topic) {
+			others[tp] = at.Offset
+		}
+	}
+	return others, nil
+}
+
+// topicsOf returns the names of the topics of offsets, sorted.
+func topicsOf(offsets record.Offsets) []string {
+	names := map[string]bool{}
+	for tp := range offsets {
+		names[tp.Topic] = true
+	}
+	return slices.Sorted(maps.Keys(names))
 }
 
 // sourceEnds returns the ends of the source, which must be the mirror's position.
@@ -165,93 +215,6 @@ func (f *Forward) offsetsOf(ctx context.Context, id string) (record.Offsets, err
 	}
 	return found, nil
 }
-
-// translateAll translates the offsets of a group.
-func (f *Forward) translateAll(ctx context.Context, id string, at record.Offsets, ends map[string][]int64) (record.Offsets, error) {
-	to := record.Offsets{}
-	for _, fl := range f.flows {
-		for p := range fl.reached {
-			from, ok := at[record.TopicPartition{Topic: fl.source, Partition: int32(p)}]
-			if !ok {
-				continue
-			}
-			offset, err := f.translate(ctx, fl, int32(p), from, ends[fl.source][p])
-			if err != nil {
-				return nil, fmt.Errorf("group %s: %w", id, err)
-			}
-			to[record.TopicPartition{Topic: fl.target, Partition: int32(p)}] = offset
-		}
-	}
-	return to, nil
-}
-
-// translate returns the offset at the target of the first committed record of the source from an
-// offset on, or the end if there is none.
-func (f *Forward) translate(ctx context.Context, fl *flow, p int32, from, end int64) (int64, error) {
-	if from > end {
-		return 0, f.stop(fl.source, p, from, fmt.Errorf("%w: the source ends at offset %d", ErrTruncated, end))
-	}
-	start, err := offsetOf(ctx, f.source, record.TopicPartition{Topic: fl.source, Partition: p}, partition.Earliest, partition.ReadCommitted)
-	switch {
-	case err != nil:
-		return 0, err
-	case from < start:
-		return 0, f.gap(fl.source, p, from, start)
-	}
-	n := 0
-	for _, err := range f.readSource(ctx, fl, p, from, partition.ReadCommitted) {
-		if err != nil {
-			return 0, err
-		}
-		if n++; n > MaxTranslated {
-			return 0, fmt.Errorf("mirror %q: %s-%d at offset %d: %w", f.cfg.ID, fl.source, p, from, ErrTooFarBehind)
-		}
-	}
-	tp := record.TopicPartition{Topic: fl.target, Partition: p}
-	// Markers of the last transaction are written after its commit is decided.
-	if err := f.awaitStable(ctx, tp); err != nil {
-		return 0, err
-	}
-	if n == 0 {
-		return offsetOf(ctx, f.target, tp, partition.Latest, partition.ReadCommitted)
-	}
-	next, stop := iter.Pull2(f.readSource(ctx, fl, p, from, partition.ReadCommitted))
-	defer stop()
-	first := int64(-1)
-	for r, err := range consumer.Read(ctx, f.target, consumer.ReadConfig{Topic: fl.target, Partitions: []int32{p}, Last: n}) {
-		if err != nil {
-			return 0, err
-		}
-		want, err, ok := next()
-		switch {
-		case err != nil:
-			return 0, err
-		case !ok || !equal(&want, &r):
-			return 0, f.stop(fl.target, p, -1, fmt.Errorf("%w: offset %d", ErrDiffers, r.Offset))
-		case first < 0:
-			first = r.Offset
-		}
-	}
-	if _, err, more := next(); err != nil || more {
-		return 0, errors.Join(err, f.stop(fl.target, p, -1, fmt.Errorf("%w: it has fewer than %d", ErrDiffers, n)))
-	}
-	return first, nil
-}
-
-// equal reports whether the target has a record as the source has it.
-func equal(a, b *record.Record) bool {
-	if !same(a.Key, b.Key) || !same(a.Value, b.Value) || !a.Timestamp.Equal(b.Timestamp) || len(a.Headers) != len(b.Headers) {
-		return false
-	}
-	for i := range a.Headers {
-		if a.Headers[i].Key != b.Headers[i].Key || !same(a.Headers[i].Value, b.Headers[i].Value) {
-			return false
-		}
-	}
-	return true
-}
-
-func same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
 // checkAtTarget returns an error if the group has members or other offsets at the target.
 func (f *Forward) checkAtTarget(ctx context.Context, id string, to record.Offsets) error {

@@ -52,7 +52,7 @@ func TestCutoverMovesGroupsToTheSameRecord(t *testing.T) {
 		require.NoError(t, err)
 		for _, id := range ids {
 			for tp, from := range at[id] {
-				to, ok := moved[id][tp]
+				to, ok := moved.Moved[id][tp]
 				require.True(t, ok)
 				require.Equal(t, tail(t, w.local, tp.Partition, from), tail(t, far, tp.Partition, to), "group %s moved to %d", id, to)
 			}
@@ -60,7 +60,7 @@ func TestCutoverMovesGroupsToTheSameRecord(t *testing.T) {
 			require.NoError(t, err)
 			for tp, c := range committed {
 				if c.Offset >= 0 {
-					require.Equal(t, moved[id][tp], c.Offset)
+					require.Equal(t, moved.Moved[id][tp], c.Offset)
 				}
 			}
 		}
@@ -126,6 +126,23 @@ func TestCutoverRefusesGroupsThatItCannotMoveExactly(t *testing.T) {
 		require.NoError(t, foreign.Close())
 		stopped(t, cutover(), mirror.ErrDiffers)
 		untouched()
+	})
+}
+
+func TestCutoverNamesOffsetsOfTopicsThatAreNotForwarded(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		far, ctx := w.dial(), t.Context()
+		fill(t, w.local, 0, 30)
+		require.NoError(t, w.local.CreateTopic(ctx, "other", topic.Config{Partitions: 2}))
+		other := record.TopicPartition{Topic: "other", Partition: 1}
+		require.NoError(t, w.local.ResetOffsets(ctx, "g", record.Offsets{tp(0): 8, other: 0}))
+		require.NoError(t, w.local.ResetOffsets(ctx, "h", record.Offsets{tp(0): 8}))
+		res, err := forward(t, w.local, far, mirror.ForwardConfig{}).Cutover(ctx, "g", "h")
+		require.NoError(t, err)
+		require.Equal(t, map[string]record.Offsets{"g": {other: 0}}, res.NotForwarded)
+		require.Len(t, res.Moved["g"], 1)
+		_, moved := res.Moved["g"][tp(0)]
+		require.True(t, moved)
 	})
 }
 

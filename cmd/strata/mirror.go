@@ -100,7 +100,7 @@ func (a *app) mirror(ctx context.Context, tg *target, o *mirrorOptions, topics [
 	if err != nil {
 		return misuse("%v", err)
 	}
-	var moved map[string]record.Offsets
+	var moved mirror.CutoverResult
 	work := f.Run
 	switch {
 	case len(o.cutover) > 0:
@@ -115,17 +115,27 @@ func (a *app) mirror(ctx context.Context, tg *target, o *mirrorOptions, topics [
 		return err
 	}
 	for _, id := range o.cutover {
-		tps := slices.SortedFunc(maps.Keys(moved[id]), func(x, y record.TopicPartition) int {
-			return cmp.Or(cmp.Compare(x.Topic, y.Topic), cmp.Compare(x.Partition, y.Partition))
-		})
-		for _, tp := range tps {
-			if err := a.emit(cutoverLine{"cutover", id, tp.Topic, tp.Partition, moved[id][tp]}); err != nil {
-				return err
-			}
+		if err := a.emitOffsets("cutover", id, moved.Moved[id]); err != nil {
+			return err
+		}
+		if err := a.emitOffsets("not_forwarded", id, moved.NotForwarded[id]); err != nil {
+			return err
 		}
 	}
 	st := f.Stats()
 	return a.emit(mirrorLine{"mirror", o.cfg.ID, st.Records, st.Bytes, st.Transactions})
+}
+
+func (a *app) emitOffsets(kind, group string, offsets record.Offsets) error {
+	tps := slices.SortedFunc(maps.Keys(offsets), func(x, y record.TopicPartition) int {
+		return cmp.Or(cmp.Compare(x.Topic, y.Topic), cmp.Compare(x.Partition, y.Partition))
+	})
+	for _, tp := range tps {
+		if err := a.emit(cutoverLine{kind, group, tp.Topic, tp.Partition, offsets[tp]}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // forward calls work of f and shows its progress.
@@ -239,8 +249,9 @@ func mirrorStart(ctx context.Context, tg *target, from strata.Client, start stri
 	return starts, nil
 }
 
+// A cutoverLine is an offset at the target, or one that was not moved.
 type cutoverLine struct {
-	Type      string `json:"type"`
+	Type      string `json:"type"` // cutover, not_forwarded
 	Group     string `json:"group"`
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
@@ -248,6 +259,10 @@ type cutoverLine struct {
 }
 
 func (l cutoverLine) writeText(w io.Writer) {
+	if l.Type == "not_forwarded" {
+		fmt.Fprintf(w, "%s: %s-%d is not moved from %d: the topic is not forwarded\n", l.Group, l.Topic, l.Partition, l.Offset)
+		return
+	}
 	fmt.Fprintf(w, "%s: %s-%d is at %d\n", l.Group, l.Topic, l.Partition, l.Offset)
 }
 

@@ -97,6 +97,18 @@ func TestMirrorMovesGroups(t *testing.T) {
 	require.Contains(t, r.err, mirror.ErrGroupHasOffsets.Error(), "the group has gone on at the target")
 }
 
+func TestMirrorNamesOffsetsOfGroupsThatItDoesNotMove(t *testing.T) {
+	b := serveOrders(t, "a b c d")
+	s := kafkatest.New(t, kafkatest.Config{Topics: map[string]int{"orders": 1}})
+	require.Equal(t, exitOK, strataRun(t, append([]string{"topics", "create", "bills", "--partitions", "1"}, b...)...).code)
+	for _, topic := range []string{"orders", "bills"} {
+		require.Equal(t, exitOK, strataRun(t, append([]string{"groups", "reset", "billing", "--topic", topic, "--to", "earliest"}, b...)...).code)
+	}
+	r := strataRun(t, append([]string{"mirror", "orders", "--id", "m", "--to", s.Addrs()[0], "--cutover", "billing"}, b...)...)
+	require.Equal(t, exitOK, r.code, r.err)
+	require.Contains(t, r.out, "billing: orders-0 is at 0\nbilling: bills-0 is not moved from 0: the topic is not forwarded\n")
+}
+
 func TestProgressOfAMirrorNamesItsLag(t *testing.T) {
 	for want, st := range map[string]mirror.Stats{
 		"7 records forwarded":                                     {Records: 7, Lag: -1},
