@@ -106,13 +106,13 @@ func (e *engine) findPositions(ctx context.Context) error {
 	if err := e.awaitPositions(ctx); err != nil {
 		return err
 	}
-	claims := map[*flow][]reached{}
-	for _, fl := range e.flows {
+	positions := make([]*positionValue, len(e.flows)) // nil: none
+	for i, fl := range e.flows {
 		stored, err := e.readPosition(ctx, fl.source)
 		if err != nil {
 			return err
 		}
-		if stored != nil {
+		if positions[i] = stored; stored != nil {
 			if err := e.belongs(fl, stored); err != nil {
 				return err
 			}
@@ -120,10 +120,14 @@ func (e *engine) findPositions(ctx context.Context) error {
 				return e.fenced(fl)
 			}
 		}
-		if err := e.ensureTarget(ctx, fl, stored != nil); err != nil {
-			return err
-		}
-		if stored != nil {
+	}
+	if err := e.ensureTargets(ctx, positions); err != nil {
+		return err
+	}
+	claims := map[*flow][]reached{}
+	for i, fl := range e.flows {
+		var err error
+		if stored := positions[i]; stored != nil {
 			err = e.resume(ctx, fl, stored)
 		} else {
 			err = e.beginOrResume(ctx, fl)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/stratalog/strata/internal/retriable"
 	"github.com/stratalog/strata/replication"
@@ -25,17 +26,28 @@ func isUnknown(err error) bool {
 
 // topicAtTarget returns the metadata of a topic of the target; exists is false if there is none.
 func (f *Forward) topicAtTarget(ctx context.Context, name string) (t replication.TopicMetadata, exists bool, err error) {
-	md, err := f.target.Metadata(ctx, name)
+	known, err := f.topicsAtTarget(ctx, name)
+	t, exists = known[name]
+	return t, exists, err
+}
+
+// topicsAtTarget returns the metadata of those topics that the target has. One request for all
+// matters: a client may look twice for topics that it does not find.
+func (f *Forward) topicsAtTarget(ctx context.Context, names ...string) (map[string]replication.TopicMetadata, error) {
+	md, err := f.target.Metadata(ctx, names...)
 	if err != nil {
-		return t, false, fmt.Errorf("target: %w", err)
+		return nil, fmt.Errorf("target: %w", err)
 	}
-	switch t = md.Topics[name]; {
-	case t.Err == nil:
-		return t, true, nil
-	case isUnknown(t.Err):
-		return t, false, nil
+	known := make(map[string]replication.TopicMetadata, len(names))
+	for _, name := range names {
+		switch t := md.Topics[name]; {
+		case t.Err == nil:
+			known[name] = t
+		case !isUnknown(t.Err):
+			return nil, fmt.Errorf("target: topic %s: %w", name, t.Err)
+		}
 	}
-	return t, false, fmt.Errorf("target: topic %s: %w", name, t.Err)
+	return known, nil
 }
 
 // ensurePositions creates the topic of positions, or checks it.
@@ -66,35 +78,65 @@ func (f *Forward) ensurePositions(ctx context.Context) error {
 	return nil
 }
 
-// ensureTarget checks a target topic, and creates it if it does not exist and the mirror has not
-// written to it before.
-func (f *Forward) ensureTarget(ctx context.Context, fl *flow, written bool) error {
-	t, exists, err := f.topicAtTarget(ctx, fl.target)
-	switch {
-	case err != nil:
+// ensureTargets checks the target topics. It creates those that do not exist, all at the same time,
+// unless the mirror has written to them before: then it has one of positions, by flow.
+func (f *Forward) ensureTargets(ctx context.Context, positions []*positionValue) error {
+	names := make([]string, len(f.flows))
+	for i, fl := range f.flows {
+		names[i] = fl.target
+	}
+	known, err := f.topicsAtTarget(ctx, names...)
+	if err != nil {
 		return err
-	case !exists && written:
-		return f.stop(fl.target, -1, -1, fmt.Errorf("%w at the target", ErrTopicReplaced))
-	case !exists:
-		info, err := f.source.Topic(ctx, fl.source)
-		if err != nil {
-			return fmt.Errorf("source: %w", err)
+	}
+	var missing []*flow
+	var created []string
+	for i, fl := range f.flows {
+		if _, exists := known[fl.target]; exists {
+			continue
 		}
-		props := info.Settings.Explicit()
-		for _, key := range notCopied {
-			delete(props, key)
+		if positions[i] != nil {
+			return f.stop(fl.target, -1, -1, fmt.Errorf("%w at the target", ErrTopicReplaced))
 		}
-		err = f.target.EnsureTopic(ctx, fl.target, topic.Config{Partitions: len(fl.reached), ReplicationFactor: f.cfg.ReplicationFactor, Properties: props})
-		if err != nil && !errors.Is(err, replication.ErrTopicDiffers) {
-			return fmt.Errorf("target: create topic %s: %w", fl.target, err)
-		}
-		if t, exists, err = f.topicAtTarget(ctx, fl.target); err != nil {
+		missing, created = append(missing, fl), append(created, fl.target)
+	}
+	if len(missing) > 0 {
+		f.cfg.Logger.Info("creating topics at the target", "mirror", f.cfg.ID, "topics", created)
+		if err := together(missing, func(fl *flow) error { return f.createTarget(ctx, fl) }); err != nil {
 			return err
 		}
+		if known, err = f.topicsAtTarget(ctx, names...); err != nil {
+			return err
+		}
+	}
+	return together(f.flows, func(fl *flow) error {
+		t, exists := known[fl.target]
 		if !exists {
 			return fmt.Errorf("target: topic %s is not there yet", fl.target)
 		}
+		return f.checkTarget(ctx, fl, t)
+	})
+}
+
+// createTarget creates a target topic with the settings of the source topic.
+func (f *Forward) createTarget(ctx context.Context, fl *flow) error {
+	info, err := f.source.Topic(ctx, fl.source)
+	if err != nil {
+		return fmt.Errorf("source: %w", err)
 	}
+	props := info.Settings.Explicit()
+	for _, key := range notCopied {
+		delete(props, key)
+	}
+	err = f.target.EnsureTopic(ctx, fl.target, topic.Config{Partitions: len(fl.reached), ReplicationFactor: f.cfg.ReplicationFactor, Properties: props})
+	if err != nil && !errors.Is(err, replication.ErrTopicDiffers) {
+		return fmt.Errorf("target: create topic %s: %w", fl.target, err)
+	}
+	return nil
+}
+
+// checkTarget checks a target topic that exists.
+func (f *Forward) checkTarget(ctx context.Context, fl *flow, t replication.TopicMetadata) error {
 	if len(t.Partitions) != len(fl.reached) {
 		return f.partitionsDiffer(fl, len(fl.reached), len(t.Partitions))
 	}
@@ -110,4 +152,29 @@ func (f *Forward) ensureTarget(ctx context.Context, fl *flow, written bool) erro
 	fl.targetID = t.ID
 	f.mu.Unlock()
 	return nil
+}
+
+// atOnce bounds the calls of together that run at the same time.
+const atOnce = 16
+
+// together calls fn for all flows. It returns an error that a repetition cannot resolve, if there is
+// one, else the first one.
+func together(flows []*flow, fn func(*flow) error) (err error) {
+	errs := make([]error, len(flows))
+	turns := make(chan struct{}, atOnce)
+	var wg sync.WaitGroup
+	for i, fl := range flows {
+		turns <- struct{}{}
+		wg.Go(func() {
+			errs[i] = fn(fl)
+			<-turns
+		})
+	}
+	wg.Wait()
+	for _, one := range errs {
+		if err == nil || one != nil && isFinal(one) && !isFinal(err) {
+			err = one
+		}
+	}
+	return err
 }
