@@ -403,6 +403,35 @@ func TestAConnectionWithoutAFirstRequestIsClosed(t *testing.T) {
 }
 
 // W11
+func TestALargeRequestMayArriveSlowly(t *testing.T) {
+	inBubble(t, Config{Limits: Limits{WholeRequest: 3 * time.Second}}, func(t *testing.T, s *groupServer) {
+		c := dialGroups(t, s)
+		c.ask(produceOne(9, "t", batch("k", "v")))
+		send := func(n int, pause time.Duration) error {
+			request := make([]byte, 4+n) // not Kafka's, but it is read to its end
+			binary.BigEndian.PutUint32(request, uint32(n))
+			for len(request) > 0 {
+				part := min(len(request), 40_000)
+				if _, err := c.nc.Write(request[:part]); err != nil {
+					return err
+				}
+				time.Sleep(pause)
+				request = request[part:]
+			}
+			return nil
+		}
+		start := time.Now()
+		require.NoError(t, send(900_000, time.Second))
+		require.Equal(t, 23*time.Second, time.Since(start))
+		c = dialGroups(t, s)
+		c.ask(produceOne(9, "t", batch("k", "v")))
+		start = time.Now()
+		require.Error(t, send(900_000, 2*time.Second))
+		require.Less(t, time.Since(start), 10*time.Second, "64 KiB take more than 3 s")
+	})
+}
+
+// W11
 func TestAnIdleConnectionIsClosedUnlessItWaitsForAnAnswer(t *testing.T) {
 	inBubble(t, Config{Limits: Limits{Idle: 5 * time.Second}}, func(t *testing.T, s *groupServer) {
 		idle, waits := dialGroups(t, s), dialGroups(t, s)

@@ -20,7 +20,7 @@ type Limits struct {
 	InFlightBytes int // bytes of requests and responses of all connections; default 256 MiB, and as much for
 	// decoded requests. Kafka: queued.max.request.bytes
 	FirstRequest time.Duration // time for the first request and the authentication of a new connection; default 10 s
-	WholeRequest time.Duration // time from the first byte of a request to its last; default 30 s
+	WholeRequest time.Duration // time for a request, or for each 64 KiB of a larger one, to arrive; default 30 s
 	Idle         time.Duration // time between requests; default 10 min. Kafka: connections.max.idle.ms
 	SlowReader   time.Duration // time in which a client reads no byte of a pending response; default 30 s
 }

@@ -118,6 +118,16 @@ func TestLargestRecordPassesASlowLink(t *testing.T) {
 	})
 }
 
+// The record takes 36 s, longer than a broker may wait for a small request.
+func TestLargestRecordPassesAVerySlowLink(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		large(t, w.local, 3, 900_000)
+		require.NoError(t, forward(t, w.local, w.dialSlow(&link{bytesPerSecond: 25_000}, 2*time.Minute), mirror.ForwardConfig{}).Drain(contextFor(t, 30*time.Minute)))
+		time.Sleep(time.Minute)
+		same(t, w.local, w.dial())
+	})
+}
+
 func TestTransactionsGrowAgainWhenTheLinkIsFast(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		large(t, w.local, 2000, 10_000)

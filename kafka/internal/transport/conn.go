@@ -16,7 +16,7 @@ const maxHeld = 1 << 20
 // Limits bound the time of clients. None may be 0.
 type Limits struct {
 	FirstRequest time.Duration // until a new connection has sent a request and is trusted
-	WholeRequest time.Duration // from a request's first byte to its last
+	WholeRequest time.Duration // from a request's first byte to its last, or to the next requestPart
 	Idle         time.Duration // between requests
 	SlowReader   time.Duration // for a client that reads no byte of a pending response
 }
@@ -52,6 +52,7 @@ type Conn struct {
 	early     atomic.Int64 // bytes of Memory.Guests for the TLS handshake
 	moved     atomic.Int64 // time at which the client was last on schedule, in ns since the Unix epoch
 	receiving atomic.Bool  // a part of a request has been read
+	part      int          // bytes of the request since the last deadline of reads; of the reader
 	since     atomic.Int64 // start of its wait for a budget, in ns since the Unix epoch; 0: none
 	cut       atomic.Bool  // ended by Memory.relieve
 
@@ -192,6 +193,18 @@ func (c *Conn) begins(now time.Time) { c.moved.Store(now.UnixNano()) }
 func (c *Conn) moves(n int) {
 	earned := int64(n) * int64(time.Second) / leastRate
 	c.moved.Store(min(time.Now().UnixNano(), c.moved.Load()+earned))
+}
+
+// requestPart is the part of a large request that must arrive within Limits.WholeRequest.
+const requestPart = 64 << 10
+
+// arrived records that n bytes of a request have arrived. Each part of it has a time of its own. It
+// does not extend the time of the first request. Only the goroutine that reads may call it.
+func (c *Conn) arrived(n int) {
+	if c.part += n; c.part >= requestPart && c.first.IsZero() {
+		c.part = 0
+		c.ReadBy(time.Now().Add(c.limits.WholeRequest))
+	}
 }
 
 // Context ends with the connection.

@@ -98,6 +98,7 @@ func (in *input) readFull(b []byte) error {
 			}
 		}
 		in.conn.moves(n)
+		in.conn.arrived(n)
 		b = b[n:]
 	}
 	return nil

@@ -101,6 +101,7 @@ func (c *Conn) body(size int) (*Request, error) {
 		c.receiving.Store(true)
 		defer c.receiving.Store(false)
 	}
+	c.part = 0
 	for len(r.Bytes) < size {
 		step := min(size-len(r.Bytes), max(leastStep, len(c.in.ahead), 3*(len(r.Bytes)+len(c.in.ahead))))
 		if r.budget != m.Guests || size > ownBytes {
