@@ -78,8 +78,9 @@ func (f *Forward) ensurePositions(ctx context.Context) error {
 	return nil
 }
 
-// ensureTargets checks the target topics. It creates those that do not exist, all at the same time,
-// unless the mirror has written to them before: then it has one of positions, by flow.
+// ensureTargets checks the target topics. It creates missing topics, all at the same time. It
+// returns ErrTopicReplaced for a missing topic that the mirror has written to before. positions has
+// the stored positions by flow, nil if there is none.
 func (f *Forward) ensureTargets(ctx context.Context, positions []*positionValue) error {
 	names := make([]string, len(f.flows))
 	for i, fl := range f.flows {
