@@ -249,7 +249,7 @@ func mirrorStart(ctx context.Context, tg *target, from strata.Client, start stri
 	return starts, nil
 }
 
-// A cutoverLine is an offset at the target, or one that was not moved.
+// A cutoverLine has an offset of a group: at the target, or at the source if it was not moved.
 type cutoverLine struct {
 	Type      string `json:"type"` // cutover, not_forwarded
 	Group     string `json:"group"`
