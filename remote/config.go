@@ -34,7 +34,8 @@ type Config struct {
 	// github.com/twmb/franz-go/pkg/sasl make them: PLAIN, SCRAM, OAUTHBEARER, Kerberos, AWS. Empty:
 	// no login. Kafka: sasl.mechanism, sasl.jaas.config.
 	SASL []sasl.Mechanism
-	// Dial makes the connections instead of net.Dialer. nil: the network.
+	// Dial makes the connections instead of net.Dialer. Its ctx ends after RequestTimeout, at most
+	// after 10 s. nil: the network.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	// FetchAhead is the number of bytes that a reader may have fetched before it requests them, for
@@ -43,8 +44,9 @@ type Config struct {
 
 	// RequestTimeout is the time after which a broker that does not respond counts as unreachable,
 	// from 100 ms to 15 minutes. It is in addition to the time that a request itself waits. A request
-	// must be written within it: raise it for large records on a slow link. 0 means 10 s. Kafka:
-	// request.timeout.ms, which includes the time that a request waits.
+	// must be written within it: raise it for large records on a slow link. If no broker responds, a
+	// call without a deadline returns ErrUnreachable after at most three times RequestTimeout. 0
+	// means 10 s. Kafka: request.timeout.ms, which includes the time that a request waits.
 	RequestTimeout time.Duration
 	// MetadataMaxAge is the longest time between two refreshes of the metadata, from
 	// 1 ms. A response that names another leader causes one at once. 0 means 5 s. Kafka:

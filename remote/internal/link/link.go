@@ -36,10 +36,14 @@ type Config struct {
 // for produce requests, and one for everything else. A broker responds to the requests of one
 // connection in their order. All methods are safe for concurrent use.
 type Client struct {
-	kgo *kgo.Client
+	kgo     *kgo.Client
+	silence silence
 
-	mu           sync.Mutex // guards coordinators
+	mu           sync.Mutex // guards the fields below
 	coordinators map[coordinatorKey]int32
+	closed       bool
+
+	wg sync.WaitGroup // goroutines of requests
 }
 
 // CoordinatorType is the kind of a coordinator. Kafka: FindCoordinatorRequest.CoordinatorType.
@@ -60,7 +64,7 @@ type coordinatorKey struct {
 func Open(cfg Config) (*Client, error) {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(cfg.Brokers...), kgo.ClientID(cfg.ClientID), kgo.SoftwareNameAndVersion("strata", "remote"), kgo.DisableClientMetrics(),
-		kgo.RequestTimeoutOverhead(cfg.RequestTimeout), kgo.RetryTimeout(3 * cfg.RequestTimeout), kgo.DialTimeout(min(cfg.RequestTimeout, maxDialTimeout)),
+		kgo.RequestTimeoutOverhead(cfg.RequestTimeout), kgo.RetryTimeout(3 * cfg.RequestTimeout), kgo.DialTimeout(cfg.dialTimeout()),
 		kgo.WithHooks(cfg.Hooks...), kgo.BrokerMaxReadBytes(maxResponse),
 	}
 	if len(cfg.SASL) > 0 {
@@ -68,21 +72,37 @@ func Open(cfg Config) (*Client, error) {
 	}
 	switch {
 	case cfg.Dial != nil && cfg.TLS != nil:
-		opts = append(opts, kgo.Dialer(cfg.dialTLS))
+		opts = append(opts, kgo.Dialer(cfg.bounded(cfg.dialTLS)))
 	case cfg.Dial != nil:
-		opts = append(opts, kgo.Dialer(cfg.Dial))
+		opts = append(opts, kgo.Dialer(cfg.bounded(cfg.Dial)))
 	case cfg.TLS != nil:
 		opts = append(opts, kgo.DialTLSConfig(cfg.TLS))
 	}
 	if cfg.Unacknowledged {
 		opts = append(opts, kgo.RequiredAcks(kgo.NoAck()), kgo.DisableIdempotentWrite())
 	}
-	cl, err := kgo.NewClient(opts...)
-	if err != nil {
+	c := &Client{coordinators: map[coordinatorKey]int32{}}
+	c.silence.patience = 3 * cfg.RequestTimeout
+	var err error
+	if c.kgo, err = kgo.NewClient(append(opts, kgo.WithHooks(&c.silence))...); err != nil {
 		return nil, err
 	}
-	return &Client{kgo: cl, coordinators: map[coordinatorKey]int32{}}, nil
+	return c, nil
 }
+
+// dialTimeout bounds the time to make a connection.
+func (cfg *Config) dialTimeout() time.Duration { return min(cfg.RequestTimeout, maxDialTimeout) }
+
+// bounded returns dial with its time bounded. Package kgo bounds only its own way to dial.
+func (cfg *Config) bounded(dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, cfg.dialTimeout())
+		defer cancel()
+		return dial(ctx, network, addr)
+	}
+}
+
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // dialTLS makes a connection with Dial, and uses TLS on it.
 func (cfg *Config) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -110,13 +130,30 @@ const (
 	maxResponse = 256 << 20
 )
 
-// Close closes the connections. Requests without a response fail.
-func (c *Client) Close() { c.kgo.Close() }
+// Close closes the connections. Requests without a response fail. It returns when no goroutine of a
+// request is left.
+func (c *Client) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.kgo.Close()
+	c.wg.Wait()
+}
+
+// spawn starts a goroutine of a request. It returns false if the client is closed.
+func (c *Client) spawn(fn func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.wg.Go(fn)
+	}
+	return !c.closed
+}
 
 // Any sends a request to any broker. It sends it again to others, for three request timeouts, until
 // there is a response.
 func (c *Client) Any(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
-	return c.kgo.Request(ctx, req)
+	return c.bound(ctx, func(ctx context.Context) (kmsg.Response, error) { return c.kgo.Request(ctx, req) })
 }
 
 const (
@@ -130,6 +167,10 @@ const (
 // second without a response, so that one that hangs does not delay it. req returns the request of
 // an attempt. spawn starts a goroutine, and returns false when the client is closing.
 func (c *Client) ReadAny(ctx context.Context, spawn func(func()) bool, req func() kmsg.Request) (kmsg.Response, error) {
+	return c.bound(ctx, func(ctx context.Context) (kmsg.Response, error) { return c.readAny(ctx, spawn, req) })
+}
+
+func (c *Client) readAny(ctx context.Context, spawn func(func()) bool, req func() kmsg.Request) (kmsg.Response, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type result struct {
@@ -166,13 +207,32 @@ func (c *Client) ReadAny(ctx context.Context, spawn func(func()) bool, req func(
 
 // Broker sends a request to a broker, once.
 func (c *Client) Broker(ctx context.Context, id int32, req kmsg.Request) (kmsg.Response, error) {
-	return c.kgo.Broker(int(id)).Request(ctx, req)
+	if waits(req) {
+		return c.kgo.Broker(int(id)).Request(ctx, req)
+	}
+	return c.bound(ctx, func(ctx context.Context) (kmsg.Response, error) { return c.kgo.Broker(int(id)).Request(ctx, req) })
+}
+
+// waits reports whether a broker may respond to a request much later.
+func waits(req kmsg.Request) bool {
+	switch kmsg.Key(req.Key()) {
+	case kmsg.Produce, kmsg.Fetch, kmsg.JoinGroup, kmsg.SyncGroup, kmsg.ShareFetch:
+		return true
+	}
+	return false
 }
 
 // Coordinator sends a request to the coordinator of a group or a transactional id, once. A broker
 // that was the coordinator before may reject it: then it is sent to the present one. If that
 // response states that another broker is the coordinator, too, the caller calls Moved.
 func (c *Client) Coordinator(ctx context.Context, kind CoordinatorType, name string, req kmsg.Request) (kmsg.Response, error) {
+	if waits(req) {
+		return c.toCoordinator(ctx, kind, name, req)
+	}
+	return c.bound(ctx, func(ctx context.Context) (kmsg.Response, error) { return c.toCoordinator(ctx, kind, name, req) })
+}
+
+func (c *Client) toCoordinator(ctx context.Context, kind CoordinatorType, name string, req kmsg.Request) (kmsg.Response, error) {
 	for again := false; ; again = true {
 		id, found, err := c.coordinator(ctx, kind, name)
 		if err != nil {
@@ -208,10 +268,11 @@ func (c *Client) coordinator(ctx context.Context, kind CoordinatorType, name str
 	}
 	req := kmsg.NewPtrFindCoordinatorRequest()
 	req.CoordinatorType, req.CoordinatorKey, req.CoordinatorKeys = int8(kind), name, []string{name}
-	resp, err := req.RequestWith(ctx, c.kgo)
+	any, err := c.Any(ctx, req)
 	if err != nil {
 		return 0, false, err
 	}
+	resp := any.(*kmsg.FindCoordinatorResponse)
 	id, code, message := resp.NodeID, resp.ErrorCode, resp.ErrorMessage
 	if len(resp.Coordinators) > 0 {
 		one := resp.Coordinators[0]
