@@ -40,10 +40,13 @@ const (
 //   - replication.ErrUnknownTopic for a topic that the source does not have;
 //   - an error of the source that excludes a retry, such as remote.ErrNotAuthorized;
 //   - an error of the copy's disk;
-//   - ErrRunning and ErrNoSource.
+//   - ErrRunning, ErrNoSource, and a *topic.ConfigError if there are no Topics.
 func (c *Copy) Run(ctx context.Context) error {
-	if c.source == nil {
+	switch {
+	case c.source == nil:
 		return ErrNoSource
+	case len(c.cfg.Topics) == 0:
+		return fmt.Errorf("mirror: copy in %s: %w", c.cfg.Dir, configError("Topics", "", "nothing to copy"))
 	}
 	c.mu.Lock()
 	switch {

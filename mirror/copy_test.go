@@ -428,6 +428,10 @@ func TestCopyOfAnUnknownTopicEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c := openCopy(t, w.dial(), vfs.Mem())
 		require.ErrorIs(t, runFor(t, c), replication.ErrUnknownTopic)
+		require.NoError(t, c.Close())
+		c = openCopyWith(t, w.dial(), mirror.CopyConfig{FS: vfs.Mem()})
+		var wrong *topic.ConfigError
+		require.ErrorAs(t, runFor(t, c), &wrong)
 	})
 }
 
