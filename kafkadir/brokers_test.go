@@ -158,7 +158,7 @@ func TestReplicaThatLacksRecordsIsExportedOutOfSync(t *testing.T) {
 		require.NoError(t, err)
 		var behind []ReplicaBehind
 		for n := range int32(3) {
-			behind = append(behind, ReplicaBehind{record.TopicPartition{Topic: "orders", Partition: n}, 3})
+			behind = append(behind, ReplicaBehind{TopicPartition: record.TopicPartition{Topic: "orders", Partition: n}, Broker: 3})
 		}
 		require.Equal(t, behind, out.Behind)
 		m, err := readMetadata(disk, "kafka/broker-1/"+metadataDir, true)

@@ -20,6 +20,9 @@ type CheckConfig struct {
 	// Dir is the directory of a cluster, as in ExportConfig.
 	Dir string
 	FS  vfs.FS // the file system of Dir; nil means the operating system's
+	// Damages has the faults that a check of all files has found, such as strata verify. A replica
+	// with damaged records counts only if the export has no other one.
+	Damages []Damage
 }
 
 // A CheckReport is the result of Check. The caller owns it.
@@ -62,13 +65,18 @@ func (s Severity) rank() int { return slices.Index([]Severity{Blocker, Change, N
 // Check reads the directory of a cluster and reports the differences that its users will notice on
 // Apache Kafka 4 after Export, and the reasons for which Export or Kafka would reject it. It writes
 // nothing. It holds a shared lock of each broker's directory for a moment, in which no process can
-// open the directory. It reads the metadata and the committed offsets; it does not read records.
-// Settings of the process that serves the directory are in no file.
+// open the directory. It reads the metadata, the committed offsets and the brokers' evidence of
+// their records; it does not read records: CheckConfig.Damages has their faults. Settings of the
+// process that serves the directory are in no file.
+//
+// Check judges as Export does. A damaged, missing or old replica is a Blocker only if no other
+// replica in sync is whole. The figures of the report are of the replicas that Export takes.
 //
 // The directory may be open in another process; that is a Blocker in the report, because Export
 // rejects it. Then the metadata may lack the last changes.
 //
-// Errors: ErrForeign if there is no cluster in Dir; *DamagedError if the metadata cannot be read;
+// Errors: ErrForeign if there is no cluster in Dir; *DamagedError if no copy of the metadata can be
+// read;
 // ErrUnsupported if a newer version wrote them; the context's error; and disk errors. Check blocks
 // for reads of files. It may be called concurrently.
 func Check(ctx context.Context, cfg CheckConfig) (*CheckReport, error) {
@@ -95,9 +103,13 @@ func runCheck(ctx context.Context, cfg CheckConfig) (*CheckReport, error) {
 	if err := ck.inUse(cfg.FS); err != nil {
 		return nil, err
 	}
+	if err := ck.readDamages(ctx, cfg.FS, cfg.Damages); err != nil {
+		return nil, err
+	}
 	if err := ck.readOffsets(ctx); err != nil {
 		return nil, err
 	}
+	ck.reportDamages()
 	ck.topics()
 	ck.replicas()
 	ck.groupsAndShares()
@@ -115,6 +127,12 @@ type checking struct {
 	report *CheckReport
 	meta   *metadata
 	there  []int32 // brokers with a directory
+
+	badCopies map[int32]error           // damaged copies of the metadata, by broker
+	damages   []*damagePlace            // given, and found by the brokers' evidence
+	faulty    map[int32]map[string]bool // damaged replicas, by broker and name of the partition
+	stale     map[int32]bool            // brokers whose directories are older copies, or another's
+
 	groups map[string]*groupSeen
 	// records of topics in segments whose newest record is older than Kafka's default retention
 	expired map[string]int64

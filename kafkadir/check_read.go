@@ -1,7 +1,6 @@
 package kafkadir
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -10,91 +9,12 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/stratalog/strata/internal/offsets"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/vfs"
 )
-
-// readMetadata reads the newest copy of the cluster's metadata.
-func (ck *checking) readMetadata() error {
-	entries, err := ck.fsys.ReadDir(ck.dir)
-	if err != nil {
-		return err
-	}
-	newest := [2]int64{-1, -1}
-	for _, e := range entries {
-		id, is := brokerID(e.Name())
-		if !is {
-			continue
-		}
-		path := filepath.Join(ck.dir, e.Name(), metaPropertiesFile)
-		text, formatted, err := readText(ck.fsys, path)
-		if err != nil {
-			return err
-		}
-		if formatted && !strings.HasPrefix(text, "#strata ") {
-			return fmt.Errorf("%w: Strata did not write %s", ErrForeign, path)
-		}
-		ck.there = append(ck.there, id)
-		m, at, err := readOwnMetadata(ck.fsys, filepath.Join(ck.dir, e.Name(), metadataDir))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if slices.Compare(at[:], newest[:]) > 0 {
-			ck.meta, newest = m, at
-		}
-	}
-	if ck.meta == nil {
-		return fmt.Errorf("%w: there are no metadata in %s", ErrForeign, ck.dir)
-	}
-	slices.Sort(ck.there)
-	ck.report.Brokers = slices.Sorted(maps.Keys(ck.meta.directories))
-	for _, id := range ck.report.Brokers {
-		if !slices.Contains(ck.there, id) {
-			ck.find(Blocker, fmt.Sprintf("broker %d", id), "its directory is not in "+ck.dir+", so export rejects the cluster", "move the broker's directory to "+filepath.Join(ck.dir, brokerDir(id)))
-		}
-	}
-	return nil
-}
-
-// readOwnMetadata reads a metadata log that Strata wrote. at is the leader epoch of its last batch
-// and its end. A last batch that is incomplete after a kill does not count.
-func readOwnMetadata(fsys vfs.FS, dir string) (m *metadata, at [2]int64, err error) {
-	entries, err := fsys.ReadDir(dir)
-	if err != nil {
-		return nil, at, err
-	}
-	var segments []string
-	for _, e := range entries {
-		if _, suffix, ok := baseOf(e.Name()); ok && suffix == ".log" {
-			segments = append(segments, e.Name())
-		}
-	}
-	slices.Sort(segments)
-	m, at = newMetadata(), [2]int64{-1, 0}
-	for i, name := range segments {
-		path := filepath.Join(dir, name)
-		base, _, _ := baseOf(name)
-		e, err := scanLog(fsys, path, base, func(b *record.Batch) error {
-			at[0] = int64(b.LeaderEpoch)
-			return m.batch(path, b, 0)
-		})
-		if err == nil && e.why != "" && (i < len(segments)-1 || e.later) {
-			err = &DamagedError{Path: path, Pos: e.pos, Reason: e.why}
-		}
-		if err != nil {
-			return nil, at, err
-		}
-		at[1] = e.next
-	}
-	return m, at, nil
-}
 
 // inUse reports a directory that a process has open. It makes no lock file.
 func (ck *checking) inUse(fsys vfs.FS) error {
@@ -113,47 +33,6 @@ func (ck *checking) inUse(fsys vfs.FS) error {
 		}
 	}
 	return nil
-}
-
-// inSyncFirst returns the replicas of a partition, those in sync first.
-func inSyncFirst(p *kafkaPartition) []int32 {
-	all := slices.Clone(p.isr)
-	for _, id := range p.replicas {
-		if !slices.Contains(all, id) {
-			all = append(all, id)
-		}
-	}
-	return all
-}
-
-// partitionDir returns the directory of a partition's first replica that has files, and the bytes
-// of the files of all replicas; "" if no replica has any.
-func (ck *checking) partitionDir(tp record.TopicPartition, replicas []int32) (dir string, bytes int64, err error) {
-	for _, id := range replicas {
-		path := filepath.Join(ck.dir, brokerDir(id), partitionName(tp))
-		entries, err := ck.fsys.ReadDir(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return "", 0, err
-		}
-		for _, e := range entries {
-			if _, suffix, ok := baseOf(e.Name()); !ok || strings.Count(suffix, ".") != 1 {
-				continue
-			}
-			info, err := e.Info()
-			if errors.Is(err, fs.ErrNotExist) { // a running process may remove it
-				continue
-			}
-			if err != nil {
-				return "", 0, err
-			}
-			bytes += info.Size()
-		}
-		dir = cmp.Or(dir, path)
-	}
-	return dir, bytes, nil
 }
 
 // defaultRetention is Kafka's log.retention.hours.
@@ -200,7 +79,7 @@ func (ck *checking) readOffsets(ctx context.Context) error {
 				return err
 			}
 			p := t.partitions[n]
-			dir, bytes, err := ck.partitionDir(record.TopicPartition{Topic: t.name, Partition: n}, inSyncFirst(p))
+			dir, bytes, err := ck.replicaFiles(record.TopicPartition{Topic: t.name, Partition: n}, p)
 			if err != nil {
 				return err
 			}

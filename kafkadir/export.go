@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -52,8 +53,8 @@ type ExportConfig struct {
 // replicas and leaders. Each broker's node.id is its id, and its log.dirs is TO/broker-ID. Each
 // directory has the metadata, so each broker may be a controller. controller.quorum.voters, which
 // is the same for all, has the controllers: one or three of the brokers. A replica that does not
-// reach the end of its leader within 30 s is left out and listed in Report.Behind: it is not in
-// sync, and Kafka copies it again.
+// reach the end of its leader within 30 s, or is damaged, is left out and listed in Report.Behind:
+// it is not in sync, and Kafka copies it again. Export fails if all replicas in sync are damaged.
 //
 // Do not format a directory with StorageTool. The metadata have
 // metadata.version 4.0, which kafka-features upgrades. Settings of the process that serves Dir, and
@@ -150,16 +151,42 @@ func (ex *exporting) look(ctx context.Context) error {
 	} else if !there { // it would be founded
 		return fmt.Errorf("%w: there is no cluster in %s", ErrForeign, ex.cfg.Dir)
 	}
+	if err := allThere(vfs.ReadOnly(fsys), ex.cfg.Dir); err != nil {
+		return err
+	}
 	c, err := replication.Open(replication.Config{
 		Dir: ex.cfg.Dir, FS: fsys, RetentionCheckInterval: never, CompactionInterval: never, LeaderBalanceInterval: never,
 	})
 	if errors.Is(err, replication.ErrLocked) {
 		return fmt.Errorf("%w: %w", ErrInUse, err)
 	}
+	if e, ok := errors.AsType[*replication.DirectoryError](err); ok && (e.Reason == replication.ErrMissing || e.Reason == replication.ErrMetadataWentBack) {
+		e.Advice = "put it back, or restore a backup" // not Config.AcceptMetadataLoss: an export has no need to lose metadata
+	}
 	if err != nil {
 		return err
 	}
 	return errors.Join(ex.take(ctx, c), c.Close())
+}
+
+// allThere returns ErrBrokerMissing if a broker of the cluster has no directory in dir: an open
+// would regard it as lost. Metadata that cannot be read are left to the open.
+func allThere(fsys vfs.FS, dir string) error {
+	copies, err := readCopies(fsys, dir)
+	if err != nil || copies.newest == nil {
+		return nil
+	}
+	for _, id := range slices.Sorted(maps.Keys(copies.newest.directories)) {
+		if !slices.Contains(copies.there, id) {
+			return fmt.Errorf("%w: the cluster has replicas on broker %d, which has no directory in %s: %s", ErrBrokerMissing, id, dir, bringTo(dir, id))
+		}
+	}
+	return nil
+}
+
+// bringTo is the advice for a broker without a directory in dir.
+func bringTo(dir string, id int32) string {
+	return "move the broker's directory to " + filepath.Join(dir, brokerDir(id))
 }
 
 // hasCluster reports whether a broker has formatted its directory in dir.
@@ -191,9 +218,14 @@ func brokerID(name string) (id int32, ok bool) {
 // take reads the metadata, settings and ends of an open cluster.
 func (ex *exporting) take(ctx context.Context, c *replication.Cluster) (err error) {
 	for _, id := range c.Members() {
+		if c.LogDir(id) == "" { // a damaged copy of the metadata: a start makes a new one
+			if err := c.StartBroker(ctx, id); err != nil && !errors.Is(err, replication.ErrBrokerRunning) {
+				return fmt.Errorf("%w: %w", ErrBrokerMissing, err)
+			}
+		}
 		b := &exportedBroker{id, c.LogDir(id), topic.NewID(), map[record.TopicPartition]int64{}, map[record.TopicPartition]int64{}}
 		if b.root == "" {
-			return fmt.Errorf("%w: broker %d does not run on a directory in %s", ErrBrokerMissing, id, ex.cfg.Dir)
+			return fmt.Errorf("%w: broker %d does not run", ErrBrokerMissing, id)
 		}
 		ex.brokers = append(ex.brokers, b)
 		ex.report.Brokers = append(ex.report.Brokers, id)
@@ -285,7 +317,7 @@ func (ex *exporting) takePartition(c *replication.Cluster, name string, p *topic
 	for _, r := range s.Copies {
 		b := ex.broker(r.Broker)
 		if r.Broker != s.Leader && !atEnd(s, r) {
-			ex.report.Behind = append(ex.report.Behind, ReplicaBehind{tp, r.Broker})
+			ex.report.Behind = append(ex.report.Behind, ReplicaBehind{TopicPartition: tp, Broker: r.Broker})
 			continue
 		}
 		p.ISR = append(p.ISR, r.Broker)
@@ -325,159 +357,4 @@ func (ex *exporting) hold(root string) (io.Closer, error) {
 		}
 	}
 	return lock, nil
-}
-
-// write writes the log directories.
-func (ex *exporting) write(ctx context.Context, dir string) error {
-	type job struct {
-		broker *exportedBroker
-		dir    string // of the broker's copy
-		tp     record.TopicPartition
-		id     topic.ID
-	}
-	dirs := map[int32]string{}
-	for _, b := range ex.brokers {
-		dirs[b.id] = dir
-		if len(ex.brokers) > 1 {
-			dirs[b.id] = filepath.Join(dir, brokerDir(b.id))
-			if err := vfs.MakeDir(ex.cfg.FS, dirs[b.id], 0o700); err != nil {
-				return err
-			}
-		}
-	}
-	var jobs []job
-	for _, t := range ex.topics {
-		for _, p := range t.Partitions {
-			for _, id := range p.Replicas {
-				jobs = append(jobs, job{ex.broker(id), dirs[id], record.TopicPartition{Topic: t.Name, Partition: p.Partition}, t.ID})
-			}
-			ex.meter.total += p.SizeBytes * int64(max(len(p.ISR), 1))
-		}
-	}
-	ex.meter.report = ex.cfg.OnProgress
-	sizes := make([][2]int64, len(jobs))
-	err := each(len(jobs), ex.cfg.workers, func(i int) (err error) {
-		j := jobs[i]
-		name := partitionName(j.tp)
-		if _, whole := j.broker.ends[j.tp]; !whole {
-			return ex.emptyPartition(filepath.Join(j.dir, name), j.id)
-		}
-		sizes[i], err = ex.copyPartition(ctx, j.broker, j.tp, filepath.Join(j.dir, name))
-		return err
-	})
-	for _, size := range sizes {
-		ex.report.Bytes, ex.report.Cloned = ex.report.Bytes+size[0], ex.report.Cloned+size[1]
-	}
-	if err != nil {
-		return err
-	}
-	boot, all, end, err := ex.snapshots()
-	for _, b := range ex.brokers {
-		if err == nil {
-			err = ex.writeMetadata(dirs[b.id], boot, all, end)
-		}
-		if err == nil {
-			err = ex.writeCheckpoints(dirs[b.id], b)
-		}
-		if err == nil && len(ex.brokers) > 1 {
-			err = ex.cfg.FS.SyncDir(dirs[b.id])
-		}
-	}
-	return err
-}
-
-// emptyPartition makes the directory of a replica without records: of a partition that was never
-// written to, or behind its leader.
-func (ex *exporting) emptyPartition(dir string, id topic.ID) error {
-	if err := ex.cfg.FS.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	return vfs.WriteFile(ex.cfg.FS, filepath.Join(dir, partitionFile), formatPartitionMetadata(id))
-}
-
-// copyPartition copies the files of a partition that Kafka knows, and checks the batches of the
-// copy. It returns the bytes of all files, and the bytes of files that share their blocks.
-func (ex *exporting) copyPartition(ctx context.Context, b *exportedBroker, tp record.TopicPartition, to string) (sizes [2]int64, err error) {
-	fsys, from := ex.cfg.FS, filepath.Join(b.root, partitionName(tp))
-	if err := fsys.MkdirAll(to, 0o700); err != nil {
-		return sizes, err
-	}
-	entries, err := fsys.ReadDir(from)
-	if err != nil {
-		return sizes, err
-	}
-	next := int64(0)
-	for _, e := range entries {
-		base, suffix, ok := baseOf(e.Name())
-		if e.IsDir() || !ok && e.Name() != epochFile && e.Name() != partitionFile || ok && strings.Count(suffix, ".") != 1 {
-			continue
-		}
-		path := filepath.Join(to, e.Name())
-		cloned, err := ex.copier.file(ctx, filepath.Join(from, e.Name()), path)
-		if err != nil {
-			return sizes, err
-		}
-		info, err := fsys.Stat(path)
-		if err != nil {
-			return sizes, err
-		}
-		if sizes[0] += info.Size(); cloned {
-			sizes[1] += info.Size()
-		}
-		if suffix == ".log" {
-			end, err := scanLog(fsys, path, base, func(*record.Batch) error { return nil })
-			if err == nil && end.why != "" {
-				err = &DamagedError{Path: filepath.Join(from, e.Name()), Pos: end.pos, Reason: end.why}
-			}
-			if err != nil {
-				return sizes, err
-			}
-			next = end.next
-			if err := ex.emptyIndexes(entries, path, end.pos); err != nil {
-				return sizes, err
-			}
-			ex.meter.add(partitionName(tp), info.Size())
-		}
-	}
-	if end := b.ends[tp]; next > end || next < end && next > b.starts[tp] {
-		return sizes, damaged(from, "the log ends at offset %d, its batches at %d", end, next)
-	}
-	return sizes, fsys.SyncDir(to)
-}
-
-// emptyIndexes makes the indexes of a segment without batches, if it has none: Kafka would complain
-// before it does the same.
-func (ex *exporting) emptyIndexes(entries []fs.DirEntry, path string, size int64) error {
-	stem := strings.TrimSuffix(path, ".log")
-	for _, suffix := range []string{".index", ".timeindex"} {
-		name := filepath.Base(stem) + suffix
-		if size > 0 || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == name }) {
-			continue
-		}
-		if err := vfs.WriteFile(ex.cfg.FS, stem+suffix, nil); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// writeCheckpoints writes what Kafka keeps beside the partitions, as of a broker that was stopped
-// in order.
-func (ex *exporting) writeCheckpoints(dir string, b *exportedBroker) error {
-	starts := map[record.TopicPartition]int64{}
-	for tp, start := range b.starts {
-		if start > 0 {
-			starts[tp] = start
-		}
-	}
-	for name, text := range map[string][]byte{
-		recoveryPointFile: formatCheckpoint(b.ends), highWatermarkFile: formatCheckpoint(b.ends), logStartFile: formatCheckpoint(starts),
-		cleanShutdownFile:  []byte(`{"version":0,"brokerEpoch":-1}`),
-		metaPropertiesFile: []byte(fmt.Sprintf("#\nversion=1\ncluster.id=%s\nnode.id=%d\ndirectory.id=%s\n", ex.report.ClusterID, b.id, b.directory)),
-	} {
-		if err := vfs.WriteFile(ex.cfg.FS, filepath.Join(dir, name), text); err != nil {
-			return err
-		}
-	}
-	return nil
 }

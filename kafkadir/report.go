@@ -29,8 +29,9 @@ type Report struct {
 	// Gaps has the missing offsets of topics that are not known to be compacted, if it is unknown
 	// whether they should exist; by topic and partition.
 	Gaps []Gap
-	// Behind has the replicas that Export left out, by topic and partition, because they did not
-	// reach the end of their leader. They are not in sync in the copy, and Kafka copies them.
+	// Behind has the replicas that Export left out, by topic and partition, because they are damaged
+	// or did not reach the end of their leader. They are not in sync in the copy, and Kafka copies
+	// them.
 	Behind []ReplicaBehind
 	// LeftOut has, each with the reason: directories that belong to no topic; settings that Strata
 	// does not have; and users, access control entries and client quotas that it does not accept.
@@ -61,10 +62,11 @@ type CutEnd struct {
 	Bytes  int64 // of the incomplete batch
 }
 
-// A ReplicaBehind is a replica that lacks records of its leader.
+// A ReplicaBehind is a replica that is damaged or lacks records of its leader.
 type ReplicaBehind struct {
 	record.TopicPartition
 	Broker int32
+	Damage string // the damage of its files; "" if it lacks records
 }
 
 // A Gap is a range of offsets that a partition lacks, and may have had.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stratalog/strata/cmd/internal/verify"
 	"github.com/stratalog/strata/kafkadir"
+	"github.com/stratalog/strata/replication"
 )
 
 func (a *app) graduateCmd() *cobra.Command {
@@ -63,18 +64,18 @@ func (a *app) graduateCmd() *cobra.Command {
 }
 
 func (a *app) graduateCheck(ctx context.Context, dir string) error {
-	report, err := kafkadir.Check(ctx, kafkadir.CheckConfig{Dir: dir, FS: a.fs})
+	cfg := kafkadir.CheckConfig{Dir: dir, FS: a.fs}
+	var err error
+	if cfg.Damages, err = a.damages(ctx, dir); err != nil {
+		return err
+	}
+	report, err := kafkadir.Check(ctx, cfg)
 	if errors.Is(err, kafkadir.ErrForeign) {
 		return misuse("%v", err)
 	}
 	if err != nil {
 		return err
 	}
-	damages, err := a.damages(ctx, dir)
-	if err != nil {
-		return err
-	}
-	report.Findings = append(damages, report.Findings...)
 	for _, f := range report.Findings {
 		if err := a.emit(graduateLine{"finding", f.Severity, f.About, f.Text, f.Do}); err != nil {
 			return err
@@ -90,22 +91,18 @@ func (a *app) graduateCheck(ctx context.Context, dir string) error {
 	return nil
 }
 
-// damages checks every byte below dir and returns a Blocker for each damage.
-func (a *app) damages(ctx context.Context, dir string) (found []kafkadir.Finding, err error) {
+// damages checks every byte below dir, and compares dir with the list of a backup.
+func (a *app) damages(ctx context.Context, dir string) (found []kafkadir.Damage, err error) {
 	var damaged damagedPaths
 	began := time.Now()
 	tell, done := a.progress()
 	defer done()
-	add := func(path, text string) {
-		found = append(found, kafkadir.Finding{Severity: kafkadir.Blocker, About: path, Text: text + ", so export rejects the cluster",
-			Do: "strata verify " + dir + " shows the damage; restore a backup, or open the cluster if another replica is whole"})
-	}
 	_, err = verify.Dir(ctx, dir, verify.Options{
 		FS: a.fs,
 		Found: func(f verify.Finding) {
 			if f.Severity == verify.Damage {
 				damaged = append(damaged, f.Path)
-				add(f.Path, f.Text)
+				found = append(found, kafkadir.Damage{Path: f.Path, Text: f.Text})
 			}
 		},
 		Plan: a.planRecovery,
@@ -118,14 +115,14 @@ func (a *app) damages(ctx context.Context, dir string) (found []kafkadir.Finding
 	if err != nil && !errors.Is(err, verify.ErrNoLogs) && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	missing := a.missing(ctx, dir)
+	_, missing := replication.CheckBackup(a.fs, dir)
 	all := directoryErrors(missing)
 	if len(all) == 0 && missing != nil {
 		return nil, missing
 	}
 	for _, e := range all {
 		if !damaged.within(e.Dir) {
-			add(e.Dir, e.Error())
+			found = append(found, kafkadir.Damage{Path: e.Dir, Text: e.Error()})
 		}
 	}
 	return found, nil

@@ -100,6 +100,40 @@ func TestGraduateCheckFailsForADirectoryThatExportRejects(t *testing.T) {
 	}
 }
 
+// The export takes the whole replicas, and says which it leaves out.
+func TestGraduateCheckIsReadyIfOneReplicaOfThreeIsDamaged(t *testing.T) {
+	t.Chdir(t.TempDir())
+	c, err := strata.Open(strata.Config{Dir: "data", Brokers: 3})
+	require.NoError(t, err)
+	require.NoError(t, c.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 1, ReplicationFactor: 3}))
+	p, err := producer.New(c, producer.Config{})
+	require.NoError(t, err)
+	_, err = p.Send(t.Context(), record.String("orders", "k", "a"), record.String("orders", "k", "b"))
+	require.NoError(t, err)
+	require.NoError(t, p.Close())
+	require.NoError(t, c.Close())
+	log := func(broker string) string { return "data/broker-" + broker + "/orders-0/00000000000000000000.log" }
+	flip(t, log("2"), 70)
+	flip(t, "data/broker-3/__cluster_metadata-0/00000000000000000000.log", 70)
+	r := strataRun(t, "graduate", "--check", "--dir", "data")
+	require.Equal(t, exitOK, r.code, r.out)
+	require.Regexp(t, `(?m)^note    `+log("2")+`: .*; the export takes the replica of broker [13], and Kafka copies it$`, r.out)
+	require.Regexp(t, `(?m)^note    data/broker-3/__cluster_metadata-0/.*; the export takes the metadata of the other brokers$`, r.out)
+	require.True(t, strings.HasSuffix(r.out, ": ready for strata export\n"), r.out)
+	r = strataRun(t, "export", "--dir", "data", "--to", "kafka")
+	require.Equal(t, exitOK, r.code, r.err)
+	require.Contains(t, r.out, "\ndamaged: orders-0 on broker 2: Kafka copies it from the leader: "+log("2")+" is damaged at byte 0: ")
+
+	flip(t, log("1"), 70)
+	flip(t, log("3"), 70)
+	r = strataRun(t, "graduate", "--check", "--dir", "data")
+	require.Equal(t, exitFailed, r.code)
+	for _, b := range []string{"1", "2", "3"} {
+		require.Contains(t, r.out, "blocker "+log(b)+": ")
+	}
+	require.Equal(t, exitFailed, strataRun(t, "export", "--dir", "data", "--to", "second").code)
+}
+
 func TestGraduateCompareListsEachDifference(t *testing.T) {
 	moving(t)
 	require.Equal(t, exitOK, strataRun(t, "backup", "data", "saved").code)

@@ -139,7 +139,7 @@ func (l reportLine) MarshalJSON() ([]byte, error) {
 	gaps := make([]any, 0, len(r.Gaps))
 	behind := make([]any, 0, len(r.Behind))
 	for _, b := range r.Behind {
-		behind = append(behind, fields{{"topic", b.Topic}, {"partition", b.Partition}, {"broker", b.Broker}})
+		behind = append(behind, fields{{"topic", b.Topic}, {"partition", b.Partition}, {"broker", b.Broker}, {"damage", b.Damage}})
 	}
 	brokers := append([]int32{}, r.Brokers...)
 	for _, g := range r.Gaps {
@@ -191,6 +191,10 @@ func (l reportLine) writeText(w io.Writer) {
 		fmt.Fprintf(w, "gap: %s-%d has no offsets %d to %d: %s\n", g.Topic, g.Partition, g.First, g.End-1, g.Reason)
 	}
 	for _, b := range r.Behind {
+		if b.Damage != "" {
+			fmt.Fprintf(w, "damaged: %s-%d on broker %d: Kafka copies it from the leader: %s\n", b.Topic, b.Partition, b.Broker, strings.TrimPrefix(b.Damage, "kafkadir: "))
+			continue
+		}
 		fmt.Fprintf(w, "behind: %s-%d on broker %d: Kafka copies it from the leader\n", b.Topic, b.Partition, b.Broker)
 	}
 	for _, s := range r.LeftOut {
