@@ -130,6 +130,30 @@ func aclError(what string, code int16, text *string) error {
 	return withMessage(what, err, *text)
 }
 
+// listACLs returns the entries that match a filter.
+func listACLs(ctx context.Context, tg *target, c *conn, f acl.Filter) (entries []acl.Entry, err error) {
+	req := kmsg.NewPtrDescribeACLsRequest()
+	req.ResourceType, req.ResourceName, req.ResourcePatternType = kmsg.ACLResourceType(f.ResourceType), f.ResourceName, kmsg.ACLResourcePatternType(f.PatternType)
+	req.Principal, req.Host, req.Operation, req.PermissionType = f.Principal, f.Host, kmsg.ACLOperation(f.Operation), kmsg.ACLPermissionType(f.Permission)
+	got, err := c.request(ctx, tg, req)
+	if err != nil {
+		return nil, err
+	}
+	resp := got.(*kmsg.DescribeACLsResponse)
+	if err := aclError("access control entries", resp.ErrorCode, resp.ErrorMessage); err != nil {
+		return nil, err
+	}
+	for _, r := range resp.Resources {
+		for _, e := range r.ACLs {
+			entries = append(entries, acl.Entry{
+				ResourceType: acl.ResourceType(r.ResourceType), ResourceName: r.ResourceName, PatternType: acl.PatternType(r.ResourcePatternType),
+				Principal: e.Principal, Host: e.Host, Operation: acl.Operation(e.Operation), Permission: acl.Permission(e.PermissionType),
+			})
+		}
+	}
+	return entries, nil
+}
+
 func (a *app) aclsList() *cobra.Command {
 	var tg target
 	var l aclFlags
@@ -141,25 +165,13 @@ func (a *app) aclsList() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		req := kmsg.NewPtrDescribeACLsRequest()
-		req.ResourceType, req.ResourceName, req.ResourcePatternType = kmsg.ACLResourceType(f.ResourceType), f.ResourceName, kmsg.ACLResourcePatternType(f.PatternType)
-		req.Principal, req.Host, req.Operation, req.PermissionType = f.Principal, f.Host, kmsg.ACLOperation(f.Operation), kmsg.ACLPermissionType(f.Permission)
-		got, err := c.request(ctx, &tg, req)
+		entries, err := listACLs(ctx, &tg, c, f)
 		if err != nil {
 			return err
 		}
-		resp := got.(*kmsg.DescribeACLsResponse)
-		if err := aclError("access control entries", resp.ErrorCode, resp.ErrorMessage); err != nil {
-			return err
-		}
-		for _, r := range resp.Resources {
-			for _, e := range r.ACLs {
-				if err := a.emit(lineOf("acl", acl.Entry{
-					ResourceType: acl.ResourceType(r.ResourceType), ResourceName: r.ResourceName, PatternType: acl.PatternType(r.ResourcePatternType),
-					Principal: e.Principal, Host: e.Host, Operation: acl.Operation(e.Operation), Permission: acl.Permission(e.PermissionType),
-				})); err != nil {
-					return err
-				}
+		for _, e := range entries {
+			if err := a.emit(lineOf("acl", e)); err != nil {
+				return err
 			}
 		}
 		return nil

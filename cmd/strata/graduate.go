@@ -24,11 +24,13 @@ func (a *app) graduateCmd() *cobra.Command {
 	c := &cobra.Command{Use: "graduate --check|--compare --dir DIR", Short: "Check a move to Apache Kafka, before and after it", Args: cobra.NoArgs,
 		Long: "graduate --check reads the directory of a cluster, changes nothing, and prints a line for each difference that its users will notice on Kafka 4\n" +
 			"after strata export, with the action to take. It checks every byte of the records. A blocker must be removed before the export: the exit code\n" +
-			"is 1 then. A change is a difference in behaviour; a note is information.\n\n" +
-			"graduate --compare compares the cluster in DIR with the running cluster of --bootstrap, after the export and before clients start there: ids and\n" +
-			"settings of topics, start and end of each partition, committed offsets and lag of each group. It prints each difference; the exit code is 1 if\n" +
-			"there is one. Of internal topics it compares ids and numbers of partitions. It ignores topics that only the running cluster has, and share\n" +
-			"groups. It opens the cluster in DIR, which no process may have open.",
+			"is 1 then. A change is a difference in behaviour; a note is information. Damage is a blocker if the export has no other replica that is whole.\n\n" +
+			"graduate --compare compares the cluster in DIR with the running cluster of --bootstrap, after the export and before clients start there: ids,\n" +
+			"replication factors and settings of topics, start and end of each partition, committed offsets and lag of each group, SCRAM users, access control\n" +
+			"entries and client quotas. It prints each difference, and each part that the user has no right to read; the exit code is 1 if there is one of\n" +
+			"either. Of users it compares mechanisms and iterations. It lists groups that only the running cluster has, ignores topics that only it has, and\n" +
+			"share groups. Of internal topics it compares ids and numbers of partitions and replicas. It opens the cluster in DIR, which no process may have\n" +
+			"open. All brokers of the running cluster must answer.",
 		Example: "  strata graduate --check --dir data\n" +
 			"  strata export --dir data --to /var/lib/kafka/data\n" +
 			"  strata graduate --compare --dir data -b localhost:9092"}

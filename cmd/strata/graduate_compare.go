@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,9 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // graduateCompare compares the cluster in dir with the running cluster tg.
@@ -21,145 +19,38 @@ func (a *app) graduateCompare(ctx context.Context, dir string, tg *target) (err 
 	if tg.timeout <= 0 {
 		return misuse("--timeout %s: must be above 0", tg.timeout)
 	}
-	var seen [2]*clusterSeen
+	var was, now *clusterSeen
 	for i, from := range []*target{{dir: dir, timeout: tg.timeout}, tg} {
 		c, err := a.connect(ctx, from)
 		if err != nil {
 			return err
 		}
-		seen[i], err = lookAtCluster(ctx, from, c.admin)
+		seen, err := lookAtCluster(ctx, from, c, was)
 		if err = errors.Join(err, c.close()); err != nil {
 			return err
 		}
+		if i == 0 {
+			was = seen
+		}
+		now = seen
 	}
-	diffs := differences(seen[0], seen[1])
+	diffs, left := differences(was, now), now.unseenLines()
 	for _, d := range diffs {
 		if err := a.emit(d); err != nil {
 			return err
 		}
 	}
-	l := comparedLine{"compared", dir, strings.Join(tg.bootstrap, ","), len(seen[0].topics), len(seen[0].offsets), len(seen[0].groups), seen[0].lag(), len(diffs)}
+	for _, l := range left {
+		if err := a.emit(l); err != nil {
+			return err
+		}
+	}
+	l := comparedLine{"compared", dir, strings.Join(tg.bootstrap, ","), len(was.topics), len(was.offsets), len(was.groups), was.lag(), len(diffs), len(left)}
 	if err := a.emit(l); err != nil {
 		return err
 	}
-	if len(diffs) > 0 {
+	if len(diffs)+len(left) > 0 {
 		return errSilent
-	}
-	return nil
-}
-
-// A clusterSeen has the parts of a cluster that a move keeps.
-type clusterSeen struct {
-	id      string
-	topics  map[string]topicSeen
-	offsets map[comparedPartition][2]int64 // start and end
-	groups  map[string]map[comparedPartition]int64
-}
-
-type topicSeen struct {
-	id         string
-	partitions int
-	internal   bool
-	configs    map[string]string // not defaults
-}
-
-type comparedPartition struct {
-	topic     string
-	partition int32
-}
-
-func (p comparedPartition) String() string { return fmt.Sprintf("%s-%d", p.topic, p.partition) }
-
-// lag returns the lag of all groups together.
-func (s *clusterSeen) lag() (lag int64) {
-	for _, g := range s.groups {
-		for p, at := range g {
-			lag += max(s.offsets[p][1]-at, 0)
-		}
-	}
-	return lag
-}
-
-func lookAtCluster(ctx context.Context, tg *target, admin *kadm.Client) (*clusterSeen, error) {
-	ctx, cancel := tg.bounded(ctx)
-	defer cancel()
-	m, err := admin.Metadata(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s := &clusterSeen{m.Cluster, map[string]topicSeen{}, map[comparedPartition][2]int64{}, map[string]map[comparedPartition]int64{}}
-	names := m.Topics.Names()
-	if len(names) > 0 {
-		if err := s.lookAtTopics(ctx, admin, m.Topics, names); err != nil {
-			return nil, err
-		}
-	}
-	groups, err := admin.ListGroups(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
-	for _, g := range groups.Sorted() {
-		if g.ProtocolType != "share" {
-			ids = append(ids, g.Group)
-		}
-	}
-	if len(ids) == 0 {
-		return s, nil
-	}
-	for id, r := range admin.FetchManyOffsets(ctx, ids...) {
-		if r.Err != nil {
-			return nil, fmt.Errorf("%s: %w", id, r.Err)
-		}
-		committed := map[comparedPartition]int64{}
-		for _, o := range r.Fetched.Sorted() {
-			if o.Err != nil {
-				return nil, fmt.Errorf("%s, %s-%d: %w", id, o.Topic, o.Partition, o.Err)
-			}
-			if o.At >= 0 {
-				committed[comparedPartition{o.Topic, o.Partition}] = o.At
-			}
-		}
-		if len(committed) > 0 {
-			s.groups[id] = committed
-		}
-	}
-	return s, nil
-}
-
-func (s *clusterSeen) lookAtTopics(ctx context.Context, admin *kadm.Client, topics kadm.TopicDetails, names []string) error {
-	configs, err := admin.DescribeTopicConfigs(ctx, names...)
-	if err != nil {
-		return err
-	}
-	starts, err1 := admin.ListStartOffsets(ctx, names...)
-	ends, err2 := admin.ListEndOffsets(ctx, names...)
-	if err := errors.Join(err1, err2); err != nil {
-		return err
-	}
-	for _, t := range topics {
-		if t.Err != nil {
-			return fmt.Errorf("%s: %w", t.Topic, t.Err)
-		}
-		rc, err := configs.On(t.Topic, nil)
-		if err != nil {
-			return fmt.Errorf("%s: %w", t.Topic, err)
-		}
-		seen := topicSeen{uuid(t.ID), len(t.Partitions), t.IsInternal, map[string]string{}}
-		for _, k := range rc.Configs {
-			if k.Source == kmsg.ConfigSourceDynamicTopicConfig && k.Value != nil {
-				seen.configs[k.Key] = *k.Value
-			}
-		}
-		s.topics[t.Topic] = seen
-		for p := range t.Partitions {
-			start, _ := starts.Lookup(t.Topic, p)
-			end, _ := ends.Lookup(t.Topic, p)
-			if err := errors.Join(start.Err, end.Err); err != nil {
-				return fmt.Errorf("%s-%d: %w", t.Topic, p, err)
-			}
-			s.offsets[comparedPartition{t.Topic, p}] = [2]int64{start.Offset, end.Offset}
-		}
 	}
 	return nil
 }
@@ -176,12 +67,19 @@ func differences(was, now *clusterSeen) (diffs []differenceLine) {
 	for _, name := range slices.Sorted(maps.Keys(was.topics)) {
 		t := was.topics[name]
 		other, there := now.topics[name]
+		if now.unseen[unseenTopics][name] {
+			continue
+		}
 		if !there {
 			add(name, "topic", "present", "missing")
 			continue
 		}
 		add(name, "id", t.id, other.id)
 		add(name, "partitions", t.partitions, other.partitions)
+		add(name, "replication factor", t.factor, other.factor)
+		if now.unseen[unseenSettings][name] {
+			continue
+		}
 		keys := maps.Clone(t.configs)
 		if !t.internal { // Kafka gives its internal topics settings of their own
 			maps.Copy(keys, other.configs)
@@ -198,12 +96,40 @@ func differences(was, now *clusterSeen) (diffs []differenceLine) {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(was.groups)) {
+		if now.unseen[unseenGroups][id] {
+			continue
+		}
 		all := maps.Clone(was.groups[id])
 		maps.Copy(all, now.groups[id])
 		for _, p := range sortedPartitions(all) {
+			if now.unseen[unseenTopics][p.topic] {
+				continue
+			}
 			about := "group " + id + ", " + p.String()
 			add(about, "committed offset", orNone(was.groups[id], p), orNone(now.groups[id], p))
 			add(about, "lag", was.lagOf(id, p), now.lagOf(id, p))
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(now.listed)) {
+		if !was.listed[id] {
+			add("group "+id, "group", "missing", "present")
+		}
+	}
+	for _, part := range accessParts {
+		if now.unseen[part.name] != nil {
+			continue
+		}
+		before, after := was.access[part.name], now.access[part.name]
+		if after[noAuthorizer] != "" {
+			if len(before) > 0 {
+				add(part.name, "number", fmt.Sprint(len(before)), noAuthorizer)
+			}
+			continue
+		}
+		all := maps.Clone(before)
+		maps.Copy(all, after)
+		for _, k := range slices.Sorted(maps.Keys(all)) {
+			add(k, part.what, cmp.Or(before[k], "missing"), cmp.Or(after[k], "missing"))
 		}
 	}
 	return diffs
@@ -255,6 +181,23 @@ func (l differenceLine) writeText(w io.Writer) {
 	fmt.Fprintf(w, "%s: %s was %s, now %s\n", l.About, l.What, l.Before, l.After)
 }
 
+// notComparedLine names parts of the running cluster that could not be read.
+type notComparedLine struct {
+	Type   string   `json:"type"`
+	What   string   `json:"what"`            // "topics", "users"
+	Names  []string `json:"names,omitempty"` // of topics or groups
+	Reason string   `json:"reason"`
+}
+
+func (l notComparedLine) writeText(w io.Writer) {
+	const most = 5
+	names := strings.Join(l.Names[:min(most, len(l.Names))], ", ")
+	if more := len(l.Names) - most; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	fmt.Fprintf(w, "not compared: %s: %s\n", strings.TrimSpace(l.What+" "+names), l.Reason)
+}
+
 type comparedLine struct {
 	Type        string `json:"type"`
 	Dir         string `json:"dir"`
@@ -264,12 +207,16 @@ type comparedLine struct {
 	Groups      int    `json:"groups"`
 	Lag         int64  `json:"lag"` // of all groups together
 	Differences int    `json:"differences"`
+	NotCompared int    `json:"notCompared"` // parts
 }
 
 func (l comparedLine) writeText(w io.Writer) {
 	verdict := "equal"
 	if l.Differences > 0 {
 		verdict = fmt.Sprintf("%d DIFFERENCES", l.Differences)
+	}
+	if l.NotCompared > 0 {
+		verdict += fmt.Sprintf(", %d PARTS NOT COMPARED", l.NotCompared)
 	}
 	fmt.Fprintf(w, "%s and %s: %d topics, %d partitions, %d groups with committed offsets and lag %d: %s\n", l.Dir, l.Bootstrap, l.Topics, l.Partitions, l.Groups, l.Lag, verdict)
 }

@@ -79,7 +79,8 @@ func entityText(names map[string]*string) string {
 	return strings.Join(parts, ", ")
 }
 
-func (l quotaLine) writeText(w io.Writer) {
+// values returns the quotas as text, by key.
+func (l quotaLine) values() string {
 	keys := make([]string, 0, len(l.Quotas))
 	for k, v := range l.Quotas {
 		keys = append(keys, k+"="+strconv.FormatFloat(v, 'f', -1, 64))
@@ -87,7 +88,11 @@ func (l quotaLine) writeText(w io.Writer) {
 	if slices.Sort(keys); len(keys) == 0 {
 		keys = []string{"none"}
 	}
-	fmt.Fprintf(w, "%s: %s\n", entityText(l.Entity), strings.Join(keys, " "))
+	return strings.Join(keys, " ")
+}
+
+func (l quotaLine) writeText(w io.Writer) {
+	fmt.Fprintf(w, "%s: %s\n", entityText(l.Entity), l.values())
 }
 
 // listQuotas returns the quotas of entities that have all of the parts. If strict, it returns only
