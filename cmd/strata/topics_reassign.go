@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -12,8 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // reassignPause is the time between two requests for the progress of a reassignment. Kafka's
@@ -26,24 +23,33 @@ const maxReplicas = 1<<15 - 1
 func (a *app) topicsReassign() *cobra.Command {
 	var tg target
 	var replicas int
-	var internal, dry bool
-	c := &cobra.Command{Use: "reassign [TOPIC...]", Short: "Change the number of replicas of topics",
+	var internal, dry, cancel bool
+	c := &cobra.Command{Use: "reassign [TOPIC...] --replicas N|--cancel", Short: "Change the number of replicas of topics",
 		Long: "reassign gives each partition the number of replicas of --replicas, and waits until new replicas have all records and are in sync.\n" +
 			"Without a name it takes all topics except internal ones. Present replicas stay where they are, unless their broker has stopped. New replicas\n" +
 			"go to racks that the partition lacks, then to the brokers with the fewest replicas. The present leader stays the preferred leader, unless its\n" +
 			"broker would lead more than its share. At the end, preferred leaders are elected.\n\n" +
-			"If the command is interrupted, the cluster completes the reassignment. It works with any broker of Kafka 2.4 or later.",
+			"If the command is interrupted, the cluster completes the reassignment, or ends it with --cancel: partitions return to the replicas that they had\n" +
+			"before, and lose new ones. It works with any broker of Kafka 2.4 or later, and needs the rights to describe the topics and to alter the cluster.",
 		Example: "  strata topics reassign --replicas 3 --dry-run -b localhost:9092\n" +
 			"  strata topics reassign --replicas 3 --internal -b localhost:9092\n" +
-			"  strata topics reassign orders payments --replicas 2 -b localhost:9092"}
+			"  strata topics reassign orders payments --replicas 2 -b localhost:9092\n" +
+			"  strata topics reassign --cancel --internal -b localhost:9092"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
-		if replicas < 1 || replicas > maxReplicas {
+		switch given := tg.set.Changed("replicas"); {
+		case given == cancel:
+			return misuse("topics reassign needs one of --replicas and --cancel")
+		case !given:
+		case replicas < 1 || replicas > maxReplicas:
 			return misuse("--replicas %d: a partition has 1 to %d replicas", replicas, maxReplicas)
 		}
 		if internal && len(names) > 0 {
 			return misuse("--internal adds all internal topics; with names of topics, name them")
 		}
-		moves, err := planReassign(ctx, &tg, c.admin, names, internal, replicas)
+		if cancel {
+			return a.cancelReassign(ctx, &tg, c.asker, names, internal, dry)
+		}
+		moves, ids, err := planReassign(ctx, &tg, c, names, internal, replicas)
 		if err != nil {
 			return err
 		}
@@ -52,29 +58,41 @@ func (a *app) topicsReassign() *cobra.Command {
 				return err
 			}
 		}
-		if !dry && len(moves) > 0 {
-			if err := a.reassign(ctx, &tg, c.asker, moves); err != nil {
-				return err
-			}
+		if dry || len(moves) == 0 {
+			return a.emit(reassignedLine{Type: "reassigned", Partitions: len(moves), DryRun: dry})
 		}
-		return a.emit(reassignedLine{Type: "reassigned", Partitions: len(moves), DryRun: dry})
+		r := &reassigning{tg: &tg, ask: c.asker, ids: ids, deleted: map[string]bool{}}
+		if err := a.reassign(ctx, r, moves); err != nil {
+			return err
+		}
+		moves = r.present(moves)
+		if err := a.emit(reassignedLine{Type: "reassigned", Partitions: len(moves)}); err != nil {
+			return err
+		}
+		return r.deletedError()
 	})
 	tg.flags(c)
 	c.Flags().IntVar(&replicas, "replicas", 0, "number of replicas of each partition")
 	c.Flags().BoolVar(&internal, "internal", false, "include internal topics")
+	c.Flags().BoolVar(&cancel, "cancel", false, "cancel the reassignments of the topics that are in progress")
 	c.Flags().BoolVar(&dry, "dry-run", false, "print the plan and change nothing")
-	_ = c.MarkFlagRequired("replicas")
 	return c
 }
 
-// planReassign returns the changes that give the partitions of topics n replicas each. It refuses
-// partitions without a leader and partitions that are being reassigned already.
-func planReassign(ctx context.Context, tg *target, admin *kadm.Client, names []string, internal bool, n int) ([]moveLine, error) {
+// planReassign returns the changes that give the partitions of topics n replicas each, and the ids
+// of the topics. It refuses partitions without a leader and partitions that are being reassigned
+// already.
+func planReassign(ctx context.Context, tg *target, c *conn, names []string, internal bool, n int) ([]moveLine, map[string]kadm.TopicID, error) {
 	ctx, cancel := tg.bounded(ctx)
 	defer cancel()
-	m, err := admin.Metadata(ctx, names...)
+	m, err := c.admin.Metadata(ctx, names...)
 	if err != nil {
-		return nil, err
+		return nil, nil, needing("describe the topics", names, err)
+	}
+	if len(m.Topics) == 0 {
+		if err := emptyCluster(ctx, tg, c); err != nil {
+			return nil, nil, err
+		}
 	}
 	brokers := map[int32]string{}
 	for _, b := range m.Brokers {
@@ -84,31 +102,32 @@ func planReassign(ctx context.Context, tg *target, admin *kadm.Client, names []s
 		}
 	}
 	if n > len(brokers) {
-		return nil, fmt.Errorf("--replicas %d: the cluster has %d live brokers: %w", n, len(brokers), kerr.InvalidReplicationFactor)
+		return nil, nil, fmt.Errorf("--replicas %d: the cluster has %d live brokers: %w", n, len(brokers), kerr.InvalidReplicationFactor)
 	}
 	var parts []replicaSet
-	set := kadm.TopicsSet{}
+	set, ids := kadm.TopicsSet{}, map[string]kadm.TopicID{}
 	for _, t := range m.Topics.Sorted() {
 		if t.Err != nil {
-			return nil, fmt.Errorf("%s: %w", t.Topic, t.Err)
+			return nil, nil, fmt.Errorf("%s: %w", t.Topic, t.Err)
 		}
 		if len(names) == 0 && t.IsInternal && !internal {
 			continue
 		}
+		ids[t.Topic] = t.ID
 		for _, p := range t.Partitions.Sorted() {
 			if p.Leader < 0 {
-				return nil, fmt.Errorf("%s-%d: %w", t.Topic, p.Partition, kerr.LeaderNotAvailable)
+				return nil, nil, fmt.Errorf("%s-%d: %w", t.Topic, p.Partition, kerr.LeaderNotAvailable)
 			}
 			set.Add(t.Topic, p.Partition)
 			parts = append(parts, replicaSet{t.Topic, p.Partition, p.Leader, p.Replicas, p.ISR})
 		}
 	}
 	if len(parts) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
-	underWay, err := admin.ListPartitionReassignments(ctx, set)
+	underWay, err := c.admin.ListPartitionReassignments(ctx, set)
 	if err != nil {
-		return nil, err
+		return nil, nil, needing("describe the cluster", nil, err)
 	}
 	if all := underWay.Sorted(); len(all) > 0 {
 		p := all[0]
@@ -118,9 +137,9 @@ func planReassign(ctx context.Context, tg *target, admin *kadm.Client, names []s
 				err = fmt.Errorf("%w: broker %d does not run", err, id)
 			}
 		}
-		return nil, err
+		return nil, nil, err
 	}
-	return spreadReplicas(parts, brokers, n), nil
+	return spreadReplicas(parts, brokers, n), ids, nil
 }
 
 // reassignBatch is the number of partitions that are reassigned at a time. It bounds the load of
@@ -129,7 +148,7 @@ func planReassign(ctx context.Context, tg *target, admin *kadm.Client, names []s
 const reassignBatch = 500
 
 // reassign makes the changes, a batch at a time.
-func (a *app) reassign(ctx context.Context, tg *target, ask asker, moves []moveLine) error {
+func (a *app) reassign(ctx context.Context, r *reassigning, moves []moveLine) error {
 	if err := a.w.Flush(); err != nil { // the plan is read while the brokers copy
 		return err
 	}
@@ -137,7 +156,7 @@ func (a *app) reassign(ctx context.Context, tg *target, ask asker, moves []moveL
 	defer hide()
 	complete := 0
 	for batch := range slices.Chunk(moves, reassignBatch) {
-		err := reassignTogether(ctx, tg, ask, batch, func(left int) {
+		err := r.together(ctx, batch, func(left int) {
 			tell(func() string {
 				return fmt.Sprintf("reassign: %d of %d partitions are complete", complete+len(batch)-left, len(moves))
 			})
@@ -146,169 +165,6 @@ func (a *app) reassign(ctx context.Context, tg *target, ask asker, moves []moveL
 			return err
 		}
 		complete += len(batch)
-	}
-	return nil
-}
-
-// reassignTogether starts the changes, waits until all of them are complete, and elects the
-// preferred leaders. It calls progress with the number of partitions that are not complete.
-func reassignTogether(ctx context.Context, tg *target, ask asker, moves []moveLine, progress func(left int)) error {
-	set := kadm.TopicsSet{}
-	var req kadm.AlterPartitionAssignmentsReq
-	for _, m := range moves {
-		set.Add(m.Topic, m.Partition)
-		req.Assign(m.Topic, m.Partition, m.After)
-	}
-	if err := startReassign(ctx, tg, ask.admin, req); err != nil {
-		return err
-	}
-	before, since := -1, time.Now() // the last progress
-	for {
-		left, err := underReassignment(ctx, tg, ask.admin, set)
-		if err != nil {
-			return fmt.Errorf("the cluster continues the reassignment; its progress is unknown: %w", err)
-		}
-		if left == 0 {
-			break
-		}
-		progress(left)
-		if left != before {
-			before, since = left, time.Now()
-		} else if time.Since(since) >= reassignPatience {
-			if err := replicasRun(ctx, tg, ask.client, moves); err != nil {
-				return fmt.Errorf("%d partitions are not complete: %w", left, err)
-			}
-			since = time.Now()
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the cluster continues the reassignment of %d partitions: %w", left, context.Cause(ctx))
-		case <-time.After(reassignPause):
-		}
-	}
-	if err := confirmReassigned(ctx, tg, ask.client, moves); err != nil {
-		return err
-	}
-	return electPreferred(ctx, tg, ask.admin, set)
-}
-
-// reassignPatience is the time without progress after which a reassignment looks for brokers that
-// have stopped.
-const reassignPatience = 10 * time.Second
-
-// replicasRun returns an error if a broker that gets replicas does not run.
-func replicasRun(ctx context.Context, tg *target, client *kgo.Client, moves []moveLine) error {
-	ctx, cancel := tg.bounded(ctx)
-	defer cancel()
-	req := kmsg.NewPtrMetadataRequest()
-	req.Topics = []kmsg.MetadataRequestTopic{}
-	resp, err := req.RequestWith(ctx, client)
-	if err != nil {
-		return err
-	}
-	for _, m := range moves {
-		for _, id := range m.After {
-			if !slices.ContainsFunc(resp.Brokers, func(b kmsg.MetadataResponseBroker) bool { return b.NodeID == id }) {
-				return fmt.Errorf("broker %d does not run; the cluster continues the reassignment when it does: %w", id, kerr.ReplicaNotAvailable)
-			}
-		}
-	}
-	return nil
-}
-
-func startReassign(ctx context.Context, tg *target, admin *kadm.Client, req kadm.AlterPartitionAssignmentsReq) error {
-	ctx, cancel := tg.bounded(ctx)
-	defer cancel()
-	rs, err := admin.AlterPartitionAssignments(ctx, req)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, r := range rs.Sorted() {
-		if r.Err != nil {
-			errs = append(errs, withMessage(fmt.Sprintf("%s-%d", r.Topic, r.Partition), r.Err, r.ErrMessage))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// underReassignment returns how many of the partitions are still being reassigned.
-func underReassignment(ctx context.Context, tg *target, admin *kadm.Client, set kadm.TopicsSet) (left int, err error) {
-	ctx, cancel := tg.bounded(ctx)
-	defer cancel()
-	rs, err := admin.ListPartitionReassignments(ctx, set)
-	if err != nil {
-		return 0, err
-	}
-	return len(rs.Sorted()), nil
-}
-
-// confirmReassigned waits until the metadata show the new replicas, because other brokers than the
-// controller may be behind. It returns an error for a partition with other replicas: its
-// reassignment was cancelled or replaced.
-func confirmReassigned(ctx context.Context, tg *target, client *kgo.Client, moves []moveLine) error {
-	ctx, cancel := tg.bounded(ctx)
-	defer cancel()
-	req := kmsg.NewPtrMetadataRequest()
-	for _, m := range moves {
-		t := kmsg.NewMetadataRequestTopic()
-		t.Topic = kmsg.StringPtr(m.Topic)
-		if n := len(req.Topics); n == 0 || *req.Topics[n-1].Topic != m.Topic {
-			req.Topics = append(req.Topics, t)
-		}
-	}
-	for {
-		resp, err := req.RequestWith(ctx, client) // not by kadm, whose metadata may be 5 s old
-		if err != nil {
-			return err
-		}
-		wrong, now := notReassigned(resp, moves)
-		if wrong == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s-%d has replicas %v after the reassignment to %v: another client has changed them", wrong.Topic, wrong.Partition, now, wrong.After)
-		case <-time.After(reassignPause):
-		}
-	}
-}
-
-// notReassigned returns a change that the metadata do not show, and the replicas that they show
-// instead; nil if they show all changes.
-func notReassigned(resp *kmsg.MetadataResponse, moves []moveLine) (wrong *moveLine, now []int32) {
-	replicas := map[string]map[int32][]int32{}
-	for _, t := range resp.Topics {
-		if t.Topic == nil {
-			continue
-		}
-		replicas[*t.Topic] = map[int32][]int32{}
-		for _, p := range t.Partitions {
-			replicas[*t.Topic][p.Partition] = p.Replicas
-		}
-	}
-	for i, m := range moves {
-		if now := replicas[m.Topic][m.Partition]; !slices.Equal(now, m.After) {
-			return &moves[i], now
-		}
-	}
-	return nil, nil
-}
-
-// electPreferred elects the first replica of each partition as its leader.
-func electPreferred(ctx context.Context, tg *target, admin *kadm.Client, set kadm.TopicsSet) error {
-	ctx, cancel := tg.bounded(ctx)
-	defer cancel()
-	rs, err := admin.ElectLeaders(ctx, kadm.ElectPreferredReplica, set)
-	if err != nil {
-		return err
-	}
-	for _, topic := range rs {
-		for _, r := range topic {
-			if r.Err != nil && !errors.Is(r.Err, kerr.ElectionNotNeeded) {
-				return withMessage(fmt.Sprintf("%s-%d", r.Topic, r.Partition), r.Err, r.ErrMessage)
-			}
-		}
 	}
 	return nil
 }

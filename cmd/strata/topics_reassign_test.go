@@ -112,33 +112,141 @@ func TestReassignOfManyPartitionsGoesInBatches(t *testing.T) {
 	require.Equal(t, reassignBatch+1, strings.Count(described, "in sync [1 2]")+strings.Count(described, "in sync [2 1]"))
 }
 
-func TestReassignRefusesPartitionsThatAreBeingReassigned(t *testing.T) {
-	p := start(t, "--memory", "--brokers", "2")
-	b := []string{"-b", p.addr}
-	run := func(args ...string) result { return command(t, "", append(args, b...)...) }
-	require.Equal(t, exitOK, run("topics", "create", "orders", "--replication-factor", "1", "--set", "follower.replication.throttled.replicas=*", "--set", "leader.replication.throttled.replicas=*").code)
+// slowReassign starts two brokers with topics of one replica that are copied at a byte a second,
+// and begins to add a replica to each. It returns the leaders.
+func slowReassign(t *testing.T, topics ...string) (p *process, admin *kadm.Client, leaders map[string]int32) {
+	t.Helper()
+	p = start(t, "--memory", "--brokers", "2")
 	lines := strings.Repeat(strings.Repeat("x", 900_000)+"\n", 30) // more than one fetch of a follower
-	require.Equal(t, exitOK, command(t, lines, append([]string{"produce", "orders"}, b...)...).code)
-	admin := kadm.NewClient(client(t, p.addr))
+	for _, name := range topics {
+		require.Equal(t, exitOK, command(t, "", "topics", "create", name, "--replication-factor", "1", "--set", "follower.replication.throttled.replicas=*", "--set", "leader.replication.throttled.replicas=*", "-b", p.addr).code)
+		require.Equal(t, exitOK, command(t, lines, "produce", name, "-b", p.addr).code)
+	}
+	admin = kadm.NewClient(client(t, p.addr))
 	one := "1" // byte per second: the copy does not end
 	rs, err := admin.AlterBrokerConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "leader.replication.throttled.rate", Value: &one}, {Op: kadm.SetConfig, Name: "follower.replication.throttled.rate", Value: &one}})
 	require.NoError(t, err)
 	for _, r := range rs {
 		require.NoError(t, r.Err)
 	}
-	topics, err := admin.ListTopics(t.Context(), "orders")
+	described, err := admin.ListTopics(t.Context(), topics...)
 	require.NoError(t, err)
-	leader := topics["orders"].Partitions[0].Leader
+	leaders = map[string]int32{}
+	for _, name := range topics {
+		leaders[name] = described[name].Partitions[0].Leader
+	}
+	return p, admin, leaders
+}
+
+// addReplicas begins to add a replica to each topic.
+func addReplicas(t *testing.T, admin *kadm.Client, leaders map[string]int32) {
+	t.Helper()
 	var req kadm.AlterPartitionAssignmentsReq
-	req.Assign("orders", 0, []int32{leader, 3 - leader})
+	for name, leader := range leaders {
+		req.Assign(name, 0, []int32{leader, 3 - leader})
+	}
 	started, err := admin.AlterPartitionAssignments(t.Context(), req)
 	require.NoError(t, err)
 	require.NoError(t, started.Error())
+}
 
-	r := run("topics", "reassign", "orders", "--replicas", "1")
+func TestReassignRefusesPartitionsThatAreBeingReassigned(t *testing.T) {
+	p, admin, leaders := slowReassign(t, "orders")
+	addReplicas(t, admin, leaders)
+	r := command(t, "", "topics", "reassign", "orders", "--replicas", "1", "-b", p.addr)
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, fmt.Sprintf("orders-0: replicas %d are being added: REASSIGNMENT_IN_PROGRESS", 3-leader))
+	require.Contains(t, r.err, fmt.Sprintf("orders-0: replicas %d are being added: REASSIGNMENT_IN_PROGRESS", 3-leaders["orders"]))
 	require.Empty(t, r.out)
+}
+
+func TestReassignmentsInProgressAreCancelled(t *testing.T) {
+	p, admin, leaders := slowReassign(t, "orders", "payments")
+	run := func(args ...string) result {
+		return command(t, "", append([]string{"topics", "reassign", "-b", p.addr}, args...)...)
+	}
+	require.Equal(t, result{exitOK, "0 reassignments cancelled\n", ""}, run("--cancel"))
+	addReplicas(t, admin, leaders)
+	back := func(name string) string {
+		return fmt.Sprintf("%s-0: replicas %d,%d become %d\n", name, leaders[name], 3-leaders[name], leaders[name])
+	}
+	require.Equal(t, result{exitOK, back("orders") + back("payments") + "2 reassignments to cancel, nothing is changed\n", ""}, run("--cancel", "--dry-run"))
+	require.Equal(t, result{exitOK, back("orders") + "1 reassignments cancelled\n", ""}, run("--cancel", "orders"))
+	var set kadm.TopicsSet
+	set.Add("orders", 0)
+	set.Add("payments", 0)
+	left, err := admin.ListPartitionReassignments(t.Context(), set)
+	require.NoError(t, err)
+	require.Len(t, left.Sorted(), 1)
+	require.Equal(t, result{exitOK, back("payments") + "1 reassignments cancelled\n", ""}, run("--cancel"))
+	require.Contains(t, command(t, "", "topics", "describe", "orders", "-b", p.addr).out, fmt.Sprintf("replicas [%d]", leaders["orders"]))
+	require.Equal(t, result{exitOK, "0 partitions reassigned\n", ""}, run("--replicas", "1"))
+
+	require.Equal(t, exitMisuse, run("--cancel", "--replicas", "1").code)
+	require.Equal(t, exitMisuse, run("--cancel", "orders", "--internal").code)
+	r := run("--cancel", "nope")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "nope: ")
+}
+
+func TestReassignNamesATopicThatWasDeletedMeanwhile(t *testing.T) {
+	p, admin, _ := slowReassign(t, "orders", "payments")
+	ended := make(chan result, 1)
+	go func() {
+		ended <- command(t, "", "topics", "reassign", "orders", "payments", "--replicas", "2", "-b", p.addr)
+	}()
+	set := kadm.TopicsSet{}
+	set.Add("orders", 0)
+	set.Add("payments", 0)
+	require.Eventually(t, func() bool {
+		left, err := admin.ListPartitionReassignments(t.Context(), set)
+		return err == nil && len(left.Sorted()) == 2
+	}, 20*time.Second, 5*time.Millisecond)
+	deleted, err := admin.DeleteTopics(t.Context(), "payments")
+	require.NoError(t, err)
+	require.NoError(t, deleted.Error())
+	fast := "1000000000"
+	_, err = admin.AlterBrokerConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "leader.replication.throttled.rate", Value: &fast}, {Op: kadm.SetConfig, Name: "follower.replication.throttled.rate", Value: &fast}})
+	require.NoError(t, err)
+	r := <-ended
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.out, "\n1 partitions reassigned\n")
+	require.Contains(t, r.err, "strata: payments: deleted during the reassignment: UNKNOWN_TOPIC_OR_PARTITION")
+	require.NotContains(t, r.err, "another client")
+}
+
+func TestReassignNamesTheMissingRight(t *testing.T) {
+	t.Chdir(t.TempDir())
+	grant := func(args ...string) {
+		r := strataRun(t, append([]string{"acls", "add", "--principal", "User:ANONYMOUS", "--dir", "data", "--operation"}, args...)...)
+		require.Equal(t, exitOK, r.code, r.err)
+	}
+	serve := func() (*process, func(args ...string) result) {
+		p := start(t, "--dir", "data", "--brokers", "2", "--authorize", "--super-users", "User:admin")
+		return p, func(args ...string) result {
+			r := command(t, "", append([]string{"topics", "reassign", "-b", p.addr}, args...)...)
+			require.Equal(t, exitFailed, r.code, r.out)
+			require.Empty(t, r.out)
+			return r
+		}
+	}
+	p := start(t, "--dir", "data", "--brokers", "2")
+	require.Equal(t, exitOK, command(t, "", "topics", "create", "orders", "--replication-factor", "1", "-b", p.addr).code)
+	p.stopped(t)
+	p, run := serve()
+	require.Equal(t, "strata: no topics: the cluster has none, or there is no right to describe them\n", run("--replicas", "2").err)
+	require.Equal(t, "strata: no right to describe the topics: orders: TOPIC_AUTHORIZATION_FAILED: Topic authorization failed.\n", run("orders", "--replicas", "2").err)
+	require.Contains(t, run("--cancel").err, "strata: no right to describe the cluster: CLUSTER_AUTHORIZATION_FAILED")
+	p.stopped(t)
+	grant("describe", "--type", "topic", "--name", "orders")
+	p, run = serve()
+	require.Contains(t, run("--replicas", "2").err, "strata: no right to describe the cluster: CLUSTER_AUTHORIZATION_FAILED")
+	p.stopped(t)
+	grant("describe", "--type", "cluster")
+	p, _ = serve()
+	defer p.stopped(t)
+	r := command(t, "", "topics", "reassign", "-b", p.addr, "--replicas", "2")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "strata: no right to alter the cluster: CLUSTER_AUTHORIZATION_FAILED")
 }
 
 func TestReassignNamesABrokerThatHasStopped(t *testing.T) {
