@@ -324,7 +324,7 @@ func (ck *checking) access() {
 		ck.find(Change, "users", fmt.Sprintf("%d SCRAM credentials are carried; Kafka accepts no login until a listener has SASL", n), "sasl.enabled.mechanisms and a SASL listener in server.properties")
 	}
 	if n := len(m.acls); n > 0 {
-		ck.find(Change, "access control entries", fmt.Sprintf("%d are carried; Kafka ignores them without an authorizer", n), "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer and super.users in server.properties")
+		ck.find(Change, "access control entries", fmt.Sprintf("%d are carried; Kafka ignores them without an authorizer", n), "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer in server.properties, and super.users with the principal of the brokers and controllers: without it several controllers elect no leader")
 	}
 	if n := len(m.quotas); n > 0 {
 		ck.find(Note, "client quotas", fmt.Sprintf("%d are carried", n), "")

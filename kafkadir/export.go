@@ -86,8 +86,11 @@ func runExport(ctx context.Context, cfg ExportConfig) (report *Report, err error
 	if cfg.workers == 0 {
 		cfg.workers = 8
 	}
-	if cfg.Dir == "" || cfg.To == "" || within(cfg.FS, cfg.To, cfg.Dir) || within(cfg.FS, cfg.Dir, cfg.To) {
+	if cfg.Dir == "" || cfg.To == "" {
 		return nil, fmt.Errorf("%w: it takes a directory to export, and one to make beside it", fs.ErrInvalid)
+	}
+	if within(cfg.FS, cfg.To, cfg.Dir) || within(cfg.FS, cfg.Dir, cfg.To) {
+		return nil, fmt.Errorf("%w: %s and %s lie in each other", fs.ErrInvalid, cfg.Dir, cfg.To)
 	}
 	if _, err := isFree(cfg.FS, filepath.Clean(cfg.To)); err != nil {
 		return nil, err
@@ -170,9 +173,13 @@ func (ex *exporting) look(ctx context.Context) error {
 }
 
 // allThere returns ErrBrokerMissing if a broker of the cluster has no directory in dir: an open
-// would regard it as lost. Metadata that cannot be read are left to the open.
+// would regard it as lost. It returns ErrForeign for a directory of Kafka's. Metadata that cannot
+// be read are left to the open.
 func allThere(fsys vfs.FS, dir string) error {
 	copies, err := readCopies(fsys, dir)
+	if errors.Is(err, ErrForeign) {
+		return err
+	}
 	if err != nil || copies.newest == nil {
 		return nil
 	}

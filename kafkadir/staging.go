@@ -83,14 +83,13 @@ func isFree(fsys vfs.FS, dir string) (exists bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	taken := &fs.PathError{Op: "make", Path: dir, Err: fs.ErrExist}
 	if !info.IsDir() {
-		return true, taken
+		return true, &fs.PathError{Op: "make", Path: dir, Err: fs.ErrExist}
 	}
 	entries, err := vfs.ReadContent(fsys, dir)
 	for _, e := range entries {
 		if e.Name() != unfinishedSuffix {
-			return true, taken
+			return true, fmt.Errorf("%s is not empty: %w", dir, fs.ErrExist)
 		}
 	}
 	return true, err

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -60,7 +61,9 @@ func (a *app) backup(ctx context.Context, dir, to string) error {
 func (a *app) hasCluster(dir string) bool {
 	entries, err := a.fs.ReadDir(dir)
 	return err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		return strings.HasPrefix(e.Name(), "broker-") || e.Name() == ".control"
+		number, isBroker := strings.CutPrefix(e.Name(), "broker-")
+		_, err := strconv.ParseUint(number, 10, 31)
+		return isBroker && err == nil || e.Name() == ".control"
 	})
 }
 

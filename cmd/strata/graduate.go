@@ -72,11 +72,8 @@ func (a *app) graduateCheck(ctx context.Context, dir string) error {
 		return err
 	}
 	report, err := kafkadir.Check(ctx, cfg)
-	if errors.Is(err, kafkadir.ErrForeign) {
-		return misuse("%v", err)
-	}
 	if err != nil {
-		return err
+		return moveError(err)
 	}
 	for _, f := range report.Findings {
 		if err := a.emit(graduateLine{"finding", f.Severity, f.About, f.Text, f.Do}); err != nil {

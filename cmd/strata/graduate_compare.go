@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/stratalog/strata/replication"
 )
 
 // graduateCompare compares the cluster in dir with the running cluster tg.
@@ -22,6 +24,9 @@ func (a *app) graduateCompare(ctx context.Context, dir string, tg *target) (err 
 	var was, now *clusterSeen
 	for i, from := range []*target{{dir: dir, timeout: tg.timeout}, tg} {
 		c, err := a.connect(ctx, from)
+		if errors.Is(err, replication.ErrLocked) { // without the advice to use -b, which is the other cluster here
+			return fmt.Errorf("%s: %w: stop the process that has it open", dir, replication.ErrLocked)
+		}
 		if err != nil {
 			return err
 		}

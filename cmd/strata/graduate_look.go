@@ -91,8 +91,9 @@ func (s *clusterSeen) unseenLines() (lines []notComparedLine) {
 	return lines
 }
 
-// lookAtCluster reads a cluster. It asks for the topics and groups of was by name: a list has only
-// those that the principal may describe. was is nil for the cluster that moves.
+// lookAtCluster reads a cluster. It requests the topics and groups of was by name: brokers leave
+// topics and groups out of their lists that the principal may not describe. was is nil for the
+// cluster that moves.
 func lookAtCluster(ctx context.Context, tg *target, c *conn, was *clusterSeen) (*clusterSeen, error) {
 	m, err := describeAll(ctx, tg, c)
 	if err != nil {

@@ -183,3 +183,56 @@ data and `+p.addr+`: 3 topics, 53 partitions, 1 groups with committed offsets an
 	require.Contains(t, r.err, "no broker answers at 127.0.0.1:1")
 	require.Equal(t, exitMisuse, strataRun(t, "graduate", "--compare", "--dir", "data").code, "no cluster given")
 }
+
+// The directories of two of three brokers are elsewhere, as with --broker-dir of strata serve. To
+// accept a loss of metadata would give up all that they have.
+func TestBrokersWithDirectoriesElsewhereAreNamedWithoutDangerousAdvice(t *testing.T) {
+	t.Chdir(t.TempDir())
+	c, err := strata.Open(strata.Config{Dir: "data", Brokers: 3})
+	require.NoError(t, err)
+	require.NoError(t, c.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 1, ReplicationFactor: 3}))
+	require.NoError(t, c.Close())
+	for _, away := range [][]string{{"broker-2", "broker-3"}, {"broker-1", "broker-2"}} {
+		for _, name := range away {
+			require.NoError(t, os.Rename("data/"+name, name))
+		}
+		for _, args := range [][]string{
+			{"export", "--dir", "data", "--to", "kafka"}, {"graduate", "--check", "--dir", "data"}, {"topics", "list", "--dir", "data"},
+			{"graduate", "--compare", "--dir", "data", "-b", "127.0.0.1:1"},
+		} {
+			r := strataRun(t, args...)
+			require.Equal(t, exitFailed, r.code, "%v: %s", args, r.err)
+			require.NotContains(t, r.err, "MetadataLoss", args)
+			require.NotContains(t, r.err, "--accept", args)
+			require.Regexp(t, `move the (broker's directory|directories of all brokers) to data`, r.out+r.err)
+		}
+		require.NoFileExists(t, "kafka")
+		for _, name := range away {
+			require.NoError(t, os.Rename(name, "data/"+name))
+		}
+	}
+	require.Equal(t, exitOK, strataRun(t, "export", "--dir", "data", "--to", "kafka").code)
+}
+
+func TestErrorsOfAMoveNameTheirCause(t *testing.T) {
+	moving(t)
+	require.Equal(t, exitOK, strataRun(t, "export", "--dir", "data", "--to", "kafka").code)
+	c, err := strata.Open(strata.Config{Dir: "data"})
+	require.NoError(t, err)
+	r := strataRun(t, "graduate", "--compare", "--dir", "data", "-b", "127.0.0.1:1")
+	require.NoError(t, c.Close())
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "data: ")
+	require.Contains(t, r.err, ": stop the process that has it open\n")
+	require.NotContains(t, r.err, "instead of --dir", "-b is the other cluster")
+	for says, args := range map[string][]string{
+		"there is no cluster in kafka":                                              {"export", "--dir", "kafka", "--to", "new"},
+		"export to data/new: invalid argument: data and data/new lie in each other": {"export", "--dir", "data", "--to", "data/new"},
+	} {
+		require.Equal(t, result{exitMisuse, "", "strata: " + says + "\n"}, strataRun(t, args...), args)
+	}
+	require.Equal(t, result{exitFailed, "", "strata: export to kafka: kafka is not empty: file already exists\n"}, strataRun(t, "export", "--dir", "data", "--to", "kafka"))
+	require.NoError(t, os.MkdirAll("several", 0o700))
+	require.NoError(t, os.Rename("kafka", "several/broker-1"))
+	require.Equal(t, result{exitMisuse, "", "strata: Strata did not write several/broker-1/meta.properties\n"}, strataRun(t, "export", "--dir", "several", "--to", "new"))
+}

@@ -89,21 +89,36 @@ func (a *app) exportCmd() *cobra.Command {
 		report, err := kafkadir.Export(ctx, cfg)
 		done()
 		if err != nil {
-			return err
+			return moveError(err)
 		}
 		return a.emit(reportLine{"export", cfg.Dir, cfg.To, report})
 	})
 	return c
 }
 
-// there rejects directories that do not exist.
+// there rejects directories that do not exist, and files.
 func (a *app) there(dirs ...string) error {
 	for _, dir := range dirs {
-		if _, err := a.fs.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		switch info, err := a.fs.Stat(dir); {
+		case errors.Is(err, fs.ErrNotExist):
 			return misuse("%s does not exist", dir)
+		case err == nil && !info.IsDir():
+			return misuse("%s is no directory", dir)
 		}
 	}
 	return nil
+}
+
+// moveError returns misuse for the errors of Export and Check about wrong arguments: the directory
+// has no cluster, or source and target are inside of each other.
+func moveError(err error) error {
+	if _, cause, ok := strings.Cut(err.Error(), kafkadir.ErrForeign.Error()+": "); ok && errors.Is(err, kafkadir.ErrForeign) {
+		return misuse("%s", cause)
+	}
+	if errors.Is(err, fs.ErrInvalid) {
+		return misuse("%v", err)
+	}
+	return err
 }
 
 // copying returns a callback for kafkadir that shows the progress of a copy.

@@ -92,10 +92,15 @@ func TestExitCodesAreTheSameEverywhere(t *testing.T) {
 	for _, args := range [][]string{
 		{"verify", nowhere}, {"verify", file}, {"dump", nowhere}, {"backup", nowhere, nowhere + "2"}, {"backup", t.TempDir(), nowhere}, {"restore", nowhere, nowhere + "2"},
 		{"import", "--from", nowhere, "--dir", nowhere + "2"}, {"export", "--dir", nowhere, "--to", nowhere + "2"}, {"topics", "list", "--dir", nowhere},
+		{"import", "--from", file, "--dir", nowhere}, {"topics", "list", "--dir", file},
+		{"export", "--dir", file, "--to", nowhere}, {"export", "--dir", t.TempDir(), "--to", nowhere}, {"graduate", "--check", "--dir", file},
+		{"graduate", "--check", "--dir", t.TempDir()}, {"graduate", "--compare", "--dir", file, b[0], b[1]}, {"graduate", "--compare", "--dir", t.TempDir(), b[0], b[1]},
 	} {
 		r := command(t, "", args...)
 		require.Equal(t, exitMisuse, r.code, "%v: %s", args, r.err)
+		require.Equal(t, 1, strings.Count(r.err, "\n"), "%v: %s", args, r.err)
 	}
+	require.NoFileExists(t, nowhere)
 }
 
 func TestBackupMakesNoClusterOfAnotherDirectory(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
-	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -121,13 +121,17 @@ func asItIs(dir string, fsys vfs.FS) strata.Config {
 // openDir opens the cluster in dir.
 func (a *app) openDir(dir string) (*strata.Cluster, error) {
 	// In a new cluster the lock appears before other files. So only Open can find out whether
-	// another process has it open.
-	if _, err := a.fs.Stat(filepath.Join(dir, "broker-1")); errors.Is(err, fs.ErrNotExist) {
+	// another process has it open. Open would create a cluster in an empty or missing directory.
+	if _, err := a.fs.ReadDir(dir); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || !a.hasCluster(dir) {
 		return nil, misuse("--dir %s: the directory has no cluster; `strata serve --dir` creates one", dir)
 	}
 	cluster, err := strata.Open(asItIs(dir, a.fs))
 	if errors.Is(err, replication.ErrLocked) {
 		return nil, fmt.Errorf("%w\n%s", err, howToReach)
+	}
+	if e, ok := errors.AsType[*replication.DirectoryError](err); ok && e.Reason == replication.ErrMissing {
+		e.Advice = "move the directories of all brokers to " + dir + ": serve may have others with --broker-dir"
+		return nil, e
 	}
 	return cluster, err
 }
