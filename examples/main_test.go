@@ -37,30 +37,19 @@ func TestListNamesEveryExampleOnOneScreen(t *testing.T) {
 //go:embed */*.go
 var sources embed.FS
 
-// portable are the examples whose functions need no brokers in the same process.
+// portable are the examples that need no brokers in the same process.
 var portable = []string{
 	"confirm", "delivery", "exactlyonce", "groups", "grow", "jobs", "ordering", "outbox", "partitioners", "quickstart", "readers",
 	"repartition", "timetravel", "workers",
 }
 
-// inProcess are portable examples that run in the process only, with the reason.
-var inProcess = map[string]string{
-	"exactlyonce": "it kills processes that have the log inside, and shows their files",
-	"groups":      "it has sessions of 400 ms, and measures pauses of members that hear of a rebalance at once",
-	"outbox":      "it kills processes that have the log inside",
-}
-
-// usage returns the comment of an example's package, with the flag if it runs in the process only.
+// usage returns the comment of an example's package.
 func usage(t *testing.T, example string) string {
 	t.Helper()
 	text, err := sources.ReadFile(example + "/main.go")
 	require.NoError(t, err)
 	comment, _, found := strings.Cut(string(text), "\npackage main")
 	require.True(t, found, example)
-	if _, ok := inProcess[example]; ok {
-		require.NotContains(t, comment, "-kafka", example)
-		comment += " [-kafka HOST:PORT]"
-	}
 	return comment
 }
 

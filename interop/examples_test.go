@@ -16,9 +16,12 @@ import (
 var portableExamples = map[string][]string{
 	"confirm":      {number, timesPerBatch, `on stable storage|in the leader's log`},
 	"delivery":     {`(?m)^  acknowledged by all, retried +0 +[12]\d$`},
+	"exactlyonce":  {`(?m)^(  kill [^\n]*\n)+`, `(?m)^  ([dCA]+ ?)+$`, number, `[+-]~`},
+	"groups":       {`\b(ann|bob|cleo|dan|eve)\b( +[a-z]+-\d)*`, `idle`, number},
 	"grow":         nil,
 	"jobs":         {number, `#+`},
 	"ordering":     {`\b[ab]\d+\b( [ab]\d+\b)*`, `in a's order: (true|false)\n\n`},
+	"outbox":       {`(?m)^  \d+ rows, \d+ events; [1-9]\d* rows without an event, 0 events too many$`},
 	"partitioners": {`(?m)^  \d \|[ \d]*$`},
 	"quickstart":   {`( *(ann|bob|cleo)[^\n]*\n)+`, `(?m)( +\d+){2}$`, `are on stable storage|are acknowledged`},
 	"readers":      {number, `[=#]+`},

@@ -1,22 +1,25 @@
 // Command exactlyonce moves money between accounts, in a process that is killed with kill -9
 // several times. With transactions an auditor never finds a wrong total; without them it does.
 //
-//	go run ./examples/exactlyonce
+//	go run ./examples/exactlyonce [-kafka HOST:PORT]
 package main
 
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/examples/internal/place"
+	"github.com/stratalog/strata/group"
+	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 )
 
@@ -27,14 +30,18 @@ const (
 	kills     = 8
 )
 
+// at is where the example runs.
+var at place.Place
+
 func main() {
 	if dir := os.Getenv(bankDir); dir != "" {
-		if err := work(context.Background(), dir, os.Getenv(bankMode), os.Stdout); err != nil {
+		if err := (branch{Place: place.FromEnviron(), dir: dir}).work(context.Background(), os.Getenv(bankMode), os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "bank:", err)
 			os.Exit(1)
 		}
 		return
 	}
+	at = place.FromFlags()
 	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "exactlyonce:", err)
 		os.Exit(1)
@@ -63,22 +70,24 @@ func run(ctx context.Context, out io.Writer) error {
 }
 
 // watch runs a bank until all work is done, kills it on the way, and audits it.
-func watch(ctx context.Context, mode string, out io.Writer) error {
+func watch(ctx context.Context, mode string, out io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "strata-bank-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := found(ctx, dir); err != nil {
+	b := branch{Place: at.Another(), dir: dir}
+	if err := b.found(ctx); err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, b.cleanUp(ctx)) }()
 	fmt.Fprintf(out, "%s:\n  %-10s %9s %9s %9s %11s %8s\n", mode, "", "transfers", "debited", "credited", "difference", "repeated")
 	for n := 1; ; n++ {
-		killed, err := workUntilKilled(ctx, dir, mode, n <= kills)
+		killed, err := b.workUntilKilled(ctx, mode, n <= kills)
 		if err != nil {
 			return err
 		}
-		b, err := audit(ctx, dir, mode)
+		a, err := b.audit(ctx, mode)
 		if err != nil {
 			return err
 		}
@@ -86,25 +95,43 @@ func watch(ctx context.Context, mode string, out io.Writer) error {
 		if killed {
 			what = fmt.Sprintf("kill %d", n)
 		}
-		fmt.Fprintf(out, "  %-10s %9d %9d %9d %+11d %8d\n", what, len(b.seen), b.debited, b.credited, b.credited-b.debited, b.repeated)
+		fmt.Fprintf(out, "  %-10s %9d %9d %9d %+11d %8d\n", what, len(a.seen), a.debited, a.credited, a.credited-a.debited, a.repeated)
 		if !killed {
 			if mode == exactly {
-				if err := draw(out, dir); err != nil {
+				if err := b.draw(ctx, out); err != nil {
 					return err
 				}
 			}
 			_, err := fmt.Fprintf(out, "The accounts hold %d, and should hold %d; %d of %d transfers were made exactly once.\n",
-				accounts*opening+b.credited-b.debited, accounts*opening, b.once(), transfers)
+				accounts*opening+a.credited-a.debited, accounts*opening, a.once(), transfers)
 			return err
 		}
 	}
 }
 
+// cleanUp deletes the topics and the group elsewhere. The static member leaves when its session
+// ends.
+func (b branch) cleanUp(ctx context.Context) error {
+	c, err := b.open(ctx)
+	if err != nil {
+		return err
+	}
+	if b.Elsewhere() {
+		_, err = c.WaitGroup(ctx, b.Name("bank"), func(g group.Info) bool { return len(g.Members) == 0 })
+	}
+	return errors.Join(err, b.Close(c))
+}
+
 // draw shows transactions in the log of debits, if possible around an aborted one.
-func draw(out io.Writer, dir string) error {
+func (b branch) draw(ctx context.Context, out io.Writer) error {
+	c, err := b.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
 	var shown []string
-	for partition := range 2 {
-		all, aborted, err := logged(dir, partition)
+	for partition := range int32(2) {
+		all, aborted, err := b.logged(ctx, c, partition)
 		if err != nil {
 			return err
 		}
@@ -115,53 +142,65 @@ func draw(out io.Writer, dir string) error {
 			break
 		}
 	}
-	_, err := fmt.Fprintf(out, "A part of the log (d is a debit, C the marker of a committed transaction, A of an aborted one):\n  %s\n", strings.Join(shown, " "))
+	_, err = fmt.Fprintf(out, "A part of the log (d is a debit, C the marker of a committed transaction, A of an aborted one):\n  %s\n", strings.Join(shown, " "))
 	return err
 }
 
 // logged returns a word for each transaction in a partition of debits, and the index of the first
-// aborted one with debits, or -1.
-func logged(dir string, partition int) (all []string, aborted int, err error) {
-	l, err := log.OpenReadOnly(filepath.Join(dir, "broker-1", fmt.Sprintf("debits-%d", partition)), log.Config{})
-	if err != nil {
-		return nil, -1, err
-	}
-	defer l.Close()
+// aborted one with debits, or -1. It fetches batches as they are, with the markers.
+func (b branch) logged(ctx context.Context, c strata.Client, n int32) (all []string, aborted int, err error) {
+	debits := record.TopicPartition{Topic: b.Name("debits"), Partition: n}
 	word, aborted := "", -1
-	for b, err := range l.Batches(l.StartOffset()) {
+	for offset, end := int64(0), int64(1); offset < end; {
+		got, err := c.Fetch(ctx, &partition.FetchRequest{
+			Partitions: []partition.FetchPartition{{TopicPartition: debits, Offset: offset, MaxBytes: 1 << 20, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1}},
+			Isolation:  partition.ReadUncommitted, MinBytes: 1, MaxWait: 100 * time.Millisecond,
+		})
 		if err != nil {
 			return nil, -1, err
 		}
-		if !b.IsControl() {
-			word += strings.Repeat("d", int(b.RecordCount))
-			continue
+		p := got.Partitions[0]
+		if p.Err != nil {
+			return nil, -1, p.Err
 		}
-		kind, _, err := b.Control()
-		if err != nil {
-			return nil, -1, err
-		}
-		if kind == record.ControlCommit {
-			word += "C"
-		} else {
-			if word != "" && aborted < 0 {
-				aborted = len(all)
+		end = max(end, p.HighWatermark)
+		for rest := p.Bytes; len(rest) > 0; {
+			batch, size, err := record.Parse(rest)
+			if err != nil {
+				return nil, -1, err
 			}
-			word += "A"
+			rest, offset = rest[size:], batch.NextOffset()
+			if !batch.IsControl() {
+				word += strings.Repeat("d", int(batch.RecordCount))
+				continue
+			}
+			kind, _, err := batch.Control()
+			if err != nil {
+				return nil, -1, err
+			}
+			if kind == record.ControlCommit {
+				word += "C"
+			} else {
+				if word != "" && aborted < 0 {
+					aborted = len(all)
+				}
+				word += "A"
+			}
+			all, word = append(all, word), ""
 		}
-		all, word = append(all, word), ""
 	}
 	return all, aborted, nil
 }
 
 // workUntilKilled starts the bank. If kill is set it kills the bank shortly after it has begun to
 // work, unless all work is done before.
-func workUntilKilled(ctx context.Context, dir, mode string, kill bool) (killed bool, err error) {
+func (b branch) workUntilKilled(ctx context.Context, mode string, kill bool) (killed bool, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return false, err
 	}
 	cmd := exec.CommandContext(ctx, self)
-	cmd.Env = append(os.Environ(), bankDir+"="+dir, bankMode+"="+mode)
+	cmd.Env = append(append(os.Environ(), b.Environ()...), bankDir+"="+b.dir, bankMode+"="+mode)
 	cmd.Stderr = os.Stderr
 	says, err := cmd.StdoutPipe()
 	if err != nil {

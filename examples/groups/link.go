@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"github.com/stratalog/strata/consumer"
@@ -15,6 +16,31 @@ type link struct {
 	consumer.Backend
 	mu     sync.Mutex
 	thawed chan struct{} // closed by thaw; nil: not frozen
+}
+
+// OpenSession implements consumer.Opener. Elsewhere the member gets connections of its own; in the
+// process all members share the cluster.
+func (l *link) OpenSession(ctx context.Context, s consumer.Session) (consumer.LogBackend, func(), error) {
+	opener, ok := l.Backend.(consumer.Opener)
+	if !ok {
+		return &session{l.Backend, l}, func() {}, nil
+	}
+	b, end, err := opener.OpenSession(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	own, ok := b.(consumer.Backend)
+	if !ok {
+		end()
+		return nil, nil, fmt.Errorf("%T is no backend of group members", b)
+	}
+	return &session{own, l}, end, nil
+}
+
+// A session is the backend of a link's member.
+type session struct {
+	consumer.Backend
+	link *link
 }
 
 func (l *link) freeze() {
@@ -50,23 +76,23 @@ func (l *link) pass(ctx context.Context) error {
 	}
 }
 
-func (l *link) Heartbeat(ctx context.Context, req group.HeartbeatRequest) error {
-	if err := l.pass(ctx); err != nil {
+func (s *session) Heartbeat(ctx context.Context, req group.HeartbeatRequest) error {
+	if err := s.link.pass(ctx); err != nil {
 		return err
 	}
-	return l.Backend.Heartbeat(ctx, req)
+	return s.Backend.Heartbeat(ctx, req)
 }
 
-func (l *link) Join(ctx context.Context, req group.JoinRequest) (resp group.JoinResponse, err error) {
-	if err := l.pass(ctx); err != nil {
+func (s *session) Join(ctx context.Context, req group.JoinRequest) (resp group.JoinResponse, err error) {
+	if err := s.link.pass(ctx); err != nil {
 		return resp, err
 	}
-	return l.Backend.Join(ctx, req)
+	return s.Backend.Join(ctx, req)
 }
 
-func (l *link) Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error) {
-	if err := l.pass(ctx); err != nil {
+func (s *session) Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error) {
+	if err := s.link.pass(ctx); err != nil {
 		return nil, err
 	}
-	return l.Backend.Fetch(ctx, req)
+	return s.Backend.Fetch(ctx, req)
 }

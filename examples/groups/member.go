@@ -20,6 +20,7 @@ import (
 type stage struct {
 	cluster strata.Client
 	out     io.Writer
+	session time.Duration // the shortest session timeout of a member
 	members []*member
 }
 
@@ -41,7 +42,11 @@ func (s *stage) join(name string, cfg consumer.Config) (*member, error) {
 // joinSlow is join for a member that works on each record for a time.
 func (s *stage) joinSlow(name string, cfg consumer.Config, work time.Duration) (*member, error) {
 	// bounds the time until a member notices a rebalance
-	cfg.ClientID, cfg.HeartbeatInterval = name, 50*time.Millisecond
+	cfg.ClientID, cfg.HeartbeatInterval, cfg.Group = name, 50*time.Millisecond, at.Name(cfg.Group)
+	cfg.Topics = slices.Clone(cfg.Topics)
+	for i := range cfg.Topics {
+		cfg.Topics[i] = at.Name(cfg.Topics[i])
+	}
 	m := &member{name: name, link: &link{Backend: s.cluster}, values: make(chan string, 4096), done: make(chan error, 1)}
 	var err error
 	if m.c, err = consumer.New(m.link, cfg); err != nil {
@@ -91,7 +96,7 @@ var partitions = map[string]int{"shop": 6, "web": 4, "ice": 4}
 // A partition that moves is held back until its owner has revoked it, so the group can be stable
 // for a moment without it.
 func (s *stage) show(ctx context.Context, id, event string, n int) (group.Info, error) {
-	g, err := s.cluster.WaitGroup(ctx, id, func(g group.Info) bool {
+	g, err := s.cluster.WaitGroup(ctx, at.Name(id), func(g group.Info) bool {
 		assigned := 0
 		for _, m := range g.Members {
 			assigned += len(m.Assignment)
@@ -101,7 +106,11 @@ func (s *stage) show(ctx context.Context, id, event string, n int) (group.Info, 
 	if err != nil {
 		return g, fmt.Errorf("%s: %w", event, err)
 	}
-	fmt.Fprintf(s.out, "  %s: generation %d\n", event, g.Generation)
+	generation, err := s.generation(ctx, g)
+	if err != nil {
+		return g, fmt.Errorf("%s: %w", event, err)
+	}
+	fmt.Fprintf(s.out, "  %s: generation %d\n", event, generation)
 	slices.SortFunc(g.Members, func(a, b group.MemberInfo) int { return cmp.Compare(a.ClientID, b.ClientID) })
 	for _, m := range g.Members {
 		fmt.Fprintf(s.out, "    %-5s %s\n", m.ClientID, list(m.Assignment))
@@ -109,14 +118,34 @@ func (s *stage) show(ctx context.Context, id, event string, n int) (group.Info, 
 	return g, nil
 }
 
+// generation returns the generation of a stable group. Elsewhere only the members know it: no
+// request about groups returns it.
+func (s *stage) generation(ctx context.Context, g group.Info) (generation int32, err error) {
+	if g.Generation >= 0 {
+		return g.Generation, nil
+	}
+	if err := s.taken(ctx, g); err != nil {
+		return 0, err
+	}
+	for _, m := range s.members {
+		if of := m.c.Metadata(); of.Group == g.ID {
+			generation = max(generation, of.Generation)
+		}
+	}
+	return generation, nil
+}
+
 // taken waits until each member has the partitions that the group has assigned to it. A member that
 // has not got them yet would join the next rebalance without naming them as its own.
 func (s *stage) taken(ctx context.Context, g group.Info) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
+	latest := map[string]*member{} // a member that was restarted has an earlier one of its name
+	for _, m := range s.members {
+		latest[m.name] = m
+	}
 	for _, info := range g.Members {
-		i := slices.IndexFunc(s.members, func(m *member) bool { return m.name == info.ClientID })
-		for len(s.members[i].c.Assignment()) != len(info.Assignment) {
+		for len(latest[info.ClientID].c.Assignment()) != len(info.Assignment) {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():

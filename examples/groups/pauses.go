@@ -40,7 +40,7 @@ func (s *stage) pauses(ctx context.Context) (err error) {
 	}{
 		{"eager", consumer.Config{Assignors: []assignor.Assignor{assignor.Sticky()}}, ""},
 		{"cooperative", consumer.Config{}, ""},
-		{"static", consumer.Config{}, "guest-1"},
+		{"static", consumer.Config{SessionTimeout: 6 * time.Second}, "guest-1"},
 	} {
 		cfg := way.cfg
 		cfg.Group, cfg.Topics = "pause-"+way.name, []string{"ticks"}
@@ -79,7 +79,7 @@ func (s *stage) pauses(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(w, "  %s\t%d ms\t%d ms\t%d\n", way.name, joins.Milliseconds(), steady.gap.longest().Milliseconds(), after.Generation-before.Generation)
+		fmt.Fprintf(w, "  %s\t%d ms\t%d ms\t%d\n", way.name, joins.Milliseconds(), steady.gap.longest().Milliseconds(), after-before)
 		if err := s.leaveAll(); err != nil {
 			return err
 		}
@@ -90,9 +90,9 @@ func (s *stage) pauses(ctx context.Context) (err error) {
 // settled returns when n members own all six partitions (a cooperative rebalance takes two
 // generations, one to give up, one to take) and each of ms has got a new record. The last of
 // ms has just begun to work on its record.
-func (s *stage) settled(ctx context.Context, id string, n int, ms ...*member) (g group.Info, err error) {
+func (s *stage) settled(ctx context.Context, id string, n int, ms ...*member) (generation int32, err error) {
 	for range 2 { // the second look is after the records: a member with a record is in the group
-		g, err = s.cluster.WaitGroup(ctx, id, func(g group.Info) bool {
+		g, err := s.cluster.WaitGroup(ctx, at.Name(id), func(g group.Info) bool {
 			owned := 0
 			for _, m := range g.Members {
 				owned += len(m.Assignment)
@@ -100,7 +100,7 @@ func (s *stage) settled(ctx context.Context, id string, n int, ms ...*member) (g
 			return group.StableWith(n)(g) && owned == 6
 		})
 		if err != nil {
-			return g, err
+			return 0, err
 		}
 		for _, m := range ms {
 			for len(m.values) > 0 {
@@ -109,11 +109,14 @@ func (s *stage) settled(ctx context.Context, id string, n int, ms ...*member) (g
 			select {
 			case <-m.values:
 			case <-ctx.Done():
-				return g, ctx.Err()
+				return 0, ctx.Err()
 			}
 		}
+		if generation, err = s.generation(ctx, g); err != nil {
+			return 0, err
+		}
 	}
-	return g, nil
+	return generation, nil
 }
 
 // tick sends a record every millisecond, to the partitions in turn, until ctx is done.
@@ -131,7 +134,7 @@ func (s *stage) tick(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if _, err := p.Send(ctx, record.String("ticks", "", "tick").To(i%6)); err != nil && ctx.Err() == nil {
+		if _, err := p.Send(ctx, record.String(at.Name("ticks"), "", "tick").To(i%6)); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}

@@ -74,8 +74,8 @@ func keepers(before, after group.Info) (n int) {
 
 // freeze: the process of a member stands still, so that its heartbeats stop.
 func (s *stage) freeze(ctx context.Context) error {
-	fmt.Fprintln(s.out, "\nA member freezes: its heartbeats stop. After its session timeout of 400 ms the other one gets all partitions.")
-	frozen, err := s.join("ann", consumer.Config{Group: "ice", Topics: []string{"clicks"}, SessionTimeout: 400 * time.Millisecond})
+	fmt.Fprintf(s.out, "\nA member freezes: its heartbeats stop. After its session timeout of %d ms the other one gets all partitions.\n", s.session.Milliseconds())
+	frozen, err := s.join("ann", consumer.Config{Group: "ice", Topics: []string{"clicks"}, SessionTimeout: s.session})
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (s *stage) twoGroups(ctx context.Context) error {
 	defer p.Close()
 	var rs []record.Record
 	for i := range total {
-		rs = append(rs, record.String("orders", fmt.Sprint("customer-", i%100), fmt.Sprint(i)))
+		rs = append(rs, record.String(at.Name("orders"), fmt.Sprint("customer-", i%100), fmt.Sprint(i)))
 	}
 	if _, err := p.Send(ctx, rs...); err != nil {
 		return err
@@ -131,6 +131,9 @@ func (s *stage) twoGroups(ctx context.Context) error {
 			case <-ctx.Done():
 				return ctx.Err()
 			}
+		}
+		if _, err := s.cluster.WaitGroup(ctx, at.Name(g), group.StableWith(2)); err != nil {
+			return err
 		}
 		fmt.Fprintf(s.out, "  %s: its two members together saw %d different records\n", g, len(seen))
 	}

@@ -3,7 +3,7 @@
 // first a row too, written with the order, and a relay sends it in a transaction that also has the
 // relay's position. For comparison, a second shop writes to database and topic itself.
 //
-//	go run ./examples/outbox
+//	go run ./examples/outbox [-kafka HOST:PORT]
 package main
 
 import (
@@ -15,6 +15,8 @@ import (
 	"os"
 	"os/exec"
 	"time"
+
+	"github.com/stratalog/strata/examples/internal/place"
 )
 
 const (
@@ -31,8 +33,10 @@ const (
 func main() {
 	var err error
 	if dir := os.Getenv(shopDir); dir != "" {
+		settle(place.FromEnviron())
 		err = work(context.Background(), dir, os.Getenv(shopMode), os.Stdout)
 	} else {
+		settle(place.FromFlags())
 		err = run(context.Background(), os.Stdout)
 	}
 	if err != nil {
@@ -64,6 +68,7 @@ func watch(ctx context.Context, mode string, out io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	settle(at.Another())
 	if err := found(ctx, dir); err != nil {
 		return err
 	}
@@ -92,7 +97,7 @@ func workUntilKilled(ctx context.Context, dir, mode string, kill bool) (killed b
 		return false, err
 	}
 	cmd := exec.CommandContext(ctx, self)
-	cmd.Env = append(os.Environ(), shopDir+"="+dir, shopMode+"="+mode)
+	cmd.Env = append(append(os.Environ(), at.Environ()...), shopDir+"="+dir, shopMode+"="+mode)
 	cmd.Stderr = os.Stderr
 	says, err := cmd.StdoutPipe()
 	if err != nil {

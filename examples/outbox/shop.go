@@ -10,6 +10,7 @@ import (
 
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
+	"github.com/stratalog/strata/examples/internal/place"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
@@ -23,20 +24,32 @@ const (
 )
 
 const (
-	relayID   = "outbox-relay"       // transactional id and group of the relay
 	relayStep = 20                   // events of one transaction, at most
 	thinking  = 3 * time.Millisecond // of the shop, about an order
 	lookEvery = 2 * thinking         // of the relay, into the outbox
-	events    = "orders"             // the topic
 )
 
-func open(dir string) (strata.Client, error) {
-	return strata.Open(strata.Config{Dir: filepath.Join(dir, "strata")})
+// The place of the shop, and its names there.
+var (
+	at       place.Place
+	relayID  string                // transactional id and group of the relay
+	events   string                // the topic
+	position record.TopicPartition // of the relay: a group's offset, which may be any number
+)
+
+// settle puts the shop at a place.
+func settle(p place.Place) {
+	at, relayID, events = p, p.Name("outbox-relay"), p.Name("orders")
+	position = record.TopicPartition{Topic: events}
+}
+
+func open(ctx context.Context, dir string) (strata.Client, error) {
+	return at.Open(ctx, strata.Config{Dir: filepath.Join(dir, "strata")})
 }
 
 // found creates the topic.
 func found(ctx context.Context, dir string) error {
-	c, err := open(dir)
+	c, err := open(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -45,7 +58,7 @@ func found(ctx context.Context, dir string) error {
 
 // work takes the orders that were not taken yet.
 func work(ctx context.Context, dir, mode string, says io.Writer) error {
-	c, err := open(dir)
+	c, err := open(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -95,20 +108,15 @@ func shopWithOutbox(ctx context.Context, c strata.Client, db *database) error {
 	return nil
 }
 
-// place is the relay's position: a group's offset, which may be any number.
-var place = record.TopicPartition{Topic: events}
-
 // relayedSoFar returns the number of events of the outbox that were sent. It first ends the
 // transaction that an earlier relay left open.
 func relayedSoFar(ctx context.Context, c strata.Client, p *producer.Producer) (int, error) {
 	if err := p.InitTransactions(ctx); err != nil {
 		return 0, err
 	}
-	g, err := c.Group(ctx, relayID)
-	if errors.Is(err, group.ErrGroupNotFound) {
-		return 0, nil
-	}
-	return int(g.Offsets[place].Offset), err
+	// The first group of a new cluster has to wait for its coordinator.
+	g, err := c.WaitGroup(ctx, relayID, func(group.Info) bool { return true })
+	return int(g.Offsets[position].Offset), err
 }
 
 // relay sends the new events of the outbox and commits its position, in one transaction.
@@ -120,7 +128,7 @@ func relay(ctx context.Context, p *producer.Producer, outbox []string, sent int)
 				return err
 			}
 		}
-		return tx.CommitOffsets(ctx, group.Metadata{Group: relayID, Generation: -1}, record.Offsets{place: int64(next)})
+		return tx.CommitOffsets(ctx, group.Metadata{Group: relayID, Generation: -1}, record.Offsets{position: int64(next)})
 	})
 	if err != nil {
 		return sent, err
@@ -151,17 +159,17 @@ func shopWithout(ctx context.Context, c strata.Client, db *database) error {
 // A comparison is the result of comparing rows and events.
 type comparison struct{ rows, events, silent, repeated int }
 
-// compare reads both stores.
+// compare reads both stores, and deletes the topic and the group elsewhere.
 func compare(ctx context.Context, dir string) (a comparison, err error) {
 	db, err := openDatabase(dir)
 	if err != nil {
 		return a, err
 	}
-	c, err := open(dir)
+	c, err := open(ctx, dir)
 	if err != nil {
 		return a, err
 	}
-	defer c.Close()
+	defer func() { err = errors.Join(err, at.Close(c)) }()
 	seen := map[string]int{}
 	for r, err := range consumer.Read(ctx, c, consumer.ReadConfig{Topic: events}) {
 		if err != nil {

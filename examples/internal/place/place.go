@@ -42,6 +42,23 @@ func At(kafka string) Place {
 	return Place{kafka, "-" + hex.EncodeToString(id[:])}
 }
 
+// Another returns the same place with other names.
+func (p Place) Another() Place { return At(p.kafka) }
+
+// Variables of the environment of a process that an example starts.
+const (
+	kafkaVariable  = "STRATA_EXAMPLE_KAFKA"
+	suffixVariable = "STRATA_EXAMPLE_SUFFIX"
+)
+
+// Environ returns the variables with which a process that the example starts is at the same place.
+func (p Place) Environ() []string {
+	return []string{kafkaVariable + "=" + p.kafka, suffixVariable + "=" + p.suffix}
+}
+
+// FromEnviron returns the place of the process that has started this one.
+func FromEnviron() Place { return Place{os.Getenv(kafkaVariable), os.Getenv(suffixVariable)} }
+
 // Elsewhere reports whether the cluster is not in the example's process.
 func (p Place) Elsewhere() bool { return p.kafka != "" }
 

@@ -2,6 +2,7 @@ package place
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -58,4 +59,15 @@ func groups(t *testing.T, s *kafkatest.Server) (ids []string) {
 func TestNamesInTheProcessAreAsTheyAre(t *testing.T) {
 	require.Equal(t, "orders", At("").Name("orders"))
 	require.False(t, At("").Elsewhere())
+}
+
+func TestProcessOfAnExampleIsAtItsPlace(t *testing.T) {
+	for _, at := range []Place{At(""), At("localhost:9092")} {
+		for _, v := range at.Environ() {
+			name, value, _ := strings.Cut(v, "=")
+			t.Setenv(name, value)
+		}
+		require.Equal(t, at, FromEnviron())
+		require.Equal(t, at.Elsewhere(), at.Another() != at, "a second run has other names elsewhere")
+	}
 }
