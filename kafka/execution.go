@@ -179,6 +179,13 @@ func (e *execution) finish(resp kmsg.Response, by transport.Writer) {
 	if !e.ended.CompareAndSwap(false, true) {
 		return // the handler panicked after its response
 	}
+	answered := false
+	defer func() {
+		if !answered { // an interceptor panics
+			e.giveWork()
+			e.request.Answer(transport.Answer{Charged: e.charged, End: transport.EndBefore}, by)
+		}
+	}()
 	if resp != nil && e.after != nil {
 		e.after(resp)
 	}
@@ -212,6 +219,7 @@ func (e *execution) finish(resp kmsg.Response, by transport.Writer) {
 		e.exchange.Response, e.exchange.Answered = resp, time.Now()
 		e.s.cfg.Intercept.After(e.exchange)
 	}
+	answered = true
 	e.request.Answer(answer, by)
 }
 
