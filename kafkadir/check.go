@@ -76,9 +76,8 @@ func (s Severity) rank() int { return slices.Index([]Severity{Blocker, Change, N
 // rejects it. Then the metadata may lack the last changes.
 //
 // Errors: ErrForeign if there is no cluster in Dir; *DamagedError if no copy of the metadata can be
-// read;
-// ErrUnsupported if a newer version wrote them; the context's error; and disk errors. Check blocks
-// for reads of files. It may be called concurrently.
+// read; ErrUnsupported if a newer version wrote them; the context's error; and disk errors. Check
+// blocks for reads of files. It may be called concurrently.
 func Check(ctx context.Context, cfg CheckConfig) (*CheckReport, error) {
 	report, err := runCheck(ctx, cfg)
 	if err != nil {

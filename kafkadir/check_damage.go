@@ -25,7 +25,7 @@ type Damage struct {
 // A damagePlace is the broker, and the partition or file of its directory, that a Damage is in.
 type damagePlace struct {
 	Damage
-	broker    int32
+	broker    int32  // 0: outside of the brokers' directories
 	name      string // of the partition's directory or of the broker's file; "": the broker's directory
 	file      string // in the partition's directory; "": the directory
 	partition *kafkaPartition
@@ -36,12 +36,16 @@ type damagePlace struct {
 // Removing one of the others would lose records.
 var madeAgain = []string{".index", ".timeindex", ".snapshot"}
 
-// isMadeAgain reports whether an export succeeds without the damaged file.
-func (d *damagePlace) isMadeAgain() bool {
-	if d.file == "" {
+// isMadeAgain reports whether an export succeeds without the damaged file. In the only copy of the
+// metadata the epochs prove that the copy is not an old one: an open may reject it without them.
+func (ck *checking) isMadeAgain(d *damagePlace) bool {
+	switch {
+	case d.file == "":
 		return d.name == recoveryPointFile
+	case d.file == epochFile:
+		return d.name != metadataDir || len(ck.report.Brokers) > 1
 	}
-	return d.file == epochFile || d.file == partitionFile || slices.Contains(madeAgain, filepath.Ext(d.file))
+	return d.file == partitionFile || slices.Contains(madeAgain, filepath.Ext(d.file))
 }
 
 // readDamages finds out which replicas and copies of the metadata are damaged: by the given faults,
@@ -73,13 +77,14 @@ func (ck *checking) readDamages(ctx context.Context, fsys vfs.FS, given []Damage
 	}
 	for _, d := range ck.damages {
 		switch {
+		case d.broker == 0:
 		case d.name == "", d.name == metaPropertiesFile:
 			ck.stale[d.broker] = true
-		case d.name == metadataDir:
+		case d.name == metadataDir && !ck.isMadeAgain(d):
 			if ck.badCopies[d.broker] == nil {
 				ck.badCopies[d.broker] = errors.New(d.Text)
 			}
-		case d.partition != nil && !d.isMadeAgain():
+		case d.partition != nil && !ck.isMadeAgain(d):
 			if ck.faulty[d.broker] == nil {
 				ck.faulty[d.broker] = map[string]bool{}
 			}
@@ -103,7 +108,11 @@ func (ck *checking) locate(d Damage) *damagePlace {
 		return at
 	}
 	parts := strings.SplitN(filepath.ToSlash(rel), "/", 3)
-	at.broker, _ = brokerID(parts[0])
+	id, ok := brokerID(parts[0])
+	if !ok {
+		return at
+	}
+	at.broker = id
 	if len(parts) > 1 {
 		at.name = parts[1]
 	}
@@ -130,13 +139,13 @@ func (ck *checking) reportDamages() {
 		switch {
 		case d.old: // its replicas are judged one by one
 			ck.find(Note, d.Path, d.Text+"; the export takes the replicas of the other brokers", "")
-		case d.broker == 0, d.isMadeAgain() && d.partition == nil:
+		case ck.isMadeAgain(d) && d.partition == nil:
 			ck.find(Note, d.Path, d.Text+"; the export does not need it", "")
 		case d.name == metadataDir:
 			ck.findBadCopy(d.broker, d.Path, d.Text, see)
-		case d.isMadeAgain() && slices.Contains(madeAgain, filepath.Ext(d.file)):
+		case ck.isMadeAgain(d) && slices.Contains(madeAgain, filepath.Ext(d.file)):
 			ck.find(Change, d.Path, d.Text+"; the export copies it as it is", "remove the file: it is made again from the records")
-		case d.isMadeAgain():
+		case ck.isMadeAgain(d):
 			ck.find(Note, d.Path, d.Text+"; the export makes it again", "")
 		case d.partition != nil && whole > 0:
 			ck.find(Note, d.Path, fmt.Sprintf("%s; the export takes the replica of broker %d, and Kafka copies it", d.Text, whole), "")

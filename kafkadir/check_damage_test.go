@@ -11,6 +11,7 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -177,6 +178,20 @@ func TestDamagedMetadataAreNamedWithTheirPathAndARemedy(t *testing.T) {
 	require.ErrorIs(t, err, ErrDamaged)
 	require.ErrorContains(t, err, filepath.Join("data/broker-1", metadataDir, firstSegment)+" is damaged at byte 0")
 	require.ErrorContains(t, err, "no broker has a whole copy of the metadata: put the file back, or restore a backup of the cluster")
+}
+
+// The epochs prove that the only copy of the metadata is not an old one. Without them an open
+// rejects it, if a broker has seen its end.
+func TestDamagedEpochsOfTheOnlyCopyOfTheMetadataAreABlocker(t *testing.T) {
+	disk := vfs.Mem()
+	c := open(t, disk, "data")
+	require.NoError(t, c.CreateTopic(t.Context(), "orders", topic.Config{}))
+	require.NoError(t, c.Close())
+	path := filepath.Join("data/broker-1", metadataDir, epochFile)
+	flipByte(t, disk, path, 4)
+	r, err := Check(t.Context(), CheckConfig{Dir: "data", FS: disk, Damages: []Damage{{path, "no epoch and offset"}}})
+	require.NoError(t, err)
+	require.Equal(t, Blocker, finding(t, r, path).Severity)
 }
 
 // An open would regard brokers without a directory as lost, and would accept the loss of the

@@ -67,6 +67,9 @@ func (a *app) graduateCmd() *cobra.Command {
 
 func (a *app) graduateCheck(ctx context.Context, dir string) error {
 	cfg := kafkadir.CheckConfig{Dir: dir, FS: a.fs}
+	if _, err := kafkadir.Check(ctx, cfg); errors.Is(err, kafkadir.ErrForeign) { // before all files are read
+		return moveError(err)
+	}
 	var err error
 	if cfg.Damages, err = a.damages(ctx, dir); err != nil {
 		return err
