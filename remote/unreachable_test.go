@@ -4,7 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
@@ -103,29 +103,39 @@ func TestCallsWithoutADeadlineReportUnreachableBrokersWithin30Seconds(t *testing
 			t.Run(how+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t, 3, 3, kafka.Config{})
-					var gone atomic.Bool
+					var mu sync.Mutex // guards the variables below
+					var gone bool
 					var conns []net.Conn
 					alive := w.cfg.Dial
 					w.cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-						if gone.Load() {
-							return dial(ctx)
+						if _, ok := ctx.Deadline(); !ok {
+							t.Error("a connection may take for ever")
 						}
 						conn, err := alive(ctx, network, addr)
-						conns = append(conns, conn)
-						return conn, err
+						if err != nil {
+							return nil, err
+						}
+						mu.Lock()
+						if !gone {
+							defer mu.Unlock()
+							conns = append(conns, conn)
+							return conn, nil
+						}
+						mu.Unlock()
+						conn.Close()
+						return dial(ctx)
 					}
 					c := w.open(t)
 					_, err := c.Metadata(t.Context(), "t")
 					require.NoError(t, err)
-					gone.Store(true)
+					mu.Lock()
+					gone = true
 					for _, conn := range conns {
-						if conn != nil {
-							conn.Close()
-						}
+						conn.Close()
 					}
+					mu.Unlock()
 					began := time.Now()
 					err = call(t.Context(), c)
-					t.Log(time.Since(began), err)
 					require.ErrorIs(t, err, remote.ErrUnreachable)
 					require.LessOrEqual(t, time.Since(began), 30*time.Second)
 				})

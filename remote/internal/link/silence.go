@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -17,7 +18,7 @@ type silence struct {
 	patience time.Duration
 
 	mu   sync.Mutex // guards the fields below
-	read time.Time  // of the last response, or the end of the pause that a broker has asked for
+	read time.Time  // of the last response, or the end of a pause of throttling
 	err  error      // of the last connection that failed, or was cut; nil: none since read
 }
 
@@ -46,8 +47,12 @@ func (s *silence) OnBrokerThrottle(_ kgo.BrokerMetadata, pause time.Duration, _ 
 	s.read = time.Now().Add(pause)
 }
 
-// note stores the outcome of a request, or of a connection that failed.
+// note stores the outcome of a request, or of a connection that failed. The end of one call's
+// context is no reason for another one.
 func (s *silence) note(err error) {
+	if errors.Is(err, context.Canceled) {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := time.Now(); err == nil && now.After(s.read) {
@@ -56,15 +61,19 @@ func (s *silence) note(err error) {
 	s.err = err
 }
 
-// since reports whether no broker has responded since a time, and the error of the last connection.
-func (s *silence) since(t time.Time) (silent bool, last error) {
+// since returns the time for which no broker has responded, at most since began, and the error of
+// the last connection.
+func (s *silence) since(began time.Time) (silent time.Duration, last error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.read.After(t), s.err
+	if s.read.After(began) {
+		began = s.read
+	}
+	return time.Since(began), s.err
 }
 
-// bound calls request. It returns when that has returned, ctx ends, or no broker has responded since
-// the call for the time of patience. The error is then that of the last connection. Package kgo does
+// bound calls request. It returns when that has returned, ctx ends, or no broker has responded for
+// the time of patience. The error is then of the last connection. Package kgo does
 // not return while it makes a connection.
 func (c *Client) bound(ctx context.Context, request func(context.Context) (kmsg.Response, error)) (kmsg.Response, error) {
 	began, patience := time.Now(), c.silence.patience
@@ -90,9 +99,11 @@ func (c *Client) bound(ctx context.Context, request func(context.Context) (kmsg.
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-t.C:
-			if silent, last := c.silence.since(began); silent {
+			silent, last := c.silence.since(began)
+			if silent >= patience {
 				return nil, silentError{patience, last}
 			}
+			t.Reset(patience - silent)
 		}
 	}
 }
