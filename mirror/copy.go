@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -45,7 +46,8 @@ type CopyConfig struct {
 // the source's: a member of a group reads locally and commits at the source, where other members
 // may read from the brokers. A record can be read when it is on stable storage here.
 //
-// All methods are safe for concurrent use.
+// Until Run has copied a topic for the first time, its readers wait. All methods are safe for
+// concurrent use.
 type Copy struct {
 	consumer.ConsumerGroupBackend // of the source
 
@@ -141,6 +143,9 @@ func openCopy(source Source, cfg CopyConfig) (c *Copy, err error) {
 	if source != nil {
 		c.ConsumerGroupBackend = source
 	}
+	if err := prepareCopyDir(cfg.FS, cfg.Dir); err != nil {
+		return nil, err
+	}
 	if c.dir, err = openCopyDir(cfg.FS, cfg.Dir, cfg.Logger); err != nil {
 		return nil, err
 	}
@@ -152,6 +157,29 @@ func openCopy(source Source, cfg CopyConfig) (c *Copy, err error) {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
+}
+
+// prepareCopyDir makes a new directory a copy's, before anything else is in it: otherwise a cluster
+// could be made in it.
+func prepareCopyDir(fsys vfs.FS, dir string) error {
+	_, err := fsys.Stat(filepath.Join(dir, copyStateFile))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	switch _, err := fsys.Stat(filepath.Join(dir, brokerDir)); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	default:
+		if _, err := fsys.Stat(filepath.Join(dir, brokerDir, topic.MetadataTopic+"-0")); err == nil {
+			return ErrPromoted
+		}
+		return fmt.Errorf("%w: %s is missing (put it back, or copy to a new directory)", ErrDamagedCopy, copyStateFile)
+	}
+	if err := vfs.MakeDir(fsys, dir, 0o700); err != nil {
+		return err
+	}
+	return new(copyState).write(fsys, dir)
 }
 
 // openCopyDir locks the directory of a copy. Logs have no common journal, so that a cluster can use
@@ -181,8 +209,33 @@ func (c *Copy) openAll() error {
 			return err
 		}
 	}
+	err := c.noteOpened()
 	c.publish()
-	return nil
+	return err
+}
+
+// noteOpened notes that the partitions have directories: from now on a missing one is damage.
+func (c *Copy) noteOpened() error {
+	next := c.state.clone()
+	changed := false
+	for i := range next.Topics {
+		if t := &next.Topics[i]; t.Opened < t.Partitions {
+			t.Opened, changed = t.Partitions, true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	err := c.cfg.FS.SyncDir(filepath.Join(c.cfg.Dir, brokerDir))
+	if err == nil {
+		err = next.write(c.cfg.FS, c.cfg.Dir)
+	}
+	if err == nil {
+		c.mu.Lock()
+		c.state = next
+		c.mu.Unlock()
+	}
+	return err
 }
 
 // openTopic opens the partitions of a topic that are not open yet.

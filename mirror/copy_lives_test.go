@@ -17,6 +17,7 @@ import (
 	"github.com/stratalog/strata/mirror"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/remote"
+	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -176,6 +177,35 @@ func TestCopyEndsWithItsDisksError(t *testing.T) {
 		awaitCopied(t, far, c)
 		identical(t, far, c)
 		require.NoError(t, stop())
+	})
+}
+
+// A copy that lacks files is neither copied to nor promoted as if they had been empty, and no cluster
+// is made in a copy.
+func TestCopyThatLacksFilesIsRefused(t *testing.T) {
+	copyWorld(t, func(t *testing.T, _ *world, far *remote.Cluster) {
+		fill(t, far, 0, 300)
+		whole := vfs.Mem()
+		c := openCopy(t, far, whole)
+		_, err := strata.Open(strata.Config{FS: whole.Kill(), Dir: "copy"})
+		require.ErrorContains(t, err, "it is a copy", "also before the first record")
+		stop := startCopy(t, c)
+		awaitCopied(t, far, c)
+		require.NoError(t, stop())
+		require.NoError(t, c.Close())
+		for _, lost := range []string{"copy/broker-1/t-1", "copy/strata.copy", "copy/broker-1"} {
+			disk := whole.Kill()
+			require.NoError(t, disk.RemoveAll(lost))
+			_, err := mirror.OpenCopy(far, mirror.CopyConfig{Dir: "copy", Topics: []string{"t"}, FS: disk})
+			require.ErrorIs(t, err, mirror.ErrDamagedCopy, lost)
+			_, err = mirror.Promote(t.Context(), mirror.PromoteConfig{Dir: "copy", FS: disk})
+			require.Error(t, err, lost)
+			_, err = strata.Open(strata.Config{FS: disk, Dir: "copy"})
+			require.Error(t, err, lost)
+		}
+		require.NoError(t, vfs.WriteFile(whole, "copy/strata.copy", []byte("#strata copy 2 0000000000000000\n{}")))
+		_, err = mirror.OpenCopy(nil, mirror.CopyConfig{Dir: "copy", FS: whole})
+		require.ErrorIs(t, err, replication.ErrNewerFormat)
 	})
 }
 

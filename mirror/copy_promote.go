@@ -66,7 +66,7 @@ func Promote(ctx context.Context, cfg PromoteConfig) (*Promotion, error) {
 func promote(ctx context.Context, cfg PromoteConfig) (done *Promotion, err error) {
 	fsys := cfg.FS
 	if _, err := fsys.Stat(filepath.Join(cfg.Dir, brokerDir)); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("there is no copy: %w", err)
 	}
 	dir, err := openCopyDir(fsys, cfg.Dir, cfg.Logger)
 	if err != nil {

@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/stratalog/strata/consumer"
@@ -118,8 +119,9 @@ func (c *Copy) epochOf(part *copied) int32 {
 	return part.epoch
 }
 
-// Fetch reads from the copy, as a broker's Fetch. A position that the copy has not reached is no
-// error while the source may have it: the reader waits.
+// Fetch reads from the copy, as a broker's Fetch. If the copy has not reached a position, the reader
+// waits, unless the source responds that it does not have it either. Without a source such a
+// position is out of range.
 func (c *Copy) Fetch(ctx context.Context, req *partition.FetchRequest) (*partition.FetchResponse, error) {
 	f := copyFetch{c: c, req: req}
 	var timeout <-chan time.Time
@@ -131,6 +133,10 @@ func (c *Copy) Fetch(ctx context.Context, req *partition.FetchRequest) (*partiti
 			return nil, err
 		}
 		resp, size, urgent := f.read()
+		if size == 0 && !urgent && len(f.ahead) > 0 && !f.asked {
+			f.asked = true
+			urgent = f.askSource(ctx, resp)
+		}
 		if urgent || size >= max(req.MinBytes, 1) || req.MaxWait <= 0 || len(req.Partitions) == 0 {
 			return resp, nil
 		}
@@ -168,13 +174,44 @@ type copyFetch struct {
 	req    *partition.FetchRequest
 	parts  []*copied // of the last read
 	bounds []int64   // from where on there may be something new
+	ahead  []int     // partitions whose position the copy has not reached
+	asked  bool      // the source was asked for their ends
+}
+
+// askSource looks up the ends of the partitions at the source, and sets the errors of positions that
+// it does not have. It reports whether there are any.
+func (f *copyFetch) askSource(ctx context.Context, resp *partition.FetchResponse) (any bool) {
+	at := map[record.TopicPartition]partition.OffsetSpec{}
+	for _, i := range f.ahead {
+		at[f.parts[i].tp] = partition.Latest
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	ends, err := f.c.source.ListOffsets(ctx, at, partition.ReadUncommitted)
+	if err != nil {
+		return false // it may have them
+	}
+	for _, i := range f.ahead {
+		end, ok := ends[f.parts[i].tp]
+		if ok && end.Err == nil && f.req.Partitions[i].Offset > end.Offset {
+			any = true
+			failFetch(&resp.Partitions[i], fmt.Errorf("read %s-%d at %d: %w: the source ends at %d", f.parts[i].tp.Topic, f.parts[i].tp.Partition,
+				f.req.Partitions[i].Offset, partition.ErrOffsetOutOfRange, end.Offset))
+		}
+	}
+	return any
+}
+
+func failFetch(got *partition.FetchedPartition, err error) {
+	got.Err = err
+	got.HighWatermark, got.LastStableOffset, got.LogStartOffset, got.LeaderEpoch = -1, -1, -1, -1
 }
 
 // read reads the available records. urgent reports an error: the response must not wait.
 func (f *copyFetch) read() (resp *partition.FetchResponse, size int, urgent bool) {
 	n := len(f.req.Partitions)
 	resp = &partition.FetchResponse{Partitions: make([]partition.FetchedPartition, n)}
-	f.parts, f.bounds = make([]*copied, n), make([]int64, n)
+	f.parts, f.bounds, f.ahead = make([]*copied, n), make([]int64, n), f.ahead[:0]
 	left := f.req.MaxBytes
 	if left <= 0 {
 		left = copyReadBytes
@@ -198,8 +235,8 @@ func (f *copyFetch) read() (resp *partition.FetchResponse, size int, urgent bool
 			limit = -1
 		}
 		if err := f.readPartition(at, limit, size == 0, buf, got); err != nil {
-			got.Err, urgent = err, true
-			got.HighWatermark, got.LastStableOffset, got.LogStartOffset, got.LeaderEpoch = -1, -1, -1, -1
+			failFetch(got, err)
+			urgent = true
 			continue
 		}
 		starved = starved || len(got.Bytes) == 0 && want.Offset < f.bounds[at]
@@ -230,11 +267,10 @@ func (f *copyFetch) readPartition(at, limit int, first bool, buf []byte, got *pa
 		return partition.ErrInconsistentTopicID
 	}
 	f.c.mu.Lock()
-	epoch, sourceEnd := part.epoch, part.sourceEnd
+	epoch := part.epoch
 	f.c.mu.Unlock()
-	end := part.p.HighWatermark()
-	if want.Offset > end && (sourceEnd < 0 || want.Offset <= sourceEnd) {
-		f.bounds[at] = want.Offset
+	if want.Offset > part.p.HighWatermark() && f.c.source != nil {
+		f.ahead, f.bounds[at] = append(f.ahead, at), want.Offset
 		got.HighWatermark, got.LastStableOffset, got.LogStartOffset, got.LeaderEpoch = -1, -1, part.p.LogStartOffset(), epoch
 		return nil
 	}

@@ -29,7 +29,7 @@ const (
 // Run copies until ctx or the copy ends; then it returns nil. Run may be called again.
 //
 // The copy follows its source: it deletes records when the source has deleted them, compacts
-// compacted topics, and adds the partitions that a topic gets. Records that the source deletes
+// compacted topics, and within 10 s adds the partitions that a topic gets. Records that the source deletes
 // before they are copied are skipped, with a warning, and counted in Stats.
 //
 // Unreachable brokers and elections are retried, with pauses that grow to 1 s; Stats has the last
@@ -79,7 +79,7 @@ func (c *Copy) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		c.failing(err)
+		c.failing(err, isPassing(err))
 		if !isPassing(err) {
 			return err
 		}
@@ -105,13 +105,13 @@ func onDisk(err error) error {
 	return &diskError{err}
 }
 
-// failing notes an error of the source, and logs the first of several.
-func (c *Copy) failing(err error) {
+// failing notes an error, and logs the first of several that pass.
+func (c *Copy) failing(err error, passes bool) {
 	c.mu.Lock()
 	first := !c.stats.Connected.IsZero() || c.stats.LastError == nil
 	c.stats.Connected, c.stats.LastError, c.stats.LastErrorAt = time.Time{}, err, time.Now()
 	c.mu.Unlock()
-	if first {
+	if first && passes {
 		c.cfg.Logger.Warn("copy is interrupted", slog.String("dir", c.cfg.Dir), slog.Any("err", err))
 	}
 }
@@ -163,7 +163,7 @@ func (c *Copy) copyAll(ctx context.Context) (worked bool, err error) {
 			return worked, err
 		}
 		if worked = true; trouble != nil {
-			c.failing(trouble)
+			c.failing(trouble, true)
 			looked = time.Time{}
 		} else {
 			c.connected()
@@ -183,9 +183,10 @@ func (c *Copy) look(ctx context.Context, from consumer.LogBackend) error {
 	known := c.state
 	c.mu.Unlock()
 	if known.ClusterID != "" && md.ClusterID != "" && known.ClusterID != md.ClusterID {
-		return c.stop(record.TopicPartition{Topic: c.cfg.Topics[0], Partition: -1}, -1, fmt.Errorf("%w: it is of %s, the source is %s", ErrOtherSource, known.ClusterID, md.ClusterID))
+		return c.stop(record.TopicPartition{Topic: c.cfg.Topics[0], Partition: -1}, -1, fmt.Errorf("%w: %s, it was %s", ErrOtherSource, md.ClusterID, known.ClusterID))
 	}
-	next := copyState{ClusterID: md.ClusterID, Topics: append([]copiedTopic(nil), known.Topics...)}
+	next := known.clone()
+	next.ClusterID = md.ClusterID
 	grown := known.ClusterID != next.ClusterID
 	for _, name := range c.cfg.Topics {
 		found, had := md.Topics[name], next.topic(name)
@@ -218,6 +219,9 @@ func (c *Copy) look(ctx context.Context, from consumer.LogBackend) error {
 			if err := c.openTopic(t); err != nil {
 				return onDisk(err)
 			}
+		}
+		if err := c.noteOpened(); err != nil {
+			return onDisk(err)
 		}
 	}
 	moved, err := c.followEpochs(md)
@@ -289,7 +293,7 @@ func (c *Copy) copyOnce(ctx context.Context, from consumer.LogBackend, buf *[]by
 	var appends sync.WaitGroup
 	var mu sync.Mutex // guards failed
 	var failed error
-	size := 0
+	size, troubles := 0, 0
 	for i := range resp.Partitions {
 		got := &resp.Partitions[i]
 		size += len(got.Bytes)
@@ -308,7 +312,10 @@ func (c *Copy) copyOnce(ctx context.Context, from consumer.LogBackend, buf *[]by
 		} else if err = c.refused(ctx, from, parts[i], asks[i], err); isPassing(err) {
 			parts[i].pause = min(max(2*parts[i].pause, copyPause), copyMaxPause)
 			parts[i].retryAt = time.Now().Add(parts[i].pause)
-			trouble, err = errors.Join(trouble, err), nil
+			if troubles++; trouble == nil {
+				trouble = err
+			}
+			err = nil
 		}
 		if err != nil {
 			mu.Lock()
@@ -319,6 +326,9 @@ func (c *Copy) copyOnce(ctx context.Context, from consumer.LogBackend, buf *[]by
 	appends.Wait()
 	if cap(*buf) < size {
 		*buf = make([]byte, 0, min(2*size, copyFetchBytes+copyPartitionBytes))
+	}
+	if troubles > 1 {
+		trouble = fmt.Errorf("%w (and %d more partitions)", trouble, troubles-1)
 	}
 	return trouble, failed
 }

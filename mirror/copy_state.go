@@ -2,9 +2,7 @@ package mirror
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -14,7 +12,7 @@ import (
 
 	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/partition"
-	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
@@ -32,13 +30,20 @@ type copiedTopic struct {
 	ID         topic.ID          `json:"-"`
 	Text       string            `json:"id"` // ID; "": the cluster has no topic ids
 	Partitions int               `json:"partitions"`
+	Opened     int               `json:"opened"` // so many of them have a directory, durably
 	Config     map[string]string `json:"config"` // that was set for the topic
 }
 
 const (
-	copyStateFile = "strata.copy"
-	copyStateHead = "#strata copy 1 "
+	copyStateFile = replication.CopyFile
+	copyStateHead = "#strata copy "
+	copyFormat    = "1 "
 )
+
+// clone returns a copy whose topics can be changed.
+func (s *copyState) clone() copyState {
+	return copyState{ClusterID: s.ClusterID, Topics: slices.Clone(s.Topics)}
+}
 
 func (s *copyState) topic(name string) *copiedTopic {
 	for i := range s.Topics {
@@ -49,17 +54,18 @@ func (s *copyState) topic(name string) *copiedTopic {
 	return nil
 }
 
-// readCopyState returns the zero state if there is no file.
+// readCopyState reads the file, and checks that the directories are there. The error matches
+// fs.ErrNotExist if there is no file.
 func readCopyState(fsys vfs.FS, dir string) (s copyState, err error) {
 	p, err := vfs.ReadFile(fsys, filepath.Join(dir, copyStateFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil
-	}
 	if err != nil {
 		return s, err
 	}
 	head, body, _ := strings.Cut(string(p), "\n")
-	if head != fmt.Sprintf("%s%016x", copyStateHead, xxhash.Sum64String(body)) {
+	if rest, ok := strings.CutPrefix(head, copyStateHead); ok && len(rest) > 2 && !strings.HasPrefix(rest, copyFormat) {
+		return s, fmt.Errorf("%w: %s", replication.ErrNewerFormat, copyStateFile)
+	}
+	if head != fmt.Sprintf("%s%s%016x", copyStateHead, copyFormat, xxhash.Sum64String(body)) {
 		return s, fmt.Errorf("%w: %s", ErrDamagedCopy, copyStateFile)
 	}
 	err = json.Unmarshal([]byte(body), &s)
@@ -71,7 +77,20 @@ func readCopyState(fsys vfs.FS, dir string) (s copyState, err error) {
 	if err != nil {
 		return s, fmt.Errorf("%w: %s: %w", ErrDamagedCopy, copyStateFile, err)
 	}
+	for _, t := range s.Topics {
+		for i := range t.Opened {
+			name := t.dir(int32(i))
+			if _, err := fsys.Stat(filepath.Join(dir, name)); err != nil {
+				return s, fmt.Errorf("%w: %s is missing (put it back, or copy to a new directory): %w", ErrDamagedCopy, name, err)
+			}
+		}
+	}
 	return s, nil
+}
+
+// dir is the directory of a partition, below the copy's.
+func (t *copiedTopic) dir(n int32) string {
+	return filepath.Join(brokerDir, fmt.Sprintf("%s-%d", t.Name, n))
 }
 
 // write replaces the file.
@@ -86,19 +105,18 @@ func (s *copyState) write(fsys vfs.FS, dir string) error {
 		return err
 	}
 	body = append(body, '\n')
-	head := fmt.Sprintf("%s%016x\n", copyStateHead, xxhash.Sum64(body))
+	head := fmt.Sprintf("%s%s%016x\n", copyStateHead, copyFormat, xxhash.Sum64(body))
 	return vfs.WriteFile(fsys, filepath.Join(dir, copyStateFile), slices.Concat([]byte(head), body))
 }
 
 // open opens a partition of the topic. All its records are below the source's high watermark.
 func (t copiedTopic) open(fsys vfs.FS, dir string, d *log.Directory, n int32, logger *slog.Logger) (*partition.Partition, error) {
-	tp := record.TopicPartition{Topic: t.Name, Partition: n}
 	settings, err := topic.Parse(t.Config, nil)
 	if err != nil { // a later version of Kafka has more
 		settings = topic.Settings{}
 	}
 	cfg := settings.Partition(partition.Config{Log: log.Config{Dir: d, FS: fsys, Logger: logger}, Logger: logger})
-	cfg.Topic, cfg.Partition, cfg.TopicID = tp.Topic, tp.Partition, t.ID
+	cfg.Topic, cfg.Partition, cfg.TopicID = t.Name, n, t.ID
 	cfg.Log.Sync, cfg.HighWatermark = log.SyncOnAck, 1<<63-1
-	return partition.Open(filepath.Join(dir, brokerDir, fmt.Sprintf("%s-%d", tp.Topic, tp.Partition)), cfg)
+	return partition.Open(filepath.Join(dir, t.dir(n)), cfg)
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/internal/synctest"
+	"github.com/stratalog/strata/kafka"
+	"github.com/stratalog/strata/kafkatest"
 	"github.com/stratalog/strata/mirror"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/producer"
@@ -308,7 +310,7 @@ func readGroup(t *testing.T, b consumer.Backend, seen map[string]int, n int) {
 
 // A position that the copy has not reached is no reset.
 func TestCopyThatIsBehindDoesNotResetAReader(t *testing.T) {
-	copyWorld(t, func(t *testing.T, _ *world, far *remote.Cluster) {
+	copyWorld(t, func(t *testing.T, w *world, far *remote.Cluster) {
 		fill(t, far, 0, 300)
 		disk := vfs.Mem()
 		c := openCopy(t, far, disk)
@@ -316,25 +318,30 @@ func TestCopyThatIsBehindDoesNotResetAReader(t *testing.T) {
 		awaitCopied(t, far, c)
 		require.NoError(t, stop())
 		fill(t, far, 300, 300)
-		tp := record.TopicPartition{Topic: "t"}
+		tp, next := record.TopicPartition{Topic: "t"}, int64(150)
 		fetch := func(wait time.Duration) partition.FetchedPartition {
 			resp, err := c.Fetch(t.Context(), &partition.FetchRequest{
-				Partitions: []partition.FetchPartition{{TopicPartition: tp, Offset: 150, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1}}, MaxWait: wait,
+				Partitions: []partition.FetchPartition{{TopicPartition: tp, Offset: next, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1}}, MaxWait: wait,
 			})
 			require.NoError(t, err)
 			return resp.Partitions[0]
 		}
-		require.ErrorIs(t, fetch(0).Err, partition.ErrOffsetOutOfRange, "the source did not have it when it last responded")
-		require.NoError(t, c.Close())
-		c = openCopy(t, far, disk)
 		got := fetch(0)
-		require.NoError(t, got.Err, "the source may have it")
+		require.NoError(t, got.Err, "the source has it")
 		require.EqualValues(t, -1, got.HighWatermark)
+		w.server.Fault(kafkatest.Fault{APIs: []kafka.Key{kafka.ListOffsets}, Close: true})
+		require.NoError(t, fetch(0).Err, "the source may have it")
 		stop = startCopy(t, c)
 		got = fetch(time.Minute)
 		require.NoError(t, got.Err)
 		require.NotEmpty(t, got.Bytes)
+		tp.Partition = 1
+		next = 201
+		require.ErrorIs(t, fetch(time.Minute).Err, partition.ErrOffsetOutOfRange, "the source does not have it")
 		require.NoError(t, stop())
+		require.NoError(t, c.Close())
+		c = openCopy(t, nil, disk)
+		require.ErrorIs(t, fetch(time.Minute).Err, partition.ErrOffsetOutOfRange, "there is no source")
 	})
 }
 
@@ -469,6 +476,7 @@ func TestCopyKeepsWhatItsSourceHasLost(t *testing.T) {
 		kept := openCopy(t, from, copied)
 		err := runFor(t, kept)
 		require.ErrorIs(t, err, mirror.ErrTruncated)
+		require.ErrorContains(t, err, "from offset 30 on", "30 records of each partition are the same")
 		require.Equal(t, want, rows(t, kept, "t"))
 		require.NoError(t, kept.Close())
 

@@ -16,73 +16,103 @@ import (
 // restored from an older backup may continue in the same leader epoch, and then leader epochs do not
 // show that its records are others.
 func (c *Copy) compareLast(ctx context.Context, from consumer.LogBackend) error {
-	open := map[record.TopicPartition]*copied{}
+	last := map[*copied]int64{}
 	for _, part := range c.partitions() {
-		if c.isWanted(part.tp.Topic) && part.p.LogEndOffset() > part.p.LogStartOffset() {
-			open[part.tp] = part
+		if end := part.p.LogEndOffset(); c.isWanted(part.tp.Topic) && end > part.p.LogStartOffset() {
+			last[part] = end - 1
 		}
 	}
-	for tries := 0; len(open) > 0; tries++ {
-		if tries == 20 {
-			return fmt.Errorf("source: last records of %d partitions: %w", len(open), partition.ErrTimeout)
+	same, err := c.compareAt(ctx, from, last)
+	if err != nil {
+		return err
+	}
+	for part, offset := range last {
+		if same[part] {
+			continue
 		}
-		req := partition.FetchRequest{MinBytes: 1, MaxBytes: copyFetchBytes, MaxWait: copyFetchWait, Isolation: partition.ReadUncommitted}
-		for tp, part := range open {
-			req.Partitions = append(req.Partitions, partition.FetchPartition{
-				TopicPartition: tp, Offset: part.p.LogEndOffset() - 1, MaxBytes: 1, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1, TopicID: part.id,
-			})
-		}
-		resp, err := from.Fetch(ctx, &req)
-		if err != nil {
-			return err
-		}
-		for i := range resp.Partitions {
-			got := &resp.Partitions[i]
-			part := open[got.TopicPartition]
-			ask := part.p.Position()
-			switch {
-			case errors.Is(got.Err, partition.ErrOffsetOutOfRange): // the next fetch finds out why
-				delete(open, got.TopicPartition)
-				continue
-			case got.Err != nil:
-				return fmt.Errorf("source: %s-%d: %w", part.tp.Topic, part.tp.Partition, got.Err)
-			case len(got.Bytes) == 0:
-				if got.HighWatermark >= 0 && got.HighWatermark < ask.Offset {
-					delete(open, got.TopicPartition)
-				}
-				continue
-			}
-			delete(open, got.TopicPartition)
-			same, err := part.hasLast(got.Bytes)
+		// The records are the same up to a first one that differs.
+		low, high := part.p.LogStartOffset(), offset
+		for low < high {
+			middle := low + (high-low)/2
+			same, err := c.compareAt(ctx, from, map[*copied]int64{part: middle})
 			if err != nil {
-				return onDisk(err)
+				return err
 			}
-			if !same {
-				if err := c.lost(part, ask, ask.LogStart); err != nil {
-					return err
-				}
+			if same[part] {
+				low = middle + 1
+			} else {
+				high = middle
 			}
 		}
-		if len(open) > 0 && !sleep(ctx, 50*time.Millisecond) {
-			return ctx.Err()
+		if err := c.lost(part, part.p.Position(), low); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// hasLast reports whether the last record of the copy may be the one in the source's batches.
+// compareAt reports for each partition whether the source has the copy's record at an offset. It is
+// true if the next fetch will find out more.
+func (c *Copy) compareAt(ctx context.Context, from consumer.LogBackend, at map[*copied]int64) (same map[*copied]bool, err error) {
+	same, open := map[*copied]bool{}, map[record.TopicPartition]*copied{}
+	for part := range at {
+		open[part.tp] = part
+	}
+	for tries := 0; len(open) > 0; tries++ {
+		if tries == 20 {
+			return nil, fmt.Errorf("source: records of %d partitions: %w", len(open), partition.ErrTimeout)
+		}
+		req := partition.FetchRequest{MinBytes: 1, MaxBytes: copyFetchBytes, MaxWait: copyFetchWait, Isolation: partition.ReadUncommitted}
+		for tp, part := range open {
+			want := partition.FetchPartition{TopicPartition: tp, Offset: at[part], MaxBytes: 1, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1, TopicID: part.id}
+			if ask := part.p.Position(); ask.Offset == at[part]+1 {
+				want.LastFetchedEpoch = ask.LastEpoch
+			}
+			req.Partitions = append(req.Partitions, want)
+		}
+		resp, err := from.Fetch(ctx, &req)
+		if err != nil {
+			return nil, err
+		}
+		for i := range resp.Partitions {
+			got := &resp.Partitions[i]
+			part := open[got.TopicPartition]
+			offset := at[part]
+			switch {
+			case errors.Is(got.Err, partition.ErrOffsetOutOfRange), errors.Is(got.Err, partition.ErrTruncated): // a fetch at the end shows more
+				same[part] = true
+			case got.Err != nil:
+				return nil, fmt.Errorf("source: %s-%d: %w", part.tp.Topic, part.tp.Partition, got.Err)
+			case len(got.Bytes) > 0:
+				if same[part], err = part.has(offset, got.Bytes); err != nil {
+					return nil, onDisk(err)
+				}
+			case got.HighWatermark >= 0 && got.HighWatermark <= offset:
+				same[part] = true
+			default:
+				continue
+			}
+			delete(open, got.TopicPartition)
+		}
+		if len(open) > 0 && !sleep(ctx, 50*time.Millisecond) {
+			return nil, ctx.Err()
+		}
+	}
+	return same, nil
+}
+
+// has reports whether the copy's record at an offset may be the one in the source's batches.
 // Compaction may have removed it there or here.
-func (part *copied) hasLast(batches []byte) (bool, error) {
-	last := part.p.LogEndOffset() - 1
-	theirs, whole, err := recordAt(batches, last)
+func (part *copied) has(offset int64, batches []byte) (bool, error) {
+	theirs, whole, err := recordAt(batches, offset)
 	if err != nil || whole == nil {
 		return true, nil // damage is met by the next fetch
 	}
-	res, err := part.p.ReadFollower(partition.ReadRequest{Offset: last, MaxBytes: 1, Isolation: partition.ReadUncommitted, CurrentLeaderEpoch: -1}, 0)
+	res, err := part.p.ReadFollower(partition.ReadRequest{Offset: offset, MaxBytes: 1, Isolation: partition.ReadUncommitted, CurrentLeaderEpoch: -1}, 0)
 	if err != nil {
 		return false, err
 	}
-	ours, here, err := recordAt(res.Bytes, last)
+	ours, here, err := recordAt(res.Bytes, offset)
 	switch {
 	case err != nil:
 		return false, err

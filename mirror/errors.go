@@ -22,7 +22,7 @@ var (
 	// another target topic.
 	ErrBadPosition = errors.New("the stored position is not one of this mirror")
 	// ErrOtherSource is returned when the position belongs to another source cluster.
-	ErrOtherSource = errors.New("the position belongs to another source cluster")
+	ErrOtherSource = errors.New("the source is another cluster than before")
 	// ErrTopicReplaced is returned when a topic was deleted, at the source or at the target, even
 	// if it was created again. Topics of clusters without topic ids (Kafka before 2.8, Redpanda)
 	// are only compared by name.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/stratalog/strata/topic"
 	"github.com/stratalog/strata/vfs"
 )
 
@@ -166,6 +167,22 @@ type claim struct {
 	aboveSynced bool // the entry of the directory around it is on stable storage; see prepareRoot
 }
 
+// CopyFile is the file in a directory by which package mirror recognises a copy of topics of another
+// cluster. No cluster is opened in it before its promotion is complete.
+const CopyFile = "strata.copy"
+
+// isCopy returns an error if the directory is a copy.
+func (c *Config) isCopy() error {
+	if _, err := c.FS.Stat(filepath.Join(c.Dir, CopyFile)); err != nil {
+		return nil // another error is met later
+	}
+	if _, err := c.FS.Stat(filepath.Join(c.Dir, dirPrefix+"1", topic.MetadataTopic+"-0")); err == nil {
+		return nil // the promotion is complete, but for this file
+	}
+	return &DirectoryError{Dir: c.Dir, Reason: ErrForeign, Err: errors.New("it is a copy of topics of another cluster"),
+		Advice: "strata promote makes a cluster of it; or choose an empty directory"}
+}
+
 // checkLocations checks all directories before anything is written to one of them: each can be its
 // broker's, and all are of one cluster, whose id it returns, "" for a new one. A failing disk is
 // noted in its claim. It is an error if no other disk has the cluster's id: then the failing one
@@ -178,6 +195,9 @@ func (c *Config) checkLocations(all []location) (claims []claim, clusterID strin
 	if _, err := c.FS.Stat(filepath.Join(c.Dir, metaPropertiesFile)); err == nil {
 		return nil, "", &DirectoryError{Dir: c.Dir, Reason: ErrForeign, Err: errors.New("it is a broker's own directory, not a cluster's"),
 			Advice: "open the directory around it, or choose an empty directory"}
+	}
+	if err := c.isCopy(); err != nil {
+		return nil, "", err
 	}
 	first := "" // directory that has an identity
 	var failed []error

@@ -26,7 +26,7 @@ func (a *app) copyCmd() *cobra.Command {
 			"interrupted. It can be interrupted, killed and started again. If the cluster is lost, strata promote makes a new one of the copy.\n" +
 			"With __consumer_offsets as one of the topics, groups keep their offsets there.\n\n" +
 			"The command fails rather than keep other records than the cluster: if a topic was deleted, if the cluster is another one, or if it has lost\n" +
-			"records that were copied. When the cluster is unreachable, the command waits and tries again.\n\n" +
+			"records that were copied. The cluster must answer at the start; when it is unreachable later, the command waits and tries again.\n\n" +
 			"The exit code is 0 after an interrupt, and with --once when everything is copied.",
 		Example: "  strata copy orders __consumer_offsets -b central:9092 --to copy\n" +
 			"  strata promote copy\n" +
