@@ -89,7 +89,7 @@ func align(want, have []entry) (first int, ok bool) {
 	}
 	later := map[uint64]bool{} // keys of the records from want[i+1] and have[first] on
 	removable := func(e entry) bool { return e.tombstone || e.keyed && later[e.key] }
-	// match reports whether want[i] is have[at]: only removable records may be between it and first.
+	// match reports whether have[at] may be want[i]: all records from there to first are removable.
 	match := func(at int) bool {
 		between := map[uint64]bool{}
 		for k := first - 1; k > at; k-- {

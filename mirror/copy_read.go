@@ -175,7 +175,7 @@ type copyFetch struct {
 	parts  []*copied // of the last read
 	bounds []int64   // from where on there may be something new
 	ahead  []int     // partitions whose position the copy has not reached
-	asked  bool      // the source was asked for their ends
+	asked  bool      // their ends at the source were looked up
 }
 
 // askSource looks up the ends of the partitions at the source, and sets the errors of positions that

@@ -94,8 +94,8 @@ func NewForward(source Source, target Target, cfg ForwardConfig) (*Forward, erro
 }
 
 // Run forwards records until ctx ends; then it returns nil, also if the clusters are closed at the
-// same time. It first finishes the transaction in progress, within 5 s. It returns after at most 20
-// s, or 30 s if the source does not respond when Run begins. Run may be called again.
+// same time. It first finishes the transaction in progress, within 5 s. It returns after at most
+// 20 s, or 30 s if the source does not respond when Run begins. Run may be called again.
 //
 // Unreachable clusters, elections and aborted transactions are retried, with pauses that grow to
 // 5 s; Stats has the last error. Run ends with the others:

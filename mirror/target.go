@@ -158,8 +158,8 @@ func (f *Forward) checkTarget(ctx context.Context, fl *flow, t replication.Topic
 // atOnce bounds the calls of together that run at the same time.
 const atOnce = 16
 
-// together calls fn for all flows. It returns an error that a repetition cannot resolve, if there is
-// one, else the first one.
+// together calls fn for all flows. It returns an error that a repetition cannot resolve, or else
+// the first one.
 func together(flows []*flow, fn func(*flow) error) (err error) {
 	errs := make([]error, len(flows))
 	turns := make(chan struct{}, atOnce)

@@ -43,10 +43,11 @@ type Config struct {
 	FetchAhead int
 
 	// RequestTimeout is the time after which a broker that does not respond counts as unreachable,
-	// from 100 ms to 15 minutes. It is in addition to the time that a request itself waits. A request
-	// must be written within it: raise it for large records on a slow link. If no broker responds, a
-	// call without a deadline returns ErrUnreachable after at most three times RequestTimeout. 0
-	// means 10 s. Kafka: request.timeout.ms, which includes the time that a request waits.
+	// from 100 ms to 15 minutes. It is in addition to the time that a request itself waits. A
+	// request must be written within it: raise it for large records on a slow link. If no broker
+	// responds, a call without a deadline returns ErrUnreachable after at most three times
+	// RequestTimeout. 0 means 10 s. Kafka: request.timeout.ms, which includes the time that a
+	// request waits.
 	RequestTimeout time.Duration
 	// MetadataMaxAge is the longest time between two refreshes of the metadata, from
 	// 1 ms. A response that names another leader causes one at once. 0 means 5 s. Kafka:

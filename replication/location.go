@@ -177,7 +177,7 @@ func (c *Config) isCopy() error {
 		return nil // another error is met later
 	}
 	if _, err := c.FS.Stat(filepath.Join(c.Dir, dirPrefix+"1", topic.MetadataTopic+"-0")); err == nil {
-		return nil // the promotion is complete, but for this file
+		return nil // the promotion is complete, except for this file
 	}
 	return &DirectoryError{Dir: c.Dir, Reason: ErrForeign, Err: errors.New("it is a copy of topics of another cluster"),
 		Advice: "strata promote makes a cluster of it; or choose an empty directory"}

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -21,7 +23,11 @@ func TestCopyIsPromotedToACluster(t *testing.T) {
 	require.JSONEq(t, `{"type":"copy","dir":"`+dir+`","records":0,"bytes":0,"skipped":0}`, r.out)
 
 	f := follow(t, append([]string{"copy", "orders", "--to", dir}, b...)...)
-	require.Equal(t, exitOK, strataRun(t, append([]string{"produce", "orders", "d"}, b...)...).code)
+	require.Equal(t, exitOK, strataRun(t, append([]string{"produce", "orders", "later"}, b...)...).code)
+	require.Eventually(t, func() bool {
+		log, err := os.ReadFile(filepath.Join(dir, "broker-1", "orders-0", "00000000000000000000.log"))
+		return err == nil && bytes.Contains(log, []byte("later"))
+	}, 20*time.Second, 5*time.Millisecond)
 	rest, err := f.signalled(os.Interrupt)
 	require.NoError(t, err, f.stderr())
 	require.Contains(t, rest, "records copied")
@@ -32,7 +38,7 @@ func TestCopyIsPromotedToACluster(t *testing.T) {
 	require.Contains(t, r.out, "1 topics, 1 partitions; 0 open transactions aborted")
 	p := start(t, "--dir", dir)
 	r = strataRun(t, "consume", "orders", "--partition", "0", "--values", "-b", p.addr)
-	require.Equal(t, "a\nb\nc\nd\n", r.out, r.err)
+	require.Equal(t, "a\nb\nc\nlater\n", r.out, r.err)
 	require.NoError(t, p.cmd.Process.Signal(os.Interrupt))
 	require.Zero(t, p.wait(t))
 	require.Equal(t, exitFailed, strataRun(t, "promote", dir).code, "it is a cluster already")

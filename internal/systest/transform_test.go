@@ -30,8 +30,8 @@ func transforming(t *testing.T) *strata.Cluster {
 	return c
 }
 
-// over returns the backend of a test's producers and consumers: c, or a client of c over a network in
-// memory.
+// over returns the backend of a test's producers and consumers: c, or a client of c over a network
+// in memory.
 func over(t *testing.T, c *strata.Cluster) backend {
 	t.Helper()
 	if wired.On(t) {
