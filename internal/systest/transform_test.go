@@ -401,7 +401,7 @@ func TestTransformCommitsNothingOutsideOfItsTransactions(t *testing.T) {
 		in, err := consumer.New(b, consumer.Config{Group: "g", Topics: []string{"in"}})
 		require.NoError(t, err)
 		defer in.Close()
-		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute+500*time.Millisecond) // the consumer may commit every second
 		defer stop()
 		go func() {
 			time.Sleep(10 * time.Second)
