@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -62,12 +63,10 @@ func TestCopyIsIdenticalThroughFortyLives(t *testing.T) {
 			var left *vfs.MemFS
 			if rnd.IntN(4) > 0 {
 				o := vfs.CrashOptions{Data: vfs.CrashTorn, Sizes: vfs.CrashRandom, Entries: vfs.CrashRandom, Seed: rnd.Uint64()}
-				stop := context.AfterFunc(ctx, func() { left = disk.CrashWith(o) })
+				cut := make(chan *vfs.MemFS, 1)
+				context.AfterFunc(ctx, func() { cut <- disk.CrashWith(o) })
 				require.NoError(t, c.Run(ctx), "life %d", life)
-				<-ctx.Done()
-				if stop() {
-					left = disk.CrashWith(o)
-				}
+				left = <-cut
 			} else {
 				require.NoError(t, c.Run(ctx), "life %d", life)
 			}
@@ -114,6 +113,7 @@ func TestPromotionIsInterruptedAtEveryOperation(t *testing.T) {
 		require.NoError(t, stop())
 		require.NoError(t, c.Close())
 
+		var mu sync.Mutex // guards cuts, places and n: logs are closed concurrently
 		var cuts []*vfs.MemFS
 		var places []string
 		n, lost := 0, vfs.CrashOptions{Data: vfs.CrashLost, Sizes: vfs.CrashLost, Entries: vfs.CrashLost}
@@ -121,6 +121,8 @@ func TestPromotionIsInterruptedAtEveryOperation(t *testing.T) {
 			if e.Op&vfs.OpChange == 0 {
 				return
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			for i, crash := range []func() *vfs.MemFS{
 				func() *vfs.MemFS { return disk.CrashWith(lost) }, func() *vfs.MemFS { return disk.Crash(uint64(n)) }, disk.Kill,
 			} {
@@ -152,6 +154,20 @@ func TestPromotionIsInterruptedAtEveryOperation(t *testing.T) {
 			require.NoError(t, cluster.Close())
 		}
 		require.Positive(t, promoted)
+	})
+}
+
+func TestCopyEndsWhileNoPartitionCanBeFetched(t *testing.T) {
+	copyWorld(t, func(t *testing.T, w *world, far *remote.Cluster) {
+		w.server.Fault(kafkatest.Fault{APIs: []kafka.Key{kafka.Fetch}, Code: kafka.NotLeaderOrFollower})
+		c := openCopy(t, far, vfs.Mem())
+		for wait := time.Duration(0); wait < 3*time.Second; wait += 37 * time.Millisecond {
+			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			began := time.Now()
+			require.NoError(t, c.Run(ctx))
+			require.Less(t, time.Since(began), wait+time.Second)
+			cancel()
+		}
 	})
 }
 

@@ -283,7 +283,9 @@ func (c *Copy) copyOnce(ctx context.Context, from consumer.LogBackend, buf *[]by
 		})
 	}
 	if len(parts) == 0 {
-		sleep(ctx, req.MaxWait)
+		if !sleep(ctx, req.MaxWait) {
+			return nil, ctx.Err()
+		}
 		return nil, nil
 	}
 	resp, err := from.Fetch(ctx, &req)
