@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,8 +30,8 @@ const (
 // Run copies until ctx or the copy ends; then it returns nil. Run may be called again.
 //
 // The copy follows its source: it deletes records when the source has deleted them, compacts
-// compacted topics, and within 10 s adds the partitions that a topic gets. Records that the source deletes
-// before they are copied are skipped, with a warning, and counted in Stats.
+// compacted topics, and within 10 s adds the partitions that a topic gets. Records that the source
+// deletes before they are copied are skipped, with a warning, and counted in Stats.
 //
 // Unreachable brokers and elections are retried, with pauses that grow to 1 s; Stats has the last
 // error. A partition that fails does not delay others. Run ends with the other errors:
@@ -259,36 +260,14 @@ func (c *Copy) followEpochs(md replication.Metadata) (moved bool, err error) {
 // copyOnce makes one fetch and appends the batches. trouble is the error of partitions that are
 // tried again after a pause.
 func (c *Copy) copyOnce(ctx context.Context, from consumer.LogBackend, buf *[]byte) (trouble, err error) {
-	var parts []*copied
-	var asks []partition.ReplicaFetch
-	req := partition.FetchRequest{
-		MinBytes: 1, MaxBytes: copyFetchBytes, MaxWait: copyFetchWait, Isolation: partition.ReadUncommitted, Buf: *buf,
-	}
-	for _, part := range c.partitions() {
-		if !c.isWanted(part.tp.Topic) {
-			continue
-		}
-		if wait := time.Until(part.retryAt); wait > 0 {
-			req.MaxWait = min(req.MaxWait, wait)
-			continue
-		}
-		ask := part.p.Position()
-		c.mu.Lock()
-		ask.LeaderEpoch = part.epoch
-		c.mu.Unlock()
-		parts, asks = append(parts, part), append(asks, ask)
-		req.Partitions = append(req.Partitions, partition.FetchPartition{
-			TopicPartition: part.tp, Offset: ask.Offset, MaxBytes: copyPartitionBytes, CurrentLeaderEpoch: -1,
-			LastFetchedEpoch: ask.LastEpoch, TopicID: part.id,
-		})
-	}
+	req, parts, asks := c.question(*buf)
 	if len(parts) == 0 {
 		if !sleep(ctx, req.MaxWait) {
 			return nil, ctx.Err()
 		}
 		return nil, nil
 	}
-	resp, err := from.Fetch(ctx, &req)
+	resp, err := from.Fetch(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -312,8 +291,7 @@ func (c *Copy) copyOnce(ctx context.Context, from consumer.LogBackend, buf *[]by
 			})
 			parts[i].pause = 0
 		} else if err = c.refused(ctx, from, parts[i], asks[i], err); isPassing(err) {
-			parts[i].pause = min(max(2*parts[i].pause, copyPause), copyMaxPause)
-			parts[i].retryAt = time.Now().Add(parts[i].pause)
+			parts[i].backOff()
 			if troubles++; trouble == nil {
 				trouble = err
 			}
@@ -335,18 +313,39 @@ func (c *Copy) copyOnce(ctx context.Context, from consumer.LogBackend, buf *[]by
 	return trouble, failed
 }
 
+// question returns the request for the partitions that are not in a pause, with their positions.
+func (c *Copy) question(buf []byte) (req *partition.FetchRequest, parts []*copied, asks []partition.ReplicaFetch) {
+	req = &partition.FetchRequest{MinBytes: 1, MaxBytes: copyFetchBytes, MaxWait: copyFetchWait, Isolation: partition.ReadUncommitted, Buf: buf}
+	for _, part := range c.partitions() {
+		if !slices.Contains(c.cfg.Topics, part.tp.Topic) {
+			continue
+		}
+		if wait := time.Until(part.retryAt); wait > 0 {
+			req.MaxWait = min(req.MaxWait, wait)
+			continue
+		}
+		ask := part.p.Position()
+		c.mu.Lock()
+		ask.LeaderEpoch = part.epoch
+		c.mu.Unlock()
+		parts, asks = append(parts, part), append(asks, ask)
+		req.Partitions = append(req.Partitions, partition.FetchPartition{
+			TopicPartition: part.tp, Offset: ask.Offset, MaxBytes: copyPartitionBytes, CurrentLeaderEpoch: -1,
+			LastFetchedEpoch: ask.LastEpoch, TopicID: part.id,
+		})
+	}
+	return req, parts, asks
+}
+
+// backOff makes the partition wait before it is fetched again.
+func (part *copied) backOff() {
+	part.pause = min(max(2*part.pause, copyPause), copyMaxPause)
+	part.retryAt = time.Now().Add(part.pause)
+}
+
 // isPassing reports whether a partition is tried again after an error.
 func isPassing(err error) bool {
 	return err != nil && !isFinal(err) && !isUnknown(err) && !errors.As(err, new(*diskError))
-}
-
-func (c *Copy) isWanted(name string) bool {
-	for _, wanted := range c.cfg.Topics {
-		if wanted == name {
-			return true
-		}
-	}
-	return false
 }
 
 // take appends the batches of a response, and moves the log start to the source's. done is called

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stratalog/strata/consumer"
@@ -18,7 +19,7 @@ import (
 func (c *Copy) compareLast(ctx context.Context, from consumer.LogBackend) error {
 	last := map[*copied]int64{}
 	for _, part := range c.partitions() {
-		if end := part.p.LogEndOffset(); c.isWanted(part.tp.Topic) && end > part.p.LogStartOffset() {
+		if end := part.p.LogEndOffset(); slices.Contains(c.cfg.Topics, part.tp.Topic) && end > part.p.LogStartOffset() {
 			last[part] = end - 1
 		}
 	}

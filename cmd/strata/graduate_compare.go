@@ -69,6 +69,16 @@ func differences(was, now *clusterSeen) (diffs []differenceLine) {
 		}
 	}
 	add("cluster", "id", was.id, now.id)
+	differentTopics(was, now, add)
+	differentGroups(was, now, add)
+	differentAccess(was, now, add)
+	return diffs
+}
+
+// An addDifference adds a difference if before is not after.
+type addDifference func(about, what string, before, after any)
+
+func differentTopics(was, now *clusterSeen, add addDifference) {
 	for _, name := range slices.Sorted(maps.Keys(was.topics)) {
 		t := was.topics[name]
 		other, there := now.topics[name]
@@ -100,6 +110,9 @@ func differences(was, now *clusterSeen) (diffs []differenceLine) {
 			add(p.String(), "end", before[1], after[1])
 		}
 	}
+}
+
+func differentGroups(was, now *clusterSeen, add addDifference) {
 	for _, id := range slices.Sorted(maps.Keys(was.groups)) {
 		if now.unseen[unseenGroups][id] {
 			continue
@@ -120,6 +133,10 @@ func differences(was, now *clusterSeen) (diffs []differenceLine) {
 			add("group "+id, "group", "missing", "present")
 		}
 	}
+}
+
+// differentAccess compares users, access control entries and quotas.
+func differentAccess(was, now *clusterSeen, add addDifference) {
 	for _, part := range accessParts {
 		if now.unseen[part.name] != nil {
 			continue
@@ -137,7 +154,6 @@ func differences(was, now *clusterSeen) (diffs []differenceLine) {
 			add(k, part.what, cmp.Or(before[k], "missing"), cmp.Or(after[k], "missing"))
 		}
 	}
-	return diffs
 }
 
 // lagOf returns a group's lag in a partition as text.
