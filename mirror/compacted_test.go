@@ -25,8 +25,7 @@ func keys(t *testing.T, b producer.Backend, ks ...string) {
 	require.NoError(t, p.Close())
 }
 
-// from returns what a reader of partition 0 of topic "t" gets from an offset on: keys, and the last
-// value of each.
+// from returns the values of partition 0 of topic "t" from an offset on.
 func from(t *testing.T, b consumer.LogBackend, offset int64) (values []string) {
 	t.Helper()
 	for r, err := range consumer.Read(t.Context(), b, consumer.ReadConfig{Topic: "t", Partitions: []int32{0}, Start: record.Offsets{tp(0): offset}}) {

@@ -87,9 +87,7 @@ func TestCopyIsIdenticalThroughFortyLives(t *testing.T) {
 				require.NoError(t, err)
 			}
 		}
-		c := openCopy(t, far, disk)
-		stop := startCopy(t, c)
-		awaitCopied(t, far, c)
+		c, stop := caughtUp(t, far, disk)
 		require.Greater(t, fd.next, 3000)
 		identical(t, far, c)
 		require.NoError(t, stop())
@@ -106,9 +104,7 @@ func TestPromotionIsInterruptedAtEveryOperation(t *testing.T) {
 			fd.feed(t, kind, 20)
 		}
 		disk := vfs.Mem()
-		c := openCopy(t, far, disk)
-		stop := startCopy(t, c)
-		awaitCopied(t, far, c)
+		c, stop := caughtUp(t, far, disk)
 		want := rows(t, far, "t")
 		require.NoError(t, stop())
 		require.NoError(t, c.Close())
@@ -188,16 +184,14 @@ func TestCopyEndsWithItsDisksError(t *testing.T) {
 		require.Equal(t, err, c.Stats().LastError)
 		disk.SetCapacity(0)
 		require.NoError(t, c.Close())
-		c = openCopy(t, far, disk)
-		stop := startCopy(t, c)
-		awaitCopied(t, far, c)
+		c, stop := caughtUp(t, far, disk)
 		identical(t, far, c)
 		require.NoError(t, stop())
 	})
 }
 
-// A copy that lacks files is neither copied to nor promoted as if they had been empty, and no cluster
-// is made in a copy.
+// A copy that lacks files is neither copied to nor promoted as if they had been empty. No cluster is
+// made in a copy.
 func TestCopyThatLacksFilesIsRefused(t *testing.T) {
 	copyWorld(t, func(t *testing.T, _ *world, far *remote.Cluster) {
 		fill(t, far, 0, 300)

@@ -62,6 +62,15 @@ func startCopy(t *testing.T, c *mirror.Copy) (stop func() error) {
 	}
 }
 
+// caughtUp returns a running copy that has all records of its source.
+func caughtUp(t *testing.T, from mirror.Source, disk vfs.FS, topics ...string) (c *mirror.Copy, stop func() error) {
+	t.Helper()
+	c = openCopy(t, from, disk, topics...)
+	stop = startCopy(t, c)
+	awaitCopied(t, from, c)
+	return c, stop
+}
+
 // runFor returns the error of Run, or nil after ten minutes.
 func runFor(t *testing.T, c *mirror.Copy) error {
 	t.Helper()
@@ -201,9 +210,7 @@ func TestCopyOfACompactedTopicIsCompacted(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		require.NoError(t, p.Close())
-		c := openCopy(t, far, vfs.Mem())
-		stop := startCopy(t, c)
-		awaitCopied(t, far, c)
+		c, stop := caughtUp(t, far, vfs.Mem())
 		newest := func(b consumer.LogBackend) map[string]string {
 			values := map[string]string{}
 			for r, err := range consumer.Read(t.Context(), b, consumer.ReadConfig{Topic: "t"}) {
@@ -225,9 +232,7 @@ func TestCopyIsReadWithoutItsSource(t *testing.T) {
 	copyWorld(t, func(t *testing.T, _ *world, far *remote.Cluster) {
 		fill(t, far, 0, 300)
 		disk := vfs.Mem()
-		c := openCopy(t, far, disk)
-		stop := startCopy(t, c)
-		awaitCopied(t, far, c)
+		c, stop := caughtUp(t, far, disk)
 		want := rows(t, far, "t")
 		require.NoError(t, stop())
 		require.NoError(t, c.Close())
@@ -278,9 +283,7 @@ func TestReaderOfACopyWaitsForNewRecords(t *testing.T) {
 func TestGroupReadsLocallyAndCommitsAtTheSource(t *testing.T) {
 	copyWorld(t, func(t *testing.T, _ *world, far *remote.Cluster) {
 		fill(t, far, 0, 300)
-		c := openCopy(t, far, vfs.Mem())
-		stop := startCopy(t, c)
-		awaitCopied(t, far, c)
+		c, stop := caughtUp(t, far, vfs.Mem())
 		seen := map[string]int{}
 		readGroup(t, c, seen, 120)
 		require.Len(t, seen, 120)
@@ -313,9 +316,7 @@ func TestCopyThatIsBehindDoesNotResetAReader(t *testing.T) {
 	copyWorld(t, func(t *testing.T, w *world, far *remote.Cluster) {
 		fill(t, far, 0, 300)
 		disk := vfs.Mem()
-		c := openCopy(t, far, disk)
-		stop := startCopy(t, c)
-		awaitCopied(t, far, c)
+		c, stop := caughtUp(t, far, disk)
 		require.NoError(t, stop())
 		fill(t, far, 300, 300)
 		tp, next := record.TopicPartition{Topic: "t"}, int64(150)
@@ -348,9 +349,7 @@ func TestCopyThatIsBehindDoesNotResetAReader(t *testing.T) {
 func TestCopyDeletesWhatItsSourceDeletes(t *testing.T) {
 	copyWorld(t, func(t *testing.T, _ *world, far *remote.Cluster) {
 		fill(t, far, 0, 300)
-		c := openCopy(t, far, vfs.Mem())
-		stop := startCopy(t, c)
-		awaitCopied(t, far, c)
+		c, stop := caughtUp(t, far, vfs.Mem())
 		_, err := far.DeleteRecords(t.Context(), map[record.TopicPartition]int64{{Topic: "t"}: 37})
 		require.NoError(t, err)
 		fill(t, far, 300, 3)
@@ -377,9 +376,7 @@ func TestCopyBeginsInTheMiddleOfABatch(t *testing.T) {
 		_, err := far.DeleteRecords(t.Context(), map[record.TopicPartition]int64{{Topic: "t"}: 37})
 		require.NoError(t, err)
 		disk := vfs.Mem()
-		c := openCopy(t, far, disk)
-		stop := startCopy(t, c)
-		awaitCopied(t, far, c)
+		c, stop := caughtUp(t, far, disk)
 		identical(t, far, c)
 		require.NoError(t, stop())
 		require.NoError(t, c.Close())
@@ -412,9 +409,7 @@ func TestCopyStopsWhereItsTopicIsNotTheSameAnyMore(t *testing.T) {
 	copyWorld(t, func(t *testing.T, w *world, far *remote.Cluster) {
 		fill(t, far, 0, 30)
 		disk := vfs.Mem()
-		c := openCopy(t, far, disk)
-		stop := startCopy(t, c)
-		awaitCopied(t, far, c)
+		c, stop := caughtUp(t, far, disk)
 		want := rows(t, c, "t")
 		require.NoError(t, stop())
 		require.NoError(t, far.DeleteTopic(t.Context(), "t"))
@@ -460,9 +455,7 @@ func TestCopyKeepsWhatItsSourceHasLost(t *testing.T) {
 		fill(t, from, 90, 90)
 
 		copied := vfs.Mem()
-		c := openCopy(t, from, copied)
-		stop := startCopy(t, c)
-		awaitCopied(t, from, c)
+		c, stop := caughtUp(t, from, copied)
 		want := rows(t, c, "t")
 		require.NoError(t, stop())
 		require.NoError(t, c.Close())
@@ -513,9 +506,7 @@ func TestPromotedCopyIsACluster(t *testing.T) {
 			fd.feed(t, kind, 50)
 		}
 		disk := vfs.Mem()
-		c := openCopy(t, far, disk)
-		stop := startCopy(t, c)
-		awaitCopied(t, far, c)
+		c, stop := caughtUp(t, far, disk)
 		want := rows(t, far, "t")
 		open, err := producer.New(far, producer.Config{TransactionalID: "open"})
 		require.NoError(t, err)
@@ -566,9 +557,7 @@ func TestPromotedCopyHasTheGroupsOffsets(t *testing.T) {
 		seen := map[string]int{}
 		readGroup(t, far, seen, 120)
 		disk := vfs.Mem()
-		c := openCopy(t, far, disk, "__consumer_offsets")
-		stop := startCopy(t, c)
-		awaitCopied(t, far, c)
+		c, stop := caughtUp(t, far, disk, "__consumer_offsets")
 		for c.Stats().Lag != 0 {
 			time.Sleep(100 * time.Millisecond)
 		}

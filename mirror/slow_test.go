@@ -109,24 +109,22 @@ func TestSlowLinkMakesSteadyProgress(t *testing.T) {
 	})
 }
 
-func TestLargestRecordPassesASlowLink(t *testing.T) {
+// largestPasses requires that n records of 900 KB reach the target over a link.
+func largestPasses(t *testing.T, n, bytesPerSecond int) {
+	t.Helper()
 	bubble(t, func(t *testing.T, w *world) {
-		large(t, w.local, 6, 900_000)
-		require.NoError(t, forward(t, w.local, w.dialSlow(&link{bytesPerSecond: 40_000}, 2*time.Minute), mirror.ForwardConfig{}).Drain(contextFor(t, 30*time.Minute)))
+		large(t, w.local, n, 900_000)
+		far := w.dialSlow(&link{bytesPerSecond: bytesPerSecond}, 2*time.Minute)
+		require.NoError(t, forward(t, w.local, far, mirror.ForwardConfig{}).Drain(contextFor(t, 30*time.Minute)))
 		time.Sleep(time.Minute)
 		same(t, w.local, w.dial())
 	})
 }
 
+func TestLargestRecordPassesASlowLink(t *testing.T) { largestPasses(t, 6, 40_000) }
+
 // The record takes 36 s, longer than a broker may wait for a small request.
-func TestLargestRecordPassesAVerySlowLink(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		large(t, w.local, 3, 900_000)
-		require.NoError(t, forward(t, w.local, w.dialSlow(&link{bytesPerSecond: 25_000}, 2*time.Minute), mirror.ForwardConfig{}).Drain(contextFor(t, 30*time.Minute)))
-		time.Sleep(time.Minute)
-		same(t, w.local, w.dial())
-	})
-}
+func TestLargestRecordPassesAVerySlowLink(t *testing.T) { largestPasses(t, 3, 25_000) }
 
 func TestTransactionsGrowAgainWhenTheLinkIsFast(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

@@ -209,7 +209,7 @@ func TestCrashDuringRecovery(t *testing.T) {
 }
 
 // The open after a power cut may be killed itself, before it has loaded the partitions. The next
-// open still takes into account what the power cut has removed.
+// open still takes the losses of the power cut into account.
 func TestOpenAfterAPowerCutMayBeKilled(t *testing.T) {
 	for _, brokers := range []int{1, 3} {
 		t.Run(fmt.Sprintf("%d brokers", brokers), func(t *testing.T) {

@@ -100,7 +100,7 @@ func TestGraduateCheckFailsForADirectoryThatExportRejects(t *testing.T) {
 	}
 }
 
-// The export takes the whole replicas, and says which it leaves out.
+// The export takes the whole replicas, and lists those that it leaves out.
 func TestGraduateCheckIsReadyIfOneReplicaOfThreeIsDamaged(t *testing.T) {
 	t.Chdir(t.TempDir())
 	c, err := strata.Open(strata.Config{Dir: "data", Brokers: 3})

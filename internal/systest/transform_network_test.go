@@ -14,7 +14,7 @@ func TestTransformOverANetworkRejectsAProducerOfAnotherCluster(t *testing.T) {
 	TestTransformRejectsAProducerOfAnotherCluster(t)
 }
 
-// Checklist row RM1. The consumer and the producer are those of a remote.Cluster.
+// Checklist row RM1. The consumer and the producer use a remote.Cluster.
 func TestTransformOverANetworkKeepsItsPromises(t *testing.T) {
 	chosen := sample.Fewer(t, 3)
 	for i, test := range []func(*testing.T){
