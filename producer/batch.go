@@ -111,6 +111,7 @@ func (p *Producer) newBatch(pt *partitionQueue, now, size int64) *batch {
 	b.part, b.created, b.deadline = pt, now, now+int64(p.cfg.DeliveryTimeout)
 	b.limit = p.cfg.BatchBytes
 	b.builder.Reset(b.limit)
+	b.builder.Expect(0)
 	if p.cfg.Compression == record.None {
 		b.builder.SumEarly() // the sender completes it, usually on another processor
 	}

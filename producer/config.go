@@ -71,11 +71,12 @@ type Config struct {
 	// own batch. 0 means 64 KiB, 1 means that every record has its own batch. Kafka's default is 16
 	// KiB; larger batches here cost memory and time only if the load fills them.
 	//
-	// If even the fastest response of a leader took 2 ms, a batch that waits for MaxInFlight others
-	// grows further, so that MaxInFlight does not limit the throughput: up to 1 MiB,
-	// MaxRequestBytes, or the share of one batch in MaxBufferedBytes if MaxInFlight others are as
-	// large. If the leader rejects a batch because of the topic's max.message.bytes, the batch is
-	// split, and later ones of the partition stay smaller. Kafka: batch.size.
+	// If even the fastest response of a leader took 2 ms, or the first one has not come after 2 ms,
+	// a batch that waits for MaxInFlight others grows further, so that MaxInFlight does not limit
+	// the throughput: up to 1 MiB, MaxRequestBytes, or the share of one batch in MaxBufferedBytes
+	// if MaxInFlight others are as large. If the leader rejects a batch because of the topic's
+	// max.message.bytes, the batch is split, and later ones of the partition stay smaller. Kafka:
+	// batch.size.
 	BatchBytes int
 
 	// Linger is the time that an open batch waits for more records. 0 means no wait, see the

@@ -153,7 +153,7 @@ func (pt *partitionQueue) append(r *record.Record, e *entry) (drain *partitionQu
 // A close one is faster with batches that stay in the processor's cache.
 func (pt *partitionQueue) extendLocked(b *batch, size int64) bool {
 	n := b.builder.Size() + int(size)
-	if n >= pt.largest || pt.latency < distantFrom {
+	if n >= pt.largest || !pt.distantLocked() {
 		return false
 	}
 	before := pt.head
@@ -165,7 +165,21 @@ func (pt *partitionQueue) extendLocked(b *batch, size int64) bool {
 	}
 	b.limit = min(n+pt.p.cfg.BatchBytes, pt.largest)
 	b.builder.SetLimit(b.limit)
+	b.builder.Expect(min(growthFactor*b.builder.Cap(), pt.largest))
 	return true
+}
+
+// growthFactor: a batch that is extended copies less than doubling its memory would.
+const growthFactor = 4
+
+// distantLocked reports whether the leader is distant. Before the first response it is if the oldest
+// batch has waited that long: a queue of small batches would limit the throughput until all of them
+// are sent.
+func (pt *partitionQueue) distantLocked() bool {
+	if pt.latency == 0 && pt.head != nil {
+		return pt.p.now()-pt.head.created >= distantFrom
+	}
+	return pt.latency >= distantFrom
 }
 
 // distantFrom is the latency from which MaxInFlight batches of BatchBytes in each such period limit

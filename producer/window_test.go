@@ -66,6 +66,26 @@ func TestBatchesGrowWhileTheyWaitForABackendThatIsFarAway(t *testing.T) {
 	}
 }
 
+// Without it hundreds of small batches wait when the first response comes, and then pass in groups
+// of MaxInFlight.
+func TestBatchesGrowBeforeTheFirstResponseOfABackendThatIsFarAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newDistant(1)
+		p := newProducer(t, f, Config{})
+		r := record.Record{Topic: "a", Value: make([]byte, 1<<10)}
+		began := time.Now()
+		p.SendAsync(t.Context(), r, nil)
+		time.Sleep(roundTrip / 2) // in the bubble: the first record is in flight
+		for range 16 << 10 {
+			p.SendAsync(t.Context(), r, func(_ record.Record, err error) { require.NoError(t, err) })
+		}
+		require.NoError(t, p.Flush(t.Context()))
+		require.LessOrEqual(t, time.Since(began), 6*roundTrip, "16 MiB in requests of 5 MiB")
+		require.LessOrEqual(t, f.largestBatch(0), 1<<20)
+		require.NoError(t, p.Close())
+	})
+}
+
 func TestBatchesForACloseBackendStaySmall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(map[string]int{"a": 1})

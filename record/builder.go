@@ -23,7 +23,7 @@ type Builder struct {
 	buf   []byte // header, then records as they are appended; empty: header not yet begun
 	limit int
 	count int32
-	hint  int // bytes that the next buffer starts with: the last batch handed away, or Expect's
+	hint  int // least size of the next buffer: the last batch handed away, or Expect's
 
 	baseTimestamp, maxTimestamp int64
 	attributes                  Attributes
@@ -52,8 +52,8 @@ func (b *Builder) Size() int { return max(len(b.buf), HeaderSize) }
 // Cap returns the size of b's memory in bytes.
 func (b *Builder) Cap() int { return cap(b.buf) }
 
-// Expect sets the expected size of the batch in bytes: a builder without memory allocates that much
-// at once.
+// Expect sets the expected size of the batch in bytes: a builder that needs more memory allocates
+// that much at once.
 func (b *Builder) Expect(size int) { b.hint = size }
 
 // SumEarly makes b compute the CRC in pieces while records are appended, instead of at the end.
@@ -140,7 +140,7 @@ func (b *Builder) AppendKV(tsMs int64, key, value []byte, headers []Header) bool
 		return false
 	}
 	if end > cap(b.buf) {
-		b.buf = uncleared.Grow(b.buf, end-i)
+		b.buf = uncleared.Grow(b.buf, max(end, b.hint)-i)
 	}
 	b.buf = b.buf[:end]
 	b.count++
