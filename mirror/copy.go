@@ -176,6 +176,13 @@ func prepareCopyDir(fsys vfs.FS, dir string) error {
 		}
 		return fmt.Errorf("%w: %s is missing (put it back, or copy to a new directory)", ErrDamagedCopy, copyStateFile)
 	}
+	switch entries, err := vfs.ReadContent(fsys, dir); {
+	case err == nil && len(entries) > 0:
+		return &replication.DirectoryError{Dir: dir, Reason: replication.ErrForeign, Advice: "choose an empty directory",
+			Err: fmt.Errorf("there is %s, and no copy", entries[0].Name())}
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
 	if err := vfs.MakeDir(fsys, dir, 0o700); err != nil {
 		return err
 	}

@@ -2,7 +2,9 @@ package mirror
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -86,6 +88,23 @@ func readCopyState(fsys vfs.FS, dir string) (s copyState, err error) {
 		}
 	}
 	return s, nil
+}
+
+// CheckCopy reports whether dir is a copy that is not a cluster yet. The error matches
+// ErrDamagedCopy if its list of topics cannot be read or a partition has no directory. fsys nil
+// means the operating system's.
+func CheckCopy(fsys vfs.FS, dir string) (found bool, err error) {
+	if fsys == nil {
+		fsys = vfs.OS()
+	}
+	if _, err := fsys.Stat(filepath.Join(dir, copyStateFile)); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if _, err := fsys.Stat(filepath.Join(dir, brokerDir, topic.MetadataTopic+"-0")); err == nil {
+		return false, nil // the promotion is complete, except for that file
+	}
+	_, err = readCopyState(fsys, dir)
+	return true, err
 }
 
 // dir is the directory of a partition, below the copy's.

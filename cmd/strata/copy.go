@@ -29,6 +29,7 @@ func (a *app) copyCmd() *cobra.Command {
 			"records that were copied. The cluster must answer at the start; when it is unreachable later, the command waits and tries again.\n\n" +
 			"The exit code is 0 after an interrupt, and with --once when everything is copied.",
 		Example: "  strata copy orders __consumer_offsets -b central:9092 --to copy\n" +
+			"  strata verify copy\n" +
 			"  strata promote copy\n" +
 			"  strata serve --dir copy",
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stratalog/strata/cmd/internal/verify"
 	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/mirror"
 	"github.com/stratalog/strata/replication"
 )
 
@@ -55,8 +56,10 @@ func (a *app) verify(ctx context.Context, dir string, o verifyOptions) error {
 	if o.quiet {
 		tell = func(func() string) {}
 	}
+	copied, incomplete := a.checkCopy(dir)
 	counts, err := verify.Dir(ctx, dir, verify.Options{
-		FS: a.fs,
+		FS:   a.fs,
+		Copy: copied,
 		Found: func(f verify.Finding) {
 			if f.Severity == verify.Damage {
 				damaged = append(damaged, f.Path)
@@ -74,7 +77,11 @@ func (a *app) verify(ctx context.Context, dir string, o verifyOptions) error {
 		},
 	})
 	done()
-	if err == nil {
+	switch {
+	case err == nil && incomplete != nil:
+		counts.Damages++
+		printing = errors.Join(printing, a.emit(findingLine{"finding", verify.Damage, dir, nil, incomplete.Error()}))
+	case err == nil && !copied:
 		missing := a.missing(ctx, dir)
 		for _, e := range directoryErrors(missing) {
 			line := findingLine{"finding", verify.Damage, e.Dir, nil, e.Error()}
@@ -107,6 +114,16 @@ func (a *app) verify(ctx context.Context, dir string, o verifyOptions) error {
 		return errSilent
 	}
 	return nil
+}
+
+// checkCopy reports whether dir, or the directory around it, is a copy of topics of another cluster,
+// with the error if that is not complete.
+func (a *app) checkCopy(dir string) (copied bool, err error) {
+	if copied, err = mirror.CheckCopy(a.fs, dir); copied {
+		return copied, err
+	}
+	around, _ := mirror.CheckCopy(a.fs, filepath.Dir(filepath.Clean(dir)))
+	return around, nil
 }
 
 // missing compares dir with the list of a backup. If it has none, it compares dir with the metadata

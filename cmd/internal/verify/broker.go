@@ -118,7 +118,7 @@ func (v *verifier) factsFromParent(dir string) facts {
 // broker checks a broker's directory with all its partitions.
 func (v *verifier) broker(dir string, names []string) error {
 	root := v.rootFiles(dir, names)
-	if name := string(kafkafile.MetaProperties); !slices.Contains(names, name) {
+	if name := string(kafkafile.MetaProperties); !slices.Contains(names, name) && !v.o.Copy {
 		v.damage(filepath.Join(dir, name), -1, "is missing: it says whose directory this is, and without it no broker starts")
 	}
 	have := map[string]found{}

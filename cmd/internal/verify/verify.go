@@ -53,6 +53,8 @@ type Options struct {
 	// Plan returns the changes that opening the log in dir would make. It changes nothing; may be
 	// nil.
 	Plan func(dir string) Plan
+
+	Copy bool // the directories are of a copy: no broker has started in them yet
 }
 
 // A Plan has the changes that an open would make to the files of a log.
