@@ -47,13 +47,33 @@ func (s *session) Groups(ctx context.Context) ([]group.Info, error) {
 
 // Group describes a group with its members, offsets and lag. It returns group.ErrGroupNotFound if
 // there is no such group. Generation and CommittedAt are unknown for a classic group: -1 and zero.
-func (s *session) Group(ctx context.Context, id string) (group.Info, error) {
-	info, err := s.describeGroup(ctx, id)
-	if err != nil {
-		return info, err
-	}
-	info.Offsets, err = s.progress(ctx, id)
+func (s *session) Group(ctx context.Context, id string) (info group.Info, err error) {
+	err = s.coordinated(ctx, func() (err error) {
+		if info, err = s.describeGroup(ctx, id); err == nil {
+			info.Offsets, err = s.progress(ctx, id)
+		}
+		return err
+	})
 	return info, err
+}
+
+// coordinatorWait is the time for which the administration of a group waits for its coordinator. A
+// new Kafka has none until it has created the topic of the groups.
+const coordinatorWait = 10 * time.Second
+
+// coordinated calls call, again and again while the group has no coordinator, or has moved to
+// another one. Nothing was done then.
+func (s *session) coordinated(ctx context.Context, call func() error) error {
+	began := time.Now()
+	for wait := groupInterval; ; wait = min(2*wait, time.Second) {
+		err := call()
+		if !errors.Is(err, group.ErrCoordinatorNotAvailable) && !errors.Is(err, group.ErrNotCoordinator) || time.Since(began) >= coordinatorWait {
+			return err
+		}
+		if stopped := s.pause(ctx, wait); stopped != nil {
+			return fmt.Errorf("%w: %w", stopped, err)
+		}
+	}
 }
 
 func (s *session) describeGroup(ctx context.Context, id string) (group.Info, error) {
@@ -246,7 +266,11 @@ func (s *session) ResetOffsets(ctx context.Context, id string, to record.Offsets
 		}
 		req.Offsets[tp] = record.Committed{Offset: offset, LeaderEpoch: -1}
 	}
-	errs, err := s.CommitOffsets(ctx, req)
+	var errs map[record.TopicPartition]error
+	err := s.coordinated(ctx, func() (err error) {
+		errs, err = s.CommitOffsets(ctx, req)
+		return err
+	})
 	if errors.Is(err, group.ErrUnknownMember) || errors.Is(err, group.ErrIllegalGeneration) { // Kafka's code for a group with members
 		return fmt.Errorf("%w: %w", group.ErrNonEmptyGroup, err)
 	}
@@ -256,6 +280,10 @@ func (s *session) ResetOffsets(ctx context.Context, id string, to record.Offsets
 // DeleteGroup removes a group and its offsets. It returns group.ErrNonEmptyGroup if the group has
 // members, and group.ErrGroupNotFound if it does not exist.
 func (s *session) DeleteGroup(ctx context.Context, id string) error {
+	return s.coordinated(ctx, func() error { return s.deleteGroup(ctx, id) })
+}
+
+func (s *session) deleteGroup(ctx context.Context, id string) error {
 	req := kmsg.NewPtrDeleteGroupsRequest()
 	req.Groups = []string{id}
 	resp, err := toGroup[*kmsg.DeleteGroupsResponse](ctx, s, "delete group", id, req)
@@ -274,7 +302,15 @@ func (s *session) DeleteGroup(ctx context.Context, id string) error {
 // group.ErrGroupSubscribedToTopic, group.ErrUnknownTopicOrPartition or nil. The error is
 // group.ErrGroupNotFound, or group.ErrNonEmptyGroup if the group has members that are not
 // consumers.
-func (s *session) DeleteOffsets(ctx context.Context, id string, tps ...record.TopicPartition) (map[record.TopicPartition]error, error) {
+func (s *session) DeleteOffsets(ctx context.Context, id string, tps ...record.TopicPartition) (errs map[record.TopicPartition]error, err error) {
+	err = s.coordinated(ctx, func() (err error) {
+		errs, err = s.deleteOffsets(ctx, id, tps)
+		return err
+	})
+	return errs, err
+}
+
+func (s *session) deleteOffsets(ctx context.Context, id string, tps []record.TopicPartition) (map[record.TopicPartition]error, error) {
 	req := kmsg.NewPtrOffsetDeleteRequest()
 	req.Group = id
 	byTopic := map[string][]kmsg.OffsetDeleteRequestTopicPartition{}

@@ -13,9 +13,11 @@ import (
 	"github.com/stratalog/strata/consumer"
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/internal/synctest"
+	"github.com/stratalog/strata/kafka"
 	"github.com/stratalog/strata/kafkatest"
 	"github.com/stratalog/strata/producer"
 	"github.com/stratalog/strata/record"
+	"github.com/stratalog/strata/remote"
 	"github.com/stratalog/strata/topic"
 )
 
@@ -103,6 +105,51 @@ func TestCoordinatorThatHasMovedIsFoundAgain(t *testing.T) {
 		}
 		require.NoError(t, c.Close())
 	})
+}
+
+// A new Kafka has no coordinators until it has created the topic of the groups.
+func TestAdministrationOfAGroupWaitsForItsCoordinator(t *testing.T) {
+	at := record.TopicPartition{Topic: "t"}
+	for name, call := range map[string]func(ctx context.Context, c *remote.Cluster) error{
+		"describe": func(ctx context.Context, c *remote.Cluster) error { _, err := c.Group(ctx, "g"); return err },
+		"reset": func(ctx context.Context, c *remote.Cluster) error {
+			return c.ResetOffsets(ctx, "g", record.Offsets{at: 1})
+		},
+		"delete": func(ctx context.Context, c *remote.Cluster) error { return c.DeleteGroup(ctx, "g") },
+		"delete offsets": func(ctx context.Context, c *remote.Cluster) error {
+			_, err := c.DeleteOffsets(ctx, "g", at)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := kafkatest.New(t, kafkatest.Config{Pipe: true, Topics: map[string]int{"t": 1}})
+				c, err := dial(t.Context(), s)
+				require.NoError(t, err)
+				require.NoError(t, c.ResetOffsets(t.Context(), "g", record.Offsets{at: 0}))
+				require.NoError(t, c.Close())
+				c, err = dial(t.Context(), s) // knows no coordinator
+				require.NoError(t, err)
+				none := s.Fault(kafkatest.Fault{APIs: []kafka.Key{kafka.FindCoordinator}, Code: kafka.CoordinatorNotAvailable, Times: 3})
+				require.NoError(t, call(t.Context(), c))
+				require.Equal(t, 3, none.Hits())
+				require.NoError(t, c.Close())
+
+				c, err = dial(t.Context(), s)
+				require.NoError(t, err)
+				s.Fault(kafkatest.Fault{APIs: []kafka.Key{kafka.FindCoordinator}, Code: kafka.CoordinatorNotAvailable, Times: kafkatest.Always})
+				began := time.Now()
+				require.ErrorIs(t, call(t.Context(), c), group.ErrCoordinatorNotAvailable)
+				require.LessOrEqual(t, time.Since(began), 12*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				err = call(ctx, c)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorIs(t, err, group.ErrCoordinatorNotAvailable)
+				require.NoError(t, c.Close())
+			})
+		})
+	}
 }
 
 func TestGroupOverTheNetworkReadsEachRecordOnce(t *testing.T) {
