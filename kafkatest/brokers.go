@@ -17,7 +17,7 @@ import (
 // the last one.
 func (s *Server) StopBroker(id int32) {
 	s.t.Helper()
-	s.change(func(ctx context.Context, s *Server, r *running) error {
+	s.change(fmt.Sprintf("StopBroker(%d)", id), func(ctx context.Context, s *Server, r *running) error {
 		if err := r.cluster.Backend().StopBroker(ctx, id); err != nil {
 			return err
 		}
@@ -33,7 +33,7 @@ func (s *Server) StopBroker(id int32) {
 // is the last one.
 func (s *Server) KillBroker(id int32) {
 	s.t.Helper()
-	s.change(func(_ context.Context, s *Server, r *running) error {
+	s.change(fmt.Sprintf("KillBroker(%d)", id), func(_ context.Context, s *Server, r *running) error {
 		up := r.cluster.Backend().Brokers()
 		switch serves := slices.Contains(up, id); {
 		case serves && len(up) == 1:
@@ -54,7 +54,7 @@ func (s *Server) KillBroker(id int32) {
 // serves its partitions. It fails the test if the broker runs already, or cannot be started.
 func (s *Server) StartBroker(id int32) {
 	s.t.Helper()
-	s.change(func(ctx context.Context, s *Server, r *running) error {
+	s.change(fmt.Sprintf("StartBroker(%d)", id), func(ctx context.Context, s *Server, r *running) error {
 		if err := r.cluster.Backend().StartBroker(ctx, id); err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (s *Server) AddBrokerID(id int32, rack string) {
 // addBroker adds a broker; id 0: the cluster chooses.
 func (s *Server) addBroker(wanted int32, rack string) (id int32) {
 	s.t.Helper()
-	s.change(func(ctx context.Context, s *Server, r *running) error {
+	s.change("AddBroker", func(ctx context.Context, s *Server, r *running) error {
 		added, err := r.cluster.Backend().AddBroker(ctx, wanted, replication.BrokerSpec{Rack: rack})
 		if err != nil {
 			return err
@@ -102,7 +102,7 @@ func (s *Server) addBroker(wanted int32, rack string) (id int32) {
 // partition: delete the partition first.
 func (s *Server) RemoveBroker(id int32) {
 	s.t.Helper()
-	s.change(func(ctx context.Context, s *Server, r *running) error {
+	s.change(fmt.Sprintf("RemoveBroker(%d)", id), func(ctx context.Context, s *Server, r *running) error {
 		if err := r.cluster.Backend().RemoveBroker(ctx, id); err != nil {
 			return err
 		}
@@ -116,10 +116,10 @@ func (s *Server) RemoveBroker(id int32) {
 }
 
 // change starts, stops, adds or removes brokers with fn, one change at a time and none during a
-// Restart. The errors of fn name the operation.
-func (s *Server) change(fn func(context.Context, *Server, *running) error) {
+// Restart. The errors of fn name the operation; what names the call of the test.
+func (s *Server) change(what string, fn func(context.Context, *Server, *running) error) {
 	s.t.Helper()
-	s.within(func(s *Server, _ *visit) { s.changeBrokers(fn) })
+	s.within(what, func(s *Server, _ *visit) { s.changeBrokers(fn) })
 	s.clock.awaitListeners()
 }
 

@@ -43,6 +43,8 @@ func (s *Server) Advance(d time.Duration) {
 		s.t.Fatalf("kafkatest: Advance: after %v it is later than the year %d", d, lastYear)
 	}
 	var err error
+	end := c.server.in.happened.call(s.Now(), fmt.Sprintf("Advance(%v)", d))
+	defer func() { end(s.Now(), err != nil) }()
 	if inBubble() {
 		c.outside(func() {
 			c.away.Add(-1) // this function waits for the time, so the time must not wait for it

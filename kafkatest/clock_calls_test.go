@@ -3,6 +3,7 @@ package kafkatest
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -79,6 +80,7 @@ func TestEveryMethodWorksOutsideOfTheBubble(t *testing.T) {
 		{"Server.Advance", func() { s.Advance(time.Minute) }},
 		{"Link.Pause", func() { s.WaitISR("orders", 0, 1, 2); link.Pause() }},
 		{"Link.Slow", func() { link.Slow(time.Millisecond) }},
+		{"Link.String", func() { require.Equal(t, "1→3, 2→3, 3→1, 3→2", s.Around(3).String()) }},
 		{"Link.Mend", func() { link.Mend(); s.WaitISR("orders", 0, 1, 2, 3) }},
 		{"Server.Fault", func() { fault = s.Fault(Fault{APIs: []kafka.Key{kafka.Metadata}, Hold: true, Times: Always}) }},
 		{"Injected.Wait", func() {
@@ -105,6 +107,8 @@ func TestEveryMethodWorksOutsideOfTheBubble(t *testing.T) {
 		{"Server.AddBrokerID", func() { s.AddBrokerID(7, "") }},
 		{"Server.RemoveBroker", func() { s.RemoveBroker(7); require.Len(t, s.Addrs(), 4) }},
 		{"Server.Restart", func() { s.Restart(); require.Len(t, s.Topic("orders"), 1) }},
+		{"Server.Timeline", func() { require.Contains(t, s.Timeline(), "the test: Restart") }},
+		{"Server.WriteTimeline", func() { require.NoError(t, s.WriteTimeline(io.Discard)) }},
 		{"Server.Cluster", func() { require.NotNil(t, plain.Cluster()) }}, // see TestFailuresInTheBubbleFailTheTest
 	}
 	called := map[string]bool{}

@@ -38,7 +38,7 @@ func (s *Server) Inside(ctx context.Context, f func(ctx context.Context, c *stra
 		s.t.Fatalf("kafkatest: Inside: ctx or f is nil")
 	}
 	ctx.Done() // creates its channel here: a channel of the bubble could not be closed outside
-	s.within(func(s *Server, v *visit) {
+	s.within("Inside", func(s *Server, v *visit) {
 		inner, end := v.context(ctx)
 		defer end()
 		bounded, cancel := s.boundedContext(inner)
@@ -48,9 +48,10 @@ func (s *Server) Inside(ctx context.Context, f func(ctx context.Context, c *stra
 }
 
 // within calls f with the server of the brokers, in its bubble if it has its own. It fails the test
-// if the server has ended.
-func (s *Server) within(f func(*Server, *visit)) {
+// if the server has ended. what names the call of the test.
+func (s *Server) within(what string, f func(*Server, *visit)) {
 	s.t.Helper()
+	f = recorded(what, f)
 	if s.clock != nil {
 		s.clock.enter(f)
 		return
@@ -63,13 +64,28 @@ func (s *Server) within(f func(*Server, *visit)) {
 
 // look is within for an f that also works after the server has ended. Then f runs outside, and must
 // not wait for a channel of the server.
-func (s *Server) look(f func(*Server, *visit)) {
+func (s *Server) look(what string, f func(*Server, *visit)) {
 	s.t.Helper()
+	f = recorded(what, f)
 	if s.clock == nil {
 		f(s, nil)
 		return
 	}
 	s.clock.look(f)
+}
+
+// recorded returns f, which records its call until the server has ended.
+func recorded(what string, f func(*Server, *visit)) func(*Server, *visit) {
+	return func(s *Server, v *visit) {
+		if over := s.in.ended(); over {
+			f(s, v)
+			return
+		}
+		end, failed := s.in.happened.call(time.Now(), what), true
+		defer func() { end(time.Now(), failed) }()
+		f(s, v)
+		failed = false
+	}
 }
 
 // itself returns the server of the brokers: with Config.Clock the one in the bubble. Its fields
@@ -346,6 +362,9 @@ type carrier struct{ c *clock }
 
 func (carrier) Helper()                             {}
 func (p carrier) Logf(format string, args ...any)   { p.c.t.Logf(format, args...) }
+func (p carrier) Name() string                      { return p.c.t.Name() }
+func (p carrier) Failed() bool                      { return p.c.t.Failed() }
+func (p carrier) ArtifactDir() string               { return p.c.t.ArtifactDir() }
 func (p carrier) Cleanup(f func())                  { p.c.cleanups = append(p.c.cleanups, f) }
 func (p carrier) Fatalf(format string, args ...any) { panic(fatal(fmt.Sprintf(format, args...))) }
 

@@ -136,6 +136,9 @@ type Config struct {
 	// same connection wait, and so does the end of the server.
 	Intercept kafka.Interceptor
 
+	// NoTimeline turns off the Timeline and the file of a failed test.
+	NoTimeline bool
+
 	// Telemetry makes clients push their metrics (KIP-714). It is off if Receive is nil. Receive is
 	// called while the push is served: it must not block.
 	Telemetry kafka.Telemetry

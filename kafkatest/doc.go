@@ -63,6 +63,13 @@
 // by 1 ms each after 1,000 responses of any kind. The log of the test names such a client, and so
 // does a failed wait.
 //
+// # The timeline of a failed test
+//
+// A server whose test has failed logs its timeline in at most 40 lines: the calls of the test, the
+// requests that a fault hit, the first error of each kind, and the events of the cluster. With go
+// test -artifacts, or a directory in the environment variable KAFKATEST_ARTIFACTS, it also writes a
+// picture of them, an HTML file. See Server.Timeline.
+//
 // # A clock that the test moves
 //
 // With Config.Clock the brokers have their own clock, while the test and its clients use real time.

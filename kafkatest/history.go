@@ -27,7 +27,8 @@ type history struct {
 // A remembered is an exchange in the ring.
 type remembered struct {
 	kafka.Exchange
-	disturbed bool // a fault or Config.Intercept affected it
+	disturbed bool  // a fault or Config.Intercept affected it
+	faults    []int // numbers of those that hit it
 }
 
 // begin adds an exchange whose request has arrived.
@@ -52,9 +53,12 @@ func (h *history) begin(x *kafka.Exchange) {
 }
 
 // disturb marks a request that a fault or Config.Intercept affects.
-func (h *history) disturb(x *kafka.Exchange) {
+func (h *history) disturb(x *kafka.Exchange, hits []hit) {
 	if pos, ok := h.open[x]; ok {
 		h.ring[pos].disturbed = true
+		for _, by := range hits {
+			h.ring[pos].faults = append(h.ring[pos].faults, by.number)
+		}
 	}
 }
 
@@ -159,12 +163,12 @@ type alike struct {
 // dump describes exchanges for the message of a failed wait: failed exchanges, exchanges that a
 // fault affected, and the last n kinds of the others. Exchanges of one kind are one line, at the
 // place of the last one, so that long polls do not hide the response that matters.
-func (h *history) dump(n int, now time.Time) string {
+func (h *history) dump(n int, now time.Time, nameOf func([16]byte) string) string {
 	kinds := map[kindOf]*alike{}
 	var lines []*alike // by the last exchange, latest first
 	for i := len(h.ring) - 1; i >= 0; i-- {
 		x := h.at(i)
-		kind := kindOf{x.Broker, x.ClientID, x.Key, x.Version, targetNames(x.Request), x.outcome(), x.disturbed}
+		kind := kindOf{x.Broker, x.ClientID, x.Key, x.Version, targetNames(x.Request, nameOf), x.outcome(), x.disturbed}
 		a := kinds[kind]
 		if a == nil {
 			a = &alike{last: x, kind: kind, noteworthy: x.isNoteworthy()}
@@ -211,8 +215,9 @@ func (h *history) dump(n int, now time.Time) string {
 // requests with ever new names.
 const mostNoteworthy = 100
 
-// targetNames returns the names of the first targets of req.
-func targetNames(req kmsg.Request) string {
+// targetNames returns the names of the first targets of req. nameOf returns the name of a topic id,
+// "" if it is unknown.
+func targetNames(req kmsg.Request, nameOf func([16]byte) string) string {
 	const most = 4
 	var b strings.Builder
 	for i, t := range targets(req) {
@@ -226,11 +231,15 @@ func targetNames(req kmsg.Request) string {
 		if t.txn != "" {
 			fmt.Fprintf(&b, " transaction %q", t.txn)
 		}
+		name := t.topic
+		if name == "" && t.id != [16]byte{} {
+			name = nameOf(t.id)
+		}
 		switch {
-		case t.topic == "" && t.id != [16]byte{}:
+		case name != "":
+			fmt.Fprintf(&b, " topic %q", name)
+		case t.id != [16]byte{}:
 			fmt.Fprintf(&b, " topic %x", t.id)
-		case t.topic != "":
-			fmt.Fprintf(&b, " topic %q", t.topic)
 		}
 		if t.partition >= 0 {
 			fmt.Fprintf(&b, "-%d", t.partition)

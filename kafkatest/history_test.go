@@ -62,7 +62,7 @@ func TestDumpNamesWhatWasAskedAndAnswered(t *testing.T) {
 	x.Response, x.Answered = errorResponse(commit, kafka.RebalanceInProgress, false), now.Add(-500*time.Millisecond)
 	h.end(x)
 	h.begin(&kafka.Exchange{Key: int16(kafka.Heartbeat), Request: kmsg.NewPtrHeartbeatRequest(), Received: now})
-	text := h.dump(10, now)
+	text := h.dump(10, now, noNames)
 	require.Contains(t, text, "2 requests so far")
 	require.Contains(t, text, `1s ago  broker 2 conn 4 "c"          OffsetCommit v8 group "g" topic "a"-3  answered after 500ms REBALANCE_IN_PROGRESS`)
 	require.Contains(t, text, "Heartbeat v0  in progress")
@@ -76,7 +76,7 @@ func TestDumpShowsFailuresAndFaultsBehindManyPolls(t *testing.T) {
 		x := &kafka.Exchange{Broker: 1, ClientID: "c", Key: req.Key(), Request: req, Received: now.Add(-age)}
 		h.begin(x)
 		if disturbed {
-			h.disturb(x)
+			h.disturb(x, nil)
 		}
 		x.Response, x.Answered = errorResponse(req, code, false), x.Received.Add(time.Millisecond)
 		h.end(x)
@@ -94,15 +94,17 @@ func TestDumpShowsFailuresAndFaultsBehindManyPolls(t *testing.T) {
 		exchange(time.Duration(2*dumped-i)*time.Second, kmsg.NewPtrFetchRequest(), 0, false)
 		exchange(time.Duration(2*dumped-i)*time.Second, kmsg.NewPtrHeartbeatRequest(), 0, false)
 	}
-	text := h.dump(2, now)
+	text := h.dump(2, now, noNames)
 	require.Equal(t, 5, strings.Count(text, "\n"), text)
 	require.Contains(t, text, "124 requests so far, 1 kinds of earlier ones left out:\n")
 	require.Contains(t, text, `49m0s ago  broker 1 conn 0 "c"          OffsetCommit v0 group "refused" topic "a"-0  answered after 1ms ILLEGAL_GENERATION, and 1 alike since 50m0s ago`)
 	require.Contains(t, text, "ListGroups v0  answered after 1ms (hit by a fault)\n")
 	require.Contains(t, text, "Fetch v0  answered after 1ms, and 59 alike since 1m0s ago\n")
-	require.Contains(t, h.dump(dumped, now), `group "early"`)
+	require.Contains(t, h.dump(dumped, now, noNames), `group "early"`)
 	for i := range 2 * mostNoteworthy {
 		exchange(0, commit(fmt.Sprint("g", i)), kafka.IllegalGeneration, false)
 	}
-	require.Equal(t, mostNoteworthy+3, strings.Count(h.dump(2, now), "\n"), "it is bounded")
+	require.Equal(t, mostNoteworthy+3, strings.Count(h.dump(2, now, noNames), "\n"), "it is bounded")
 }
+
+func noNames([16]byte) string { return "" }

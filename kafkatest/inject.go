@@ -1,9 +1,11 @@
 package kafkatest
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -16,6 +18,7 @@ type Injected struct {
 	server *Server
 	in     *interceptor
 	fault  Fault
+	number int           // of the server's faults: 1, 2, 3 and so on
 	hold   chan struct{} // closed by Release and Remove
 
 	// guarded by in.mu
@@ -37,8 +40,16 @@ func (j *Injected) Release() {
 	j.in.within(func() {
 		j.in.mu.Lock()
 		defer j.in.mu.Unlock()
+		j.notedLocked("Release")
 		j.releaseLocked()
 	})
+}
+
+// notedLocked records a call of the test.
+func (j *Injected) notedLocked(what string) {
+	if now := time.Now(); !j.in.over {
+		j.in.happened.call(now, fmt.Sprintf("%s fault %d", what, j.number))(now, false)
+	}
 }
 
 func (j *Injected) releaseLocked() {
@@ -54,6 +65,7 @@ func (j *Injected) Remove() {
 	j.in.within(func() {
 		j.in.mu.Lock()
 		defer j.in.mu.Unlock()
+		j.notedLocked("Remove")
 		j.removed = true
 		j.in.notifyLocked() // wakes waits for the fault
 		j.in.faults = slices.DeleteFunc(slices.Clone(j.in.faults), func(o *Injected) bool { return o == j })
@@ -78,15 +90,17 @@ type interceptor struct {
 	host     *clock                // clock in whose bubble the server runs; nil: none
 	sessions sessions
 
-	mu      sync.Mutex  // guards the fields below; never held while waiting or calling out
-	faults  []*Injected // never changed in place
-	history history
-	pace    pace
-	cut     map[uint64]kafka.Action // by silenced connection: the action for later requests
-	misuse  error                   // error of the first invalid Effect
-	over    bool                    // the server has ended, or is about to end
-	watch   []*observer             // never changed in place
-	changed chan struct{}           // closed and replaced at every change of the history, of hits and of over
+	mu       sync.Mutex  // guards the fields below; never held while waiting or calling out
+	faults   []*Injected // never changed in place
+	injected int         // number of faults so far
+	history  history
+	happened happenings
+	pace     pace
+	cut      map[uint64]kafka.Action // by silenced connection: the action for later requests
+	misuse   error                   // error of the first invalid Effect
+	over     bool                    // the server has ended, or is about to end
+	watch    []*observer             // never changed in place
+	changed  chan struct{}           // closed and replaced at every change of the history, of hits and of over
 }
 
 func newInterceptor(nameOf func([16]byte) string, log func(string), own kafka.Interceptor) *interceptor {
@@ -107,6 +121,8 @@ func (in *interceptor) inject(f Fault) *Injected {
 	j := &Injected{in: in, fault: f, hold: make(chan struct{})}
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	in.injected++
+	j.number = in.injected
 	in.faults = append(slices.Clip(in.faults), j)
 	if in.over {
 		j.releaseLocked()
@@ -150,16 +166,16 @@ func (in *interceptor) Before(x *kafka.Exchange) kafka.Action {
 	}
 	in.mu.Unlock()
 
-	action := silenced
+	action, hits := silenced, []hit(nil)
 	if cut {
 		in.sessions.request(x.Broker, x.Request)
 	} else {
-		action = in.decide(x)
+		action, hits = in.decide(x)
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if disturbs(action) {
-		in.history.disturb(x)
+		in.history.disturb(x, hits)
 	}
 	action.DiscardRecords = action.DiscardRecords || in.discards
 	if action.DropRequest || action.DropReply {
@@ -176,14 +192,15 @@ func disturbs(a kafka.Action) bool {
 		a.DropRequest || a.DropReply || a.CloseBefore || a.CloseAfter
 }
 
-// decide calls Config.Intercept, and then the faults if the request is still to be served.
-func (in *interceptor) decide(x *kafka.Exchange) kafka.Action {
+// decide calls Config.Intercept, and then the faults if the request is still to be served. hits are
+// those that hit it.
+func (in *interceptor) decide(x *kafka.Exchange) (a kafka.Action, hits []hit) {
 	var own kafka.Action
 	if in.own != nil {
 		own = in.own.Before(x)
 	}
 	if own.Respond != nil || own.DropRequest || own.DropReply || own.CloseBefore || own.CloseAfter {
-		return own
+		return own, nil
 	}
 	if own.Serve != nil {
 		served := *x
@@ -195,10 +212,11 @@ func (in *interceptor) decide(x *kafka.Exchange) kafka.Action {
 	faults := in.faults
 	in.mu.Unlock()
 	if len(faults) == 0 {
-		return own
+		return own, nil
 	}
 	ts := append(targets(x.Request), in.sessions.targets(x.Broker, x.Request)...)
-	a := in.act(x, in.choose(in.selecting(faults, x, ts)))
+	hits = in.choose(in.selecting(faults, x, ts))
+	a = in.act(x, hits)
 	a.Delay += own.Delay
 	a.Holds = append(own.Holds, a.Holds...)
 	a.ThrottleMs = max(a.ThrottleMs, own.ThrottleMs)
@@ -209,7 +227,7 @@ func (in *interceptor) decide(x *kafka.Exchange) kafka.Action {
 	if own.Edit != nil {
 		edit(&a, own.Edit)
 	}
-	return a
+	return a, hits
 }
 
 // silenceLocked applies the action of one request to all later requests on its connection.

@@ -2,7 +2,9 @@ package kafkatest
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
@@ -13,7 +15,7 @@ import (
 // in sync. It fails the test if that does not happen, or if the broker has no replica.
 func (s *Server) MoveLeader(topic string, partition, to int32) {
 	s.t.Helper()
-	s.within(func(s *Server, _ *visit) {
+	s.within(fmt.Sprintf("MoveLeader(%s-%d to broker %d)", topic, partition, to), func(s *Server, _ *visit) {
 		ctx, cancel := s.waitContext()
 		defer cancel()
 		tp, cluster := record.TopicPartition{Topic: topic, Partition: partition}, s.Cluster().Backend().Cluster
@@ -40,7 +42,7 @@ func (s *Server) WaitISR(topic string, partition int32, brokers ...int32) {
 	if len(brokers) == 0 {
 		s.t.Fatalf("kafkatest: WaitISR: of %s-%d no broker: one at least is in sync", topic, partition)
 	}
-	s.within(func(s *Server, _ *visit) { s.waitISR(topic, partition, brokers) })
+	s.within(fmt.Sprintf("WaitISR(%s-%d, %v)", topic, partition, brokers), func(s *Server, _ *visit) { s.waitISR(topic, partition, brokers) })
 }
 
 func (s *Server) waitISR(topic string, partition int32, brokers []int32) {
@@ -96,7 +98,7 @@ func awaitPartition(ctx context.Context, c *replication.Cluster, tp record.Topic
 // keeps its leader. It fails the test if the metadata cannot be changed.
 func (s *Server) ShuffleLeaders(topics ...string) (moved int) {
 	s.t.Helper()
-	s.within(func(s *Server, _ *visit) { moved = s.shuffleLeaders(topics) })
+	s.within(fmt.Sprintf("ShuffleLeaders(%s)", strings.Join(topics, ", ")), func(s *Server, _ *visit) { moved = s.shuffleLeaders(topics) })
 	return moved
 }
 

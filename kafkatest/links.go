@@ -1,6 +1,9 @@
 package kafkatest
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/stratalog/strata/replication"
@@ -64,11 +67,11 @@ func (s *Server) link(paths ...replication.NetworkPath) *Link {
 
 // Cut drops all messages, including those in flight, until Mend. A follower behind the link leaves
 // the in-sync set after replica.lag.time.max.ms.
-func (l *Link) Cut() { l.each((*replication.Network).Cut) }
+func (l *Link) Cut() { l.each("Cut", (*replication.Network).Cut) }
 
 // Pause delays all messages until Mend, and drops none. A broker whose links are all paused is
 // fenced when its session expires, as if it were cut off.
-func (l *Link) Pause() { l.each((*replication.Network).Pause) }
+func (l *Link) Pause() { l.each("Pause", (*replication.Network).Pause) }
 
 // Slow delays each message by d, until Mend or another Slow. It fails the test if d is negative.
 func (l *Link) Slow(d time.Duration) {
@@ -76,20 +79,30 @@ func (l *Link) Slow(d time.Duration) {
 	if d < 0 {
 		l.s.t.Fatalf("kafkatest: Slow: %v is negative", d)
 	}
-	l.each(func(n *replication.Network, p replication.NetworkPath) { n.Slow(p, d) })
+	l.each(fmt.Sprintf("Slow by %v", d), func(n *replication.Network, p replication.NetworkPath) { n.Slow(p, d) })
 }
 
 // Mend undoes Cut, Pause and Slow.
-func (l *Link) Mend() { l.each((*replication.Network).Mend) }
+func (l *Link) Mend() { l.each("Mend", (*replication.Network).Mend) }
 
-func (l *Link) each(do func(*replication.Network, replication.NetworkPath)) {
+func (l *Link) each(what string, do func(*replication.Network, replication.NetworkPath)) {
 	if l.s.itself().in.ended() {
 		return // the servers have stopped, and with them the network
 	}
-	l.s.within(func(s *Server, _ *visit) {
+	l.s.within(what+" "+l.String(), func(s *Server, _ *visit) {
 		n := s.Cluster().Backend().Network()
 		for _, p := range l.paths {
 			do(n, p)
 		}
 	})
+}
+
+// String names the paths of the link.
+func (l *Link) String() string {
+	paths := make([]string, len(l.paths))
+	for i, p := range l.paths {
+		paths[i] = fmt.Sprintf("%d→%d", p.From, p.To)
+	}
+	slices.Sort(paths)
+	return strings.Join(paths, ", ")
 }

@@ -21,7 +21,7 @@ import (
 // record.Record.To if that is set, else to the partition of its key, as with Kafka's clients.
 func (s *Server) Fill(topic string, rs ...record.Record) {
 	s.t.Helper()
-	s.within(func(s *Server, _ *visit) {
+	s.within(fmt.Sprintf("Fill(%s, %d records)", topic, len(rs)), func(s *Server, _ *visit) {
 		if err := s.fill(topic, rs); err != nil {
 			s.t.Fatalf("kafkatest: fill %s: %v", topic, err)
 		}
@@ -50,7 +50,7 @@ func (s *Server) fill(topic string, rs []record.Record) error {
 // fails the test if the topic does not exist.
 func (s *Server) Topic(topic string) (rs []record.Record) {
 	s.t.Helper()
-	s.within(func(s *Server, _ *visit) { rs = s.topic(topic) })
+	s.within(fmt.Sprintf("Topic(%s)", topic), func(s *Server, _ *visit) { rs = s.topic(topic) })
 	return rs
 }
 
@@ -68,7 +68,7 @@ func (s *Server) topic(topic string) []record.Record {
 // Topic does. The topic need not exist yet.
 func (s *Server) WaitRecords(topic string, n int) (rs []record.Record) {
 	s.t.Helper()
-	s.within(func(s *Server, _ *visit) { rs = s.waitRecords(topic, n) })
+	s.within(fmt.Sprintf("WaitRecords(%s, %d)", topic, n), func(s *Server, _ *visit) { rs = s.waitRecords(topic, n) })
 	return rs
 }
 

@@ -18,6 +18,7 @@ type running struct {
 	cluster *strata.Cluster
 	kafka   *kafka.Server
 	served  sync.WaitGroup
+	told    sync.WaitGroup // goroutines that record events
 	once    sync.Once
 	stopErr error
 
@@ -44,6 +45,9 @@ func (s *Server) start() error {
 		return errors.Join(err, cluster.Close())
 	}
 	r := &running{cluster: cluster}
+	if !s.cfg.NoTimeline {
+		s.in.happened.follow(&r.told, cluster)
+	}
 	r.kafka = kafka.NewServer(cluster, kafka.Config{Logger: s.cfg.Logger, Intercept: s.in, Security: s.security(cluster), NoAutoCreate: !s.cfg.AutoCreate, PartialBatches: true, Authorization: s.cfg.authorization(), DelegationTokens: s.cfg.DelegationTokens,
 		Telemetry: s.cfg.Telemetry, VersionCaps: versionCaps(s.cfg.Release, s.cfg.VersionCaps), Limits: s.limits()})
 	lns, addrs := map[int32]net.Listener{}, map[int32]string{}
@@ -108,6 +112,7 @@ func (r *running) stop() error {
 		err := r.kafka.Close()
 		r.served.Wait()
 		r.stopErr = errors.Join(err, r.err, r.cluster.Close())
+		r.told.Wait()
 	})
 	return r.stopErr
 }

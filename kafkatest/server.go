@@ -3,6 +3,7 @@ package kafkatest
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -27,6 +28,7 @@ type Server struct {
 	wait     time.Duration
 	testEnds time.Time // deadline of all waits; zero: no limit
 	label    string    // profiler label of its goroutines
+	began    time.Time // of the brokers' time
 
 	// With Config.Clock there are two Servers. The test's Server has clock set. Its methods call
 	// the methods of the other Server, which runs in the bubble of the clock in its field host.
@@ -66,7 +68,7 @@ func New(t T, cfg Config) *Server {
 // none.
 func open(t T, cfg Config, host *clock) *Server {
 	t.Helper()
-	s := &Server{t: t, cfg: cfg, fs: cfg.FS, host: host, turn: make(chan struct{}, 1), racks: cfg.racks(), removed: map[int32]bool{}}
+	s := &Server{t: t, cfg: cfg, fs: cfg.FS, host: host, began: time.Now(), turn: make(chan struct{}, 1), racks: cfg.racks(), removed: map[int32]bool{}}
 	switch {
 	case s.fs != nil || cfg.Sync:
 	case cfg.Dir == "":
@@ -149,7 +151,7 @@ func (s *Server) Leader(topic string, partition int32) int32 {
 // test if the coordinator's partition has no leader.
 func (s *Server) Coordinator(group string) (broker int32) {
 	s.t.Helper()
-	s.within(func(s *Server, _ *visit) {
+	s.within(fmt.Sprintf("Coordinator(%s)", group), func(s *Server, _ *visit) {
 		ctx, cancel := s.waitContext()
 		defer cancel()
 		var err error
@@ -206,7 +208,7 @@ func (s *Server) Fault(f Fault) *Injected {
 	}
 	f = s.outside().fault(f)
 	var j *Injected
-	s.look(func(s *Server, _ *visit) { j = s.in.inject(f) })
+	s.look("Fault: "+f.describe(), func(s *Server, _ *visit) { j = s.in.inject(f) })
 	j.server = s
 	return j
 }
@@ -232,7 +234,7 @@ func (s *Server) Observe(f func(*kafka.Exchange)) (stop func()) {
 // remain. It returns when the brokers serve, or fails the test.
 func (s *Server) Restart() {
 	s.t.Helper()
-	s.within(func(s *Server, _ *visit) { s.restart() })
+	s.within("Restart", func(s *Server, _ *visit) { s.restart() })
 	s.clock.awaitListeners()
 }
 
@@ -270,6 +272,7 @@ func (s *Server) topicName(id [16]byte) string {
 // cleanup stops the server at the end of the test.
 func (s *Server) cleanup() {
 	s.t.Helper()
+	defer s.report()
 	s.in.end()
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()

@@ -65,7 +65,7 @@ func (s *Server) WaitGroup(id string, pred func(group.Info) bool) (info group.In
 	if pred == nil {
 		s.t.Fatalf("kafkatest: WaitGroup: pred is nil")
 	}
-	s.within(func(s *Server, v *visit) {
+	s.within(fmt.Sprintf("WaitGroup(%s)", id), func(s *Server, v *visit) {
 		info = s.waitGroup(id, func(i group.Info) (holds bool) {
 			v.back(func() { holds = pred(i) })
 			return holds
@@ -92,7 +92,7 @@ func (s *Server) waitGroup(id string, pred func(group.Info) bool) group.Info {
 // committed offset is the next one to read.
 func (s *Server) WaitCommitted(id string, tp record.TopicPartition, offset int64) {
 	s.t.Helper()
-	s.within(func(s *Server, _ *visit) { s.waitCommitted(id, tp, offset) })
+	s.within(fmt.Sprintf("WaitCommitted(%s, %s-%d, %d)", id, tp.Topic, tp.Partition, offset), func(s *Server, _ *visit) { s.waitCommitted(id, tp, offset) })
 }
 
 func (s *Server) waitCommitted(id string, tp record.TopicPartition, offset int64) {
@@ -131,7 +131,7 @@ func (s *Server) WaitRequests(n int, pred func(kafka.Exchange) bool) (found []ka
 	if pred == nil {
 		s.t.Fatalf("kafkatest: WaitRequests: pred is nil")
 	}
-	s.look(func(s *Server, v *visit) { found = s.waitRequests(v, n, pred) })
+	s.look(fmt.Sprintf("WaitRequests(%d)", n), func(s *Server, v *visit) { found = s.waitRequests(v, n, pred) })
 	return found
 }
 
@@ -166,7 +166,7 @@ func (j *Injected) Wait(n int) {
 	if most, limited := j.fault.times(); limited && n > most {
 		j.server.t.Fatalf("kafkatest: waiting for the fault to hit %d requests: it hits %d (Times)", n, most)
 	}
-	j.server.look(func(s *Server, _ *visit) { s.waitHits(j, n) })
+	j.server.look(fmt.Sprintf("Wait(%d) for fault %d", n, j.number), func(s *Server, _ *visit) { s.waitHits(j, n) })
 }
 
 func (s *Server) waitHits(j *Injected, n int) {
@@ -257,7 +257,7 @@ func (s *Server) waitUntil(ctx context.Context, cond func() bool) error {
 func (s *Server) dump() string {
 	s.in.mu.Lock()
 	defer s.in.mu.Unlock()
-	return s.in.pace.loops() + s.in.history.dump(dumped, time.Now())
+	return s.in.pace.loops() + s.in.history.dump(dumped, time.Now(), s.topicName)
 }
 
 // describeGroup describes a group in a few lines.
