@@ -67,6 +67,7 @@ func TestFailedTestShowsWhatHappened(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			files.Store(0)
 			dir := t.TempDir()
 			t.Setenv(artifacts, filepath.Join(dir, "new"))
 			f := &failedT{}
@@ -102,7 +103,7 @@ func TestTimelineOfAClockedServerHasTheBrokersTime(t *testing.T) {
 	s.Advance(time.Hour)
 	s.Fill("orders", record.String("orders", "", "sent"))
 	text := s.Timeline()
-	require.Regexp(t, `the test: Advance\(1h0m0s\), 1h\n +\+1h0m0\.\d+s  the test: Fill\(orders, 1 records\)`, text)
+	require.Regexp(t, `the test: Advance\(1h0m0s\), 1h\n +\+1h0m\S+  the test: Fill\(orders, 1 records\)`, text)
 }
 
 func TestTestThatPassesLogsAndWritesNothing(t *testing.T) {
@@ -121,6 +122,7 @@ func TestTestThatPassesLogsAndWritesNothing(t *testing.T) {
 
 // Without a directory of the user the text is logged, and there is no file.
 func TestFileNeedsADirectory(t *testing.T) {
+	files.Store(0)
 	t.Setenv(artifacts, "")
 	f := &failedT{dir: t.TempDir()}
 	f.run(func() { New(f, Config{}) })
@@ -192,6 +194,20 @@ func TestTimelineEscapesNamesOfClients(t *testing.T) {
 		}
 	}
 	require.NotContains(t, strings.Join(timelineOf(t, f), "\n"), "\x1b")
+}
+
+func TestProcessWritesAtMostTwentyFiles(t *testing.T) {
+	files.Store(0)
+	dir := t.TempDir()
+	t.Setenv(artifacts, dir)
+	for range maxFiles + 2 {
+		f := &failedT{}
+		f.run(func() { New(f, Config{Pipe: true}) })
+		require.NotEmpty(t, timelineOf(t, f))
+	}
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, maxFiles)
 }
 
 func TestWriteTimelineReturnsTheErrorOfItsWriter(t *testing.T) {
