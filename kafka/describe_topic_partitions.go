@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata/acl"
+	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 )
 
@@ -68,6 +69,7 @@ func (c *call) describeTopicPartitions(req *kmsg.DescribeTopicPartitionsRequest)
 			continue
 		}
 		page, next := describedTopic(t, who, pageOf{from, left})
+		c.describeImpaired(&page)
 		page.AuthorizedOperations = c.operations(acl.Topic, name)
 		resp.Topics = append(resp.Topics, page)
 		left -= len(page.Partitions)
@@ -117,4 +119,15 @@ func describedTopic(t replication.TopicMetadata, who brokersSeen, which pageOf) 
 		page.Partitions = append(page.Partitions, dp)
 	}
 	return page, 0
+}
+
+// describeImpaired sets the error of each partition whose leader has met damage, or does not
+// acknowledge or show all records. Kafka has no error for these. Clients that write and read use
+// Metadata, which has no error for them here either.
+func (c *call) describeImpaired(page *kmsg.DescribeTopicPartitionsResponseTopic) {
+	for i := range page.Partitions {
+		if p := &page.Partitions[i]; p.ErrorCode == 0 {
+			p.ErrorCode = int16(codeOf(c.s.cluster.Impaired(record.TopicPartition{Topic: *page.Topic, Partition: p.Partition})))
+		}
+	}
 }

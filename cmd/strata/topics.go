@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -75,6 +74,7 @@ type partitionLine struct {
 	Start       int64   `json:"startOffset"`
 	End         int64   `json:"endOffset"`
 	Error       string  `json:"error,omitempty"`
+	Helps       string  `json:"helps,omitempty"` // what Error means for clients, and what helps
 }
 
 func (l partitionLine) writeText(w io.Writer) {
@@ -83,12 +83,16 @@ func (l partitionLine) writeText(w io.Writer) {
 		fmt.Fprintf(w, ", %s", l.Error)
 	}
 	fmt.Fprintln(w)
+	if l.Helps != "" {
+		fmt.Fprintf(w, "     %s\n", l.Helps)
+	}
 }
 
 func (a *app) topicsDescribe() *cobra.Command {
 	var tg target
 	c := &cobra.Command{Use: "describe [TOPIC...]", Short: "Show partitions, offsets and settings of topics",
-		Long: "describe prints each topic with the settings that are not defaults, and each of its partitions: first and next offset, leader, replicas.\n" +
+		Long: "describe prints each topic with the settings that are not defaults, and each of its partitions: first and next offset, leader, replicas, and the\n" +
+			"error of a partition that is offline, has met damaged records, or lacks in-sync replicas.\n" +
 			"Without a name it prints all topics except internal ones.",
 		Example: "  strata topics describe orders -b localhost:9092\n  strata topics describe orders payments --dir data --json"}
 	c.RunE = a.with(&tg, func(ctx context.Context, c *conn, names []string) error {
@@ -101,13 +105,14 @@ func (a *app) topicsDescribe() *cobra.Command {
 			}
 			names = topics.Names()
 		}
-		return a.describeTopics(ctx, c.admin, names)
+		return a.describeTopics(ctx, c.asker, names)
 	})
 	tg.flags(c)
 	return c
 }
 
-func (a *app) describeTopics(ctx context.Context, admin *kadm.Client, names []string) error {
+func (a *app) describeTopics(ctx context.Context, ask asker, names []string) error {
+	admin := ask.admin
 	topics, err := admin.ListTopicsWithInternal(ctx, names...)
 	if err != nil {
 		return err
@@ -128,6 +133,10 @@ func (a *app) describeTopics(ctx context.Context, admin *kadm.Client, names []st
 	}
 	ends, err := admin.ListEndOffsets(ctx, names...)
 	if err = ofSome(err); err != nil {
+		return err
+	}
+	impaired, err := impairments(ctx, ask, topics)
+	if err != nil {
 		return err
 	}
 	for _, t := range topics.Sorted() {
@@ -151,9 +160,9 @@ func (a *app) describeTopics(ctx context.Context, admin *kadm.Client, names []st
 				start.Offset, end.Offset = -1, -1
 				start.Err = cmp.Or(start.Err, end.Err, error(kerr.LeaderNotAvailable))
 			}
-			l := partitionLine{"partition", t.Topic, p.Partition, p.Leader, p.LeaderEpoch, p.Replicas, p.ISR, start.Offset, end.Offset, ""}
-			if err := cmp.Or(p.Err, start.Err, end.Err); err != nil {
-				l.Error = err.Error()
+			l := partitionLine{"partition", t.Topic, p.Partition, p.Leader, p.LeaderEpoch, p.Replicas, p.ISR, start.Offset, end.Offset, "", ""}
+			if err := cmp.Or(p.Err, start.Err, end.Err, impaired[t.Topic][p.Partition]); err != nil {
+				l.Error, l.Helps = err.Error(), impairedText(err)
 			}
 			if err := a.emit(l); err != nil {
 				return err
