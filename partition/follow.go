@@ -242,12 +242,18 @@ func (p *Partition) onCopied(a *log.Append) {
 	c.Done(err)
 }
 
-// followTo moves a follower's high watermark with its leader's.
+// followTo moves a follower's high watermark with its leader's, up to the records that the leader
+// has as well. The log may end behind them: an append of this replica's own leadership that was
+// admitted before is written after the request.
 func (p *Partition) followTo(c *Copy) {
+	end := c.Offset
+	if n := len(c.run); n > 0 {
+		end = c.run[n-1].LastOffset + 1
+	}
 	p.mu.Lock()
 	var d due
 	if p.leaderEpoch.Load() < 0 && c.Epoch == p.epoch {
-		d = p.advanceLocked(min(c.HighWatermark, p.safeEnd()))
+		d = p.advanceLocked(min(c.HighWatermark, end, p.safeEnd()))
 	}
 	p.mu.Unlock()
 	d.run()

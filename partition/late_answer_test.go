@@ -53,6 +53,44 @@ func TestAnswerForALogThatEndsElsewhereCutsNothing(t *testing.T) {
 	require.Equal(t, int64(3), p.LogEndOffset())
 }
 
+// An append that was in progress when the leadership ended may reach the log after the follower has
+// sent its fetch. The new leader does not have the record, and its response does not cover it.
+func TestRecordWrittenAfterTheLeadershipEndedIsNotCommitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := vfs.Mem()
+		p := openLeader(t, testConfig(fs))
+		require.NoError(t, send(p, batchSpec{value: "a"}).Err)
+		slow := fs.Inject(vfs.Fault{Ops: vfs.OpWrite, Pattern: "*.log", Times: vfs.Always, Delay: time.Minute})
+		result := make(chan ProduceResult, 1)
+		go func() { result <- send(p, batchSpec{value: "late"}) }()
+		synctest.Wait()
+		require.NoError(t, p.Follow(1))
+		ask := asked(p, 1)
+		require.EqualValues(t, 1, ask.Offset)
+		require.ErrorIs(t, (<-result).Err, ErrNotLeaderAfterAppend)
+		slow()
+		require.EqualValues(t, 2, p.LogEndOffset())
+		// The new leader has more, but its response is full with the records of other partitions.
+		copyTo(t, p, ask.Offset, 9, "")
+		require.EqualValues(t, 1, p.HighWatermark())
+		_, err := p.Converge(asked(p, 1), Divergence{Epoch: 0, End: 1})
+		require.NoError(t, err)
+		copyTo(t, p, 1, 9, "b")
+		require.EqualValues(t, 2, p.HighWatermark())
+	})
+}
+
+// BecomeLeader begins its epoch in the log first. An append of the earlier epoch that comes in
+// between is not written, and its producer sends it again.
+func TestAppendBesideANewEpochOfTheSameLeaderIsSentAgain(t *testing.T) {
+	p := openLeader(t, testConfig(vfs.Mem()))
+	require.NoError(t, p.log.LeadInEpoch(1))
+	require.ErrorIs(t, send(p, batchSpec{value: "a"}).Err, ErrNotLeader)
+	require.NoError(t, p.BecomeLeader(1))
+	require.NoError(t, send(p, batchSpec{value: "a"}).Err)
+	require.EqualValues(t, 1, p.LogEndOffset())
+}
+
 // A running truncation ends before the replica follows another leader, or leads.
 func TestRoleWaitsForTheCutUnderWay(t *testing.T) {
 	for name, change := range map[string]func(p *Partition) error{

@@ -25,6 +25,14 @@ func (o *owner) Admit(a *log.Append) error {
 	if req.copy != nil {
 		return p.admitCopy(req, a)
 	}
+	// The leadership may end after this check, and the batch is written all the same. p.mu would not
+	// help, since it is not held until then. That is harmless:
+	//   - The batch is not acknowledged: acknowledged reads the epoch again, and no epoch returns.
+	//   - It is not behind a later epoch: Lead begins its epoch in the log first, and the log rejects
+	//     batches of earlier epochs from then on (see fail).
+	//   - Truncations wait until this round of appends ends. Batches of the next leader are
+	//     rejected if they do not fit behind this one. Until the follower's next fetch truncates it,
+	//     this one is above the high watermark (see followTo).
 	var err error
 	if epoch := p.leaderEpoch.Load(); epoch < 0 || a.LeaderEpoch != epoch {
 		err = p.notLeading()

@@ -160,6 +160,10 @@ func (p *Partition) acknowledged(req *ProduceRequest) bool {
 func (p *Partition) fail(req *ProduceRequest, err error) {
 	p.stats.refused.Add(1)
 	p.met(err)
+	if errors.Is(err, log.ErrStaleEpoch) { // Lead has begun the next epoch in the log only
+		req.refused = true
+		err = fmt.Errorf("%w: %w", ErrNotLeader, err)
+	}
 	if !req.refused && p.leaderEpoch.Load() != req.result.LeaderEpoch && !errors.Is(err, log.ErrClosed) {
 		// The disk failed after this broker lost the leadership: it is unknown whether the batch
 		// was written.
