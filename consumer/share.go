@@ -28,7 +28,8 @@ type ShareConfig struct {
 
 	// MaxRecords is the most records that Poll returns; each is locked for this member and counts
 	// as delivered. Records fetches as many ahead of its loop if the loop is fast. 0 means 100.
-	// Kafka: max.poll.records with share.acquire.mode=record_limit.
+	// Kafka: max.poll.records with share.acquire.mode=record_limit. A broker of Kafka before 4.2
+	// exceeds it, since it locks whole batches of its log.
 	MaxRecords int
 
 	// Reset selects the starting offset of a partition that is new to the group: Earliest (the zero

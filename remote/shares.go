@@ -333,13 +333,19 @@ func isSessionError(err error) bool {
 	return errors.As(err, &coded) && (coded.Code == kerr.ShareSessionNotFound.Code || coded.Code == kerr.InvalidShareSessionEpoch.Code)
 }
 
+// acquireByRecord is the mode in which MaxRecords is a strict limit (KIP-1206). Kafka:
+// share.acquire.mode=record_limit.
+const acquireByRecord = 1
+
 // fetchRequest is the next fetch of the session. In a new session it names all partitions, later
 // only the difference.
 func (l *shareLine) fetchRequest(m consumer.ShareMember, tps map[record.TopicPartition][16]byte, most int) kmsg.Request {
 	req := kmsg.NewPtrShareFetchRequest()
 	req.GroupID, req.MemberID, req.ShareSessionEpoch = &m.Group, &m.MemberID, l.epoch
 	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = millis(longestPoll), 1, 1<<20
-	req.MaxRecords, req.BatchSize = int32(most), int32(most)
+	// The broker locks and counts no more than that. Before version 2, of Kafka 4.2, it locks whole
+	// batches.
+	req.MaxRecords, req.BatchSize, req.ShareAcquireMode = int32(most), int32(most), acquireByRecord
 	topics := index[[16]byte]{}
 	for tp, id := range tps {
 		if l.has[tp] == id {

@@ -3,6 +3,7 @@ package remote_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -53,6 +54,42 @@ func TestShareGroupDoesEachJobOnce(t *testing.T) {
 		all.Wait()
 		once(t, did, 200)
 		require.Len(t, workers, 3)
+	})
+}
+
+// A batch of the log may have more records than the member asked for. The others are for other
+// members, and are not counted as delivered.
+func TestShareMemberLocksAtMostMaxRecords(t *testing.T) {
+	both(t, func(t *testing.T, c strata.Client) {
+		fill(t, c, 200)
+		did := map[string]int{}
+		var members []*consumer.Share
+		for range 4 {
+			s, err := consumer.NewShare(c, consumer.ShareConfig{Group: "jobs", Topics: []string{"t"}, MaxRecords: 10})
+			require.NoError(t, err)
+			members = append(members, s)
+			recs, err := s.Poll(t.Context())
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(recs), 10)
+			for _, r := range recs {
+				did[string(r.Value)]++
+			}
+		}
+		for _, s := range members {
+			require.NoError(t, s.Close()) // releases its records
+		}
+		last, err := consumer.NewShare(c, consumer.ShareConfig{Group: "jobs", Topics: []string{"t"}})
+		require.NoError(t, err)
+		all := map[string]int{}
+		for r, err := range last.Records(t.Context()) {
+			require.NoError(t, err)
+			require.LessOrEqual(t, r.Deliveries, did[string(r.Value)]+1)
+			if all[string(r.Value)]++; len(all) == 200 {
+				break
+			}
+		}
+		once(t, all, 200)
+		require.NoError(t, last.Close())
 	})
 }
 
@@ -197,6 +234,7 @@ func TestAcknowledgementsThatWaitShareARequest(t *testing.T) {
 			}
 		})()
 		var all sync.WaitGroup
+		slices.Reverse(recs) // a request needs them by offset
 		for i, r := range recs {
 			all.Go(func() {
 				if i%10 == 0 {
