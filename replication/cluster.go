@@ -117,8 +117,8 @@ const maxOvertaken = 10
 // others return ErrLocked.
 //
 // Open returns a *DirectoryError for a directory that is in use, damaged, of a newer format, or of
-// another program. A broker whose disk fails is not started if the others can run without it;
-// otherwise Open returns the disk's error.
+// another program. A broker whose disk fails, or whose meta.properties or copy of the metadata is
+// damaged, is not started if the others can run without it; otherwise Open returns that error.
 func Open(cfg Config) (*Cluster, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

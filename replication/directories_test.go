@@ -3,6 +3,7 @@ package replication
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -239,6 +240,68 @@ func TestFailedCreationOfAPartitionIsTriedAgain(t *testing.T) {
 	require.ErrorIs(t, tryProduce(c, at("orders", 0), "x").Err, errDisk)
 	remove()
 	require.Equal(t, int64(0), produce(t, c, at("orders", 0), "y").BaseOffset)
+}
+
+// As the disk of a broker that cannot be read, a damaged meta.properties is a matter of its broker.
+// The others serve, and it joins them when the file is back.
+func TestDamagedIdentityCostsItsBrokerOnly(t *testing.T) {
+	for broker := int32(1); broker <= 3; broker++ {
+		ds := newDisks(3)
+		c := openWith(t, ds.config())
+		require.NoError(t, c.CreateTopic(t.Context(), "orders", topic.Config{Partitions: 3, ReplicationFactor: 3}))
+		for p := range int32(3) {
+			produce(t, c, at("orders", p), "before")
+		}
+		require.NoError(t, c.Close())
+		disk, file := ds[broker-1], filepath.Join(fmt.Sprint("data/broker-", broker), metaPropertiesFile)
+		whole, err := vfs.ReadFile(disk, file)
+		require.NoError(t, err)
+		for how, ruin := range map[string]func() error{
+			"a wrong bit": func() error {
+				return vfs.WriteFile(disk, file, bytes.Replace(whole, []byte("cluster"), []byte("clustes"), 1))
+			},
+			"no content": func() error { return vfs.WriteFile(disk, file, nil) },
+			"removed":    func() error { return disk.Remove(file) },
+		} {
+			require.NoError(t, ruin())
+			var out bytes.Buffer
+			cfg := ds.config()
+			cfg.Logger = slog.New(slog.NewTextHandler(&out, nil))
+			c, err := Open(cfg)
+			require.NoError(t, err, how)
+			require.NotContains(t, c.Brokers(), broker, how)
+			require.Contains(t, out.String(), metaPropertiesFile, how)
+			require.ErrorIs(t, c.Healthy(t.Context()), ErrBrokerDown, how)
+			requireDirectoryError(t, c.StartBroker(t.Context(), broker), ErrDamaged, "restore")
+			for p := range int32(3) {
+				require.Equal(t, "before", values(t, c, at("orders", p))[0], how)
+				produce(t, c, at("orders", p), how)
+			}
+			require.NoError(t, vfs.WriteFile(disk, file, whole))
+			require.NoError(t, c.StartBroker(t.Context(), broker), how)
+			require.Equal(t, []int32{1, 2, 3}, c.Brokers(), how)
+			require.NoError(t, c.Close())
+		}
+		require.Len(t, values(t, openWith(t, ds.config()), at("orders", 0)), 4)
+	}
+}
+
+// More than half of the brokers have to be there. The error has the files that are damaged.
+func TestDamagedIdentitiesOfMostBrokersAreAnError(t *testing.T) {
+	ds := newDisks(3)
+	c := openWith(t, ds.config())
+	create(t, c, "orders", 1)
+	require.NoError(t, c.Close())
+	for _, broker := range []int{3, 1, 2} {
+		require.NoError(t, vfs.WriteFile(ds[broker-1], filepath.Join(fmt.Sprint("data/broker-", broker), metaPropertiesFile), nil))
+		if broker == 3 {
+			continue
+		}
+		_, err := Open(ds.config())
+		requireDirectoryError(t, err, ErrDamaged, "restore the file")
+		require.ErrorContains(t, err, metaPropertiesFile)
+		require.NotErrorIs(t, err, ErrMissing)
+	}
 }
 
 // A flipped bit in the file with the directory's identity, or the loss of its content, is damage.

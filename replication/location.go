@@ -158,11 +158,11 @@ func brokersIn(fsys vfs.FS, dir string) ([]int32, error) {
 	return ids, nil
 }
 
-// A claim is a directory that was found to be its broker's, or new, or cannot be read.
+// A claim is a directory that was found to be its broker's, or new, or that cannot be used.
 type claim struct {
 	location
 	meta   *metaProperties // nil: the directory is new
-	failed error           // set: its disk fails, and nothing is known of the directory
+	failed error           // set: its disk fails or its identity is damaged; nothing is known of it
 
 	aboveSynced bool // the entry of the directory around it is on stable storage; see prepareRoot
 }
@@ -184,9 +184,9 @@ func (c *Config) isCopy() error {
 }
 
 // checkLocations checks all directories before anything is written to one of them: each can be its
-// broker's, and all are of one cluster, whose id it returns, "" for a new one. A failing disk is
-// noted in its claim. It is an error if no other disk has the cluster's id: then the failing one
-// may have it.
+// broker's, and all are of one cluster, whose id it returns, "" for a new one. A failing disk or a
+// damaged identity is noted in its claim. It is an error if no other directory has the cluster's
+// id: then this one may have it.
 //
 // The first broker's directory is checked last. A founding creates that identity first, so an open
 // that finds the identity of another broker finds this one too, and locks it first: of concurrent
@@ -207,7 +207,7 @@ func (c *Config) checkLocations(all []location) (claims []claim, clusterID strin
 		claims[i] = claim{location: l, meta: meta, failed: err}
 	}
 	for _, cl := range claims {
-		if errors.As(cl.failed, new(*DirectoryError)) {
+		if errors.As(cl.failed, new(*DirectoryError)) && !errors.Is(cl.failed, ErrDamaged) {
 			return nil, "", cl.failed
 		}
 		failed = append(failed, cl.failed)

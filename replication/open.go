@@ -23,7 +23,8 @@ import (
 // open starts the brokers whose directories exist, in this order:
 //
 //  1. All directories are checked. Nothing is written if one of them cannot be used. A broker whose
-//     disk fails, now or later, is not started, if the others can continue without it.
+//     disk fails, now or later, or whose identity is damaged, is not started, if the others can
+//     continue without it.
 //  2. Directories with an identity are locked, or for a new cluster the first one. If other
 //     processes have created identities meanwhile, open gives up and begins again (errOvertaken).
 //  3. The newest copy of the metadata is read, if there are enough copies. It has the earlier
@@ -109,12 +110,12 @@ func (c *Cluster) begin(cl claim) error {
 	return nil
 }
 
-// leaveOut continues without a broker whose disk fails while the cluster opens, or whose copy of
-// the metadata is damaged: it is not started.
+// leaveOut continues without a broker whose disk fails while the cluster opens, or whose identity
+// or copy of the metadata is damaged: it is not started.
 func (c *Cluster) leaveOut(id int32, cause error) {
 	message := "broker does not serve: its disk fails"
 	if errors.Is(cause, ErrDamaged) {
-		message = "broker does not serve: its copy of the metadata is damaged"
+		message = "broker does not serve: its identity or its copy of the metadata is damaged"
 	}
 	c.logger.Error(message, slog.Int("broker", int(id)), slog.Any("err", cause))
 	c.failures[id] = fmt.Errorf("broker %d: %w", id, cause)
