@@ -58,7 +58,7 @@ type groups struct {
 
 	mu      sync.Mutex                          // guards the fields below
 	seen    map[string]seenTopic                // topics that exist as far as is known
-	samples map[string]lagSamples               // by group: results of earlier calls of Lags
+	lags    lagSampler                          // of earlier calls of Lags
 	waiting map[string]map[chan<- struct{}]bool // by group: channels to notify of a new generation
 
 	memory *memory.Budget // of all coordinators of the cluster
@@ -91,7 +91,7 @@ func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 			return nil, err
 		}
 	}
-	c := &Coordinator{broker: anyBroker, groups: &groups{cfg: cfg, store: store, evaluator: newEvaluator(), seen: make(map[string]seenTopic), samples: make(map[string]lagSamples), waiting: make(map[string]map[chan<- struct{}]bool), memory: budget}}
+	c := &Coordinator{broker: anyBroker, groups: &groups{cfg: cfg, store: store, evaluator: newEvaluator(), seen: make(map[string]seenTopic), lags: make(lagSampler), waiting: make(map[string]map[chan<- struct{}]bool), memory: budget}}
 	c.configs, _ = store.(configStore)
 	limits := classic.Limits{OffsetsRetention: cfg.OffsetsRetention, OffsetMetadataMax: cfg.OffsetMetadataMax, BatchBytes: cfg.MaxBatchBytes}
 	c.core.Classic = classic.Config{InitialRebalanceDelay: cfg.InitialRebalanceDelay, MaxSize: cfg.MaxSize, Limits: limits, Process: newProcess()}

@@ -55,9 +55,15 @@ type GroupLag struct {
 	Members int
 	Lag     int64 // uncommitted offsets in all partitions where that is known; see OffsetInfo
 
-	// Drain is the time that the group needs to catch up at the rate since an earlier call of Lags
-	// (the last one at least a second ago). It is 0 if there is no lag, DrainNever if the lag does
-	// not shrink, and DrainUnknown if there was no such call, or the lag of a partition is unknown.
+	// Drain is the time that the group needs to catch up at its rate in the last minute. It is 0 if
+	// there is no lag, DrainNever if the lag does not shrink, and DrainUnknown if the rate or the lag
+	// of a partition is unknown.
+	//
+	// All callers in the process share the samples from which the rate is measured, so that each
+	// gets the same value. Lags takes a sample if the last one is at least 10 s old. The rate is
+	// measured from the last sample that is at least a minute old: after a pause of an hour that is
+	// the rate of the hour. If there is none it is measured from the first sample. In the first
+	// 10 s, and therefore in the first call, the rate is unknown.
 	Drain time.Duration
 
 	// Unknown is the number of partitions whose lag is unknown, for example because they have no
@@ -70,32 +76,6 @@ const (
 	DrainUnknown time.Duration = -1
 	DrainNever   time.Duration = -2
 )
-
-// lagSamples are a group's lags in two earlier calls of Lags. The rate is measured from the older
-// one, which is at least minSample older than the newer.
-type lagSamples struct{ older, newer lagSample }
-
-type lagSample struct {
-	at  time.Time // zero: none
-	lag int64
-}
-
-const minSample = time.Second
-
-// next returns the samples with a new one added, and the time to drain from there.
-func (s lagSamples) next(now lagSample) (lagSamples, time.Duration) {
-	if s.newer.at.IsZero() || now.at.Sub(s.newer.at) >= minSample {
-		s = lagSamples{older: s.newer, newer: now}
-	}
-	return s, s.drain(now)
-}
-
-func (s lagSamples) drain(now lagSample) time.Duration {
-	if s.older.at.IsZero() {
-		return DrainTime(now.lag, 0, 0)
-	}
-	return DrainTime(now.lag, s.older.lag, now.at.Sub(s.older.at))
-}
 
 // A standing is the input for a group's lag.
 type standing struct {
@@ -258,16 +238,9 @@ func (c *Coordinator) Lags(ctx context.Context) ([]GroupLag, error) {
 	return c.sample(groups, missing == nil && c.broker == anyBroker), missing
 }
 
-// sample records the lags of the groups and returns their trends. If all is set, samples of other
-// groups are dropped.
+// sample records the lags of the groups and returns their trends. If all is set, groups lists all
+// groups that exist.
 func (c *Coordinator) sample(groups []standing, all bool) []GroupLag {
-	now := time.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	samples := c.samples
-	if all {
-		samples = make(map[string]lagSamples, len(groups))
-	}
 	out := make([]GroupLag, 0, len(groups))
 	for _, s := range groups {
 		l := GroupLag{Group: s.ID, State: s.State, Members: len(s.Members), Lag: s.Lag()}
@@ -276,13 +249,10 @@ func (c *Coordinator) sample(groups []standing, all bool) []GroupLag {
 				l.Unknown++
 			}
 		}
-		if l.Unknown > 0 { // the lag is incomplete
-			samples[s.ID], l.Drain = c.samples[s.ID], DrainUnknown
-		} else {
-			samples[s.ID], l.Drain = c.samples[s.ID].next(lagSample{now, l.Lag})
-		}
 		out = append(out, l)
 	}
-	c.samples = samples
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lags.drains(time.Now(), out, all)
 	return out
 }

@@ -14,8 +14,8 @@ type LagLimit struct {
 	Records int64
 
 	// Drain is the tolerated time to catch up, for any number of records; see GroupLag.Drain.
-	// DrainNever exceeds every limit. DrainUnknown is tolerated, since the next call of Lags
-	// returns a better value. With 0 or less, a lag of more than Records is never tolerated.
+	// DrainNever exceeds every limit. DrainUnknown is tolerated, since a call of Lags ten seconds
+	// later returns a better value. With 0 or less, a lag of more than Records is never tolerated.
 	Drain time.Duration
 }
 
