@@ -3,6 +3,7 @@ package strata
 import (
 	"context"
 
+	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
@@ -92,6 +93,15 @@ func (c *Cluster) DeleteRecords(ctx context.Context, before map[record.TopicPart
 // errors of partitions. Errors of the call itself: ErrUnknownTopic, replication.ErrClosed, ctx's.
 func (c *Cluster) Clean(ctx context.Context, topics ...string) ([]replication.PartitionClean, error) {
 	return c.brokers.Clean(ctx, topics...)
+}
+
+// PreviewClean returns the report that Clean would return now of the leader's replica of a
+// partition: which segments go and stay, and why. It changes nothing. Of a compaction it has only
+// the beginning, or the reason why there is none: see log.Log.Preview. A partition that was never
+// written to has an empty report. Errors: ErrUnknownTopic, replication.ErrNotLeader, the disk's
+// errors, replication.ErrClosed, ctx's.
+func (c *Cluster) PreviewClean(ctx context.Context, tp record.TopicPartition) (log.CleanReport, error) {
+	return c.brokers.PreviewClean(ctx, tp)
 }
 
 // Roll closes the active segments of the given partitions of a topic, or of all, and opens new

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/stratalog/strata/internal/segment"
 )
 
 // A CleanReport reports the result of Clean, with reasons.
@@ -85,18 +87,26 @@ func (l *Log) applyRetention(ctx context.Context) (rep CleanReport, err error) {
 // its own.
 func (w *writer) rollOverdue() error {
 	l := w.log
-	cfg, active := l.cfg.Load(), l.active()
-	if err := l.durability.failed(); err != nil || !cfg.Cleanup.Compacts() || active.Size() == 0 {
+	if err := l.durability.failed(); err != nil {
 		return err
+	}
+	if overdue, err := l.overdue(l.cfg.Load(), l.active()); err != nil || !overdue {
+		return err
+	}
+	return w.roll(l.segments.end.Load())
+}
+
+// overdue reports whether rollOverdue closes the active segment.
+func (l *Log) overdue(cfg *Config, active *segment.Segment) (bool, error) {
+	if !cfg.Cleanup.Compacts() || active.Size() == 0 {
+		return false, nil
 	}
 	first, ok, err := active.FirstTimestamp()
 	if err != nil || !ok {
-		return err
+		return false, err
 	}
-	if waited := now() - max(first, w.created); waited <= cfg.segmentAge().Milliseconds()-w.jitter {
-		return nil
-	}
-	return w.roll(l.segments.end.Load())
+	waited := now() - max(first, l.segments.created.Load())
+	return waited > cfg.segmentAge().Milliseconds()-l.segments.jitter.Load(), nil
 }
 
 // now is the present time in ms.
@@ -109,27 +119,13 @@ func (w *writer) retain() ([]SegmentVerdict, error) {
 		return nil, err
 	}
 	cfg, list := l.cfg.Load(), l.list()
-	r := retention{now: now(), start: l.segments.start.Load(), highWatermark: l.highWatermark(), maxBytes: -1, maxAge: -1}
-	if cfg.Cleanup.Deletes() {
-		if cfg.RetentionBytes > 0 {
-			r.maxBytes = cfg.RetentionBytes
-		}
-		if cfg.RetentionAge >= 0 {
-			r.maxAge = cfg.RetentionAge.Milliseconds()
+	facts := l.retentionFacts(cfg, list)
+	for _, f := range facts {
+		if f.unknown != nil {
+			cfg.Logger.Warn("newest timestamp of a segment is not known: it is not removed by age", "path", l.path, "offset", f.base, "err", f.unknown)
 		}
 	}
-	facts := make([]segmentFacts, len(list))
-	for i, s := range list {
-		newest, err := largestTimestamp(cfg.FS, s)
-		if err != nil {
-			cfg.Logger.Warn("newest timestamp of a segment is not known: it is not removed by age", "path", l.path, "offset", s.Base(), "err", err)
-		}
-		facts[i] = segmentFacts{base: s.Base(), next: l.segments.end.Load(), size: s.Size(), largestTimestamp: newest, unknown: err}
-		if i+1 < len(list) {
-			facts[i].next = list[i+1].Base()
-		}
-	}
-	verdicts, n := r.decide(facts)
+	verdicts, n := l.retention(cfg).decide(facts)
 	if n == 0 {
 		return verdicts, nil
 	}
@@ -146,6 +142,34 @@ func (w *writer) retain() ([]SegmentVerdict, error) {
 		cfg.Logger.Info("segment removed", "path", l.path, "offset", v.BaseOffset, "next", v.NextOffset, "bytes", v.Size, "reason", v.Reason)
 	}
 	return verdicts, w.removeFront(n)
+}
+
+// retention returns the limits of retention now.
+func (l *Log) retention(cfg *Config) retention {
+	r := retention{now: now(), start: l.segments.start.Load(), highWatermark: l.highWatermark(), maxBytes: -1, maxAge: -1}
+	if cfg.Cleanup.Deletes() {
+		if cfg.RetentionBytes > 0 {
+			r.maxBytes = cfg.RetentionBytes
+		}
+		if cfg.RetentionAge >= 0 {
+			r.maxAge = cfg.RetentionAge.Milliseconds()
+		}
+	}
+	return r
+}
+
+// retentionFacts returns the properties of segments, the active one last, that retention depends
+// on.
+func (l *Log) retentionFacts(cfg *Config, list []*segment.Segment) []segmentFacts {
+	facts := make([]segmentFacts, len(list))
+	for i, s := range list {
+		newest, err := largestTimestamp(cfg.FS, s)
+		facts[i] = segmentFacts{base: s.Base(), next: l.segments.end.Load(), size: s.Size(), largestTimestamp: newest, unknown: err}
+		if i+1 < len(list) {
+			facts[i].next = list[i+1].Base()
+		}
+	}
+	return facts
 }
 
 // highWatermark returns the offset from which on nothing may be removed.

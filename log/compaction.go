@@ -75,7 +75,7 @@ func (l *Log) compact(ctx context.Context) (rep CompactionReport, err error) {
 	if err != nil {
 		return rep, err
 	}
-	rep, err = l.newPass(cfg, watched, first).Run(watched)
+	rep, err = l.newPass(cfg, watched, first, l.durability.offset.Load()).Run(watched)
 	switch {
 	case errors.Is(err, errChanged) || err != nil && watched.Err() == errChanged:
 		rep.Skipped = errChanged.Error()
@@ -93,8 +93,9 @@ func (l *Log) compact(ctx context.Context) (rep CompactionReport, err error) {
 	})
 }
 
-// newPass returns a pass of compaction over the segments that there are. It ends when watched does.
-func (l *Log) newPass(cfg *Config, watched compactContext, firstDirty int64) *compact.Pass {
+// newPass returns a pass of compaction over the segments that there are, of which the records below
+// durable are on stable storage. It ends when watched does.
+func (l *Log) newPass(cfg *Config, watched compactContext, firstDirty, durable int64) *compact.Pass {
 	p := &compact.Pass{
 		FS: cfg.FS, Dir: l.path, Segment: l.segmentConfig(cfg), Segments: l.list(), Now: now(),
 		Limits: compact.Limits{
@@ -105,7 +106,7 @@ func (l *Log) newPass(cfg *Config, watched compactContext, firstDirty int64) *co
 			DeleteRetention: max(cfg.DeleteRetention, 0).Milliseconds(),
 			MapBytes:        cfg.CompactionMemory,
 		},
-		Start: l.segments.start.Load(), FirstDirty: firstDirty, Stable: min(l.highWatermark(), l.durability.offset.Load()),
+		Start: l.segments.start.Load(), FirstDirty: firstDirty, Stable: min(l.highWatermark(), durable),
 		PurgeBelow: cfg.purgeBelow(),
 		Newest:     func(s *segment.Segment) (int64, error) { return largestTimestamp(cfg.FS, s) },
 		Replace:    func(r *compact.Result) error { return l.replaceCompacted(watched, r) },

@@ -291,7 +291,7 @@ func (w *writer) restartFrom(start int64, purged Purged) error {
 	l.segments.current.Store(&list)
 	release()
 	l.durability.cutTo(start) // again, as in truncate
-	w.created = now()
+	l.segments.created.Store(now())
 	w.latestEpoch()
 	return w.writeState(list, false)
 }

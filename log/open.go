@@ -181,7 +181,7 @@ func (o *opening) takeOver(plan *recovery.Plan, list []*segment.Segment) {
 	}
 	w.gapless = last.Gapless
 	w.unlisted = o.facts.State.Version == 0 || o.provisional // the names of the segments may not be durable
-	w.created = now()
+	l.segments.created.Store(now())
 	w.drawJitter()
 }
 
@@ -283,7 +283,7 @@ func (l *Log) create(cfg *Config, base int64, suspect *manifest.State, found lis
 	l.segments.end.Store(base)
 	l.segments.start.Store(base)
 	l.durability.set(base)
-	w.created = now()
+	l.segments.created.Store(now())
 	w.drawJitter()
 	l.recovery.Clean = true
 	if found != nil && found.hasNone(epochFile) {

@@ -40,9 +40,9 @@ func (w *writer) mustRoll(cfg *Config, active *segment.Segment, size int64, b *s
 	}
 	waited := b.MaxTimestamp - first
 	if first < 0 { // no timestamps: by the clock
-		waited = now() - w.created
+		waited = now() - w.log.segments.created.Load()
 	}
-	return waited > cfg.segmentAge().Milliseconds()-w.jitter, nil
+	return waited > cfg.segmentAge().Milliseconds()-w.log.segments.jitter.Load(), nil
 }
 
 // rollBase returns the base of the segment for a batch of offsets first to last, in a log that
@@ -127,7 +127,7 @@ func (w *writer) roll(base int64) error {
 // part of it can fail the roll.
 func (w *writer) rolled(cfg *Config, old *segment.Segment, base int64) {
 	l := w.log
-	w.created = now()
+	l.segments.created.Store(now())
 	w.drawJitter()
 	l.segments.rolls.Add(1)
 	if err := w.snapshot(base); err != nil {

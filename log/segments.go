@@ -22,6 +22,9 @@ type segments struct {
 	highWatermark atomic.Int64 // retention stays below; -1: no bound. Stored by any goroutine, see SetHighWatermark
 	rolls         atomic.Int64 // counts
 
+	created atomic.Int64 // when the active segment was made, ms; stored by a writer
+	jitter  atomic.Int64 // ms, of the active segment; stored by a writer
+
 	mu       sync.Mutex // guards expiring
 	expiring []expiring // files of removed segments
 }

@@ -13,7 +13,6 @@ type writer struct {
 	idleRounds int64  // Stats.Rounds when the log was last seen to be idle or not
 	marked     bool   // the state marks the log as open
 	unlisted   bool   // the directory was not synced since the first segment was made
-	jitter     int64  // ms, of the active segment
 
 	// provisional means that the state that marked refers to is the provisional one; there is no
 	// other then.
@@ -42,7 +41,6 @@ type writer struct {
 
 	manyAborts int // length of aborts.recent from which on storeAborted, which has failed, is tried again
 
-	created    int64 // when the active segment was made, ms
 	epoch      int32 // stamped on appends that bring none
 	epochKnown bool  // epoch is the newest in epochs
 	roundSize  int   // appends of the last round that a worker led
@@ -84,10 +82,11 @@ func (w *writer) leadOnWorkerNext() { w.log.dir.syncer.add(job{lead: w}) }
 // drawJitter chooses how much earlier than SegmentAge the active segment rolls.
 func (w *writer) drawJitter() {
 	cfg := w.log.cfg.Load()
-	w.jitter = 0
+	jitter := int64(0)
 	if j := min(cfg.SegmentJitter, cfg.SegmentAge).Milliseconds(); j > 0 {
-		w.jitter = rand.Int64N(j)
+		jitter = rand.Int64N(j)
 	}
+	w.log.segments.jitter.Store(jitter)
 }
 
 // countCut counts that bytes are removed, or were, from a file that is written to afterwards. The

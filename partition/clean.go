@@ -22,6 +22,20 @@ func (p *Partition) Clean(ctx context.Context) (log.CleanReport, error) {
 	return report, nil
 }
 
+// Preview returns the report that Clean would return now, as far as it is known before records are
+// read, and changes nothing: see log.Log.Preview.
+func (p *Partition) Preview() (log.CleanReport, error) {
+	if p.closing.Load() {
+		return log.CleanReport{}, p.wrap("preview", ErrClosed)
+	}
+	report, err := p.log.Preview()
+	if err != nil {
+		p.met(err)
+		return report, p.wrap("preview", err)
+	}
+	return report, nil
+}
+
 // Retain is Clean without compaction.
 func (p *Partition) Retain(ctx context.Context) (log.CleanReport, error) {
 	if p.closing.Load() {

@@ -168,6 +168,28 @@ func (c *Cluster) Clean(ctx context.Context, topics ...string) (report []Partiti
 	return report, err
 }
 
+// PreviewClean returns the report that Clean would return now of the leader's replica of a
+// partition, as far as it is known before records are read, and changes nothing: see
+// log.Log.Preview. A partition that was never written to has an empty report. Errors: those of
+// Producers, and the disk's.
+func (c *Cluster) PreviewClean(ctx context.Context, tp record.TopicPartition) (report log.CleanReport, err error) {
+	p, err := c.written(ctx, tp, anyBroker)
+	if p == nil {
+		return report, err
+	}
+	done := make(chan log.CleanReport, 1)
+	err = c.await(ctx, func() error {
+		rep, err := p.Preview()
+		done <- rep
+		return err
+	})
+	select {
+	case report = <-done:
+	default: // ctx ended, or the cluster is closed
+	}
+	return report, err
+}
+
 // Roll closes the active segments of the given partitions of a topic, of all if none is given, and
 // opens new ones. The next Clean can compact a closed segment, and removes it as a whole when its
 // newest record is old enough. Empty active segments are not closed. Errors: ErrUnknownTopic, disk

@@ -47,6 +47,7 @@ type Pass struct {
 	Replace func(r *Result) error
 
 	aborted []segment.AbortedTxn // of all segments, in order of their markers; read once
+	end     int64                // of the last segment, if it is above its last record; see Preview
 	room    int64                // maximum size of a result in bytes; 0 means math.MaxInt32
 }
 
@@ -104,20 +105,54 @@ func (c *Pass) mergeEmpty(ctx context.Context, r cleanableRange, rep *Report) er
 	return nil
 }
 
+// begin decides whether a pass over closed segments has enough to do. The active segment has the
+// offsets [base, end). The Report has everything that is known before records are read.
+func (c *Pass) begin(closed []*segment.Segment, base, end int64) (r cleanableRange, rep Report, err error) {
+	r, err = c.plan(closed, base, end)
+	rep = Report{FirstDirty: r.firstDirty, FirstUncleanable: r.firstUncleanable, End: r.firstDirty, DirtyRatio: r.ratio()}
+	switch {
+	case err != nil:
+		err = fmt.Errorf("plan compaction of %s: %w", c.Dir, err)
+	case r.dirtyBytes == 0:
+		rep.Skipped = "no closed segment has anything new that may be compacted"
+	case !r.overdue && r.ratio() <= c.Limits.MinDirtyRatio:
+		rep.Skipped = fmt.Sprintf("dirty ratio %.2f is not above %.2f", r.ratio(), c.Limits.MinDirtyRatio)
+	}
+	return r, rep, err
+}
+
+// Preview returns the beginning of Run's Report: why the pass does nothing, or where it begins.
+// Unless rollAt is negative, all Segments are taken as closed, with an empty active segment at
+// rollAt. Preview changes nothing.
+func (c *Pass) Preview(rollAt int64) (rep Report, err error) {
+	if rollAt >= 0 {
+		c.end = rollAt
+		_, rep, err = c.begin(c.Segments, rollAt, rollAt)
+		return rep, err
+	}
+	closed, active := c.split()
+	_, rep, err = c.begin(closed, active.Base(), active.NextOffset())
+	return rep, err
+}
+
+// split returns the closed segments and the active one.
+func (c *Pass) split() (closed []*segment.Segment, active *segment.Segment) {
+	n := len(c.Segments) - 1
+	return c.Segments[:n], c.Segments[n]
+}
+
 // Run runs the pass if the dirty part is large or old enough. If ctx ends, the pass ends at the
 // next batch; segments that are replaced by then stay replaced. rep.End is the start of the next
 // pass. It is valid also with a later error.
 func (c *Pass) Run(ctx context.Context) (rep Report, err error) {
-	r, err := c.plan()
-	rep = Report{FirstDirty: r.firstDirty, FirstUncleanable: r.firstUncleanable, End: r.firstDirty, DirtyRatio: r.ratio()}
+	closed, active := c.split()
+	r, rep, err := c.begin(closed, active.Base(), active.NextOffset())
 	switch {
 	case err != nil:
-		return rep, fmt.Errorf("plan compaction of %s: %w", c.Dir, err)
+		return rep, err
 	case r.dirtyBytes == 0:
-		rep.Skipped = "no closed segment has anything new that may be compacted"
 		return rep, c.mergeEmpty(ctx, r, &rep)
-	case !r.overdue && r.ratio() <= c.Limits.MinDirtyRatio:
-		rep.Skipped = fmt.Sprintf("dirty ratio %.2f is not above %.2f", r.ratio(), c.Limits.MinDirtyRatio)
+	case rep.Skipped != "":
 		return rep, nil
 	}
 	if err := c.removeLeftovers(); err != nil {

@@ -21,11 +21,10 @@ func (r cleanableRange) ratio() float64 {
 	return float64(r.dirtyBytes) / float64(r.cleanBytes+r.dirtyBytes)
 }
 
-// plan finds the range by whole segments.
-func (c *Pass) plan() (r cleanableRange, err error) {
-	closed, active := c.Segments[:len(c.Segments)-1], c.Segments[len(c.Segments)-1]
+// plan finds the range by whole closed segments. The active segment has the offsets [base, end).
+func (c *Pass) plan(closed []*segment.Segment, base, end int64) (r cleanableRange, err error) {
 	r.firstDirty = c.FirstDirty
-	if r.firstDirty < c.Start || r.firstDirty > active.NextOffset() {
+	if r.firstDirty < c.Start || r.firstDirty > end {
 		r.firstDirty = c.Start
 	}
 	dirty := closed[len(closed):]
@@ -40,7 +39,7 @@ func (c *Pass) plan() (r cleanableRange, err error) {
 	if err != nil {
 		return r, err
 	}
-	r.firstUncleanable = min(c.Stable, active.Base(), young)
+	r.firstUncleanable = min(c.Stable, base, young)
 	for _, s := range dirty {
 		if c.upper(s) > r.firstUncleanable { // a segment is cleaned completely or not at all
 			r.firstUncleanable = min(r.firstUncleanable, s.Base())
@@ -80,7 +79,7 @@ func (c *Pass) upper(s *segment.Segment) int64 {
 	if i := slices.Index(c.Segments, s); i+1 < len(c.Segments) {
 		return c.Segments[i+1].Base()
 	}
-	return s.NextOffset()
+	return max(s.NextOffset(), c.end)
 }
 
 // groups puts neighbouring segments below end together as long as they fit into one segment. No
