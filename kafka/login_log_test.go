@@ -9,14 +9,16 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/stratalog/strata/internal/loglimit"
 )
 
 func TestFailedLoginsAreWarnedOfSoManyAMinute(t *testing.T) {
-	var l loginLog
+	var l loglimit.Limit
 	now := time.Unix(1000, 0)
 	count := func(n int) (warned, skipped int) {
 		for range n {
-			level, out := l.next(now)
+			level, out := l.Next(now, slog.LevelWarn)
 			if level == slog.LevelWarn {
 				warned++
 			}
@@ -25,13 +27,13 @@ func TestFailedLoginsAreWarnedOfSoManyAMinute(t *testing.T) {
 		return warned, skipped
 	}
 	warned, skipped := count(5000)
-	require.Equal(t, []int{loginsLogged, 0}, []int{warned, skipped})
+	require.Equal(t, []int{loglimit.Lines, 0}, []int{warned, skipped})
 	now = now.Add(59 * time.Second)
 	warned, _ = count(1)
 	require.Zero(t, warned)
 	now = now.Add(time.Second)
 	warned, skipped = count(1)
-	require.Equal(t, []int{1, 5001 - loginsLogged}, []int{warned, skipped})
+	require.Equal(t, []int{1, 5001 - loglimit.Lines}, []int{warned, skipped})
 	warned, skipped = count(1)
 	require.Equal(t, []int{1, 0}, []int{warned, skipped})
 }
@@ -47,11 +49,11 @@ func TestFailedLoginsAreWarningsOfTheServer(t *testing.T) {
 		return logged.Write(p)
 	}), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	n := newSASLNetwork(t, Config{Logger: logger}, nil)
-	for range 3 * loginsLogged {
+	for range 3 * loglimit.Lines {
 		require.NotZero(t, asPlain(n.dial(), "alice", "wrong").ErrorCode)
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	require.Equal(t, loginsLogged, strings.Count(logged.String(), `level=WARN msg="authentication failed" remote=`), logged.String())
-	require.Equal(t, loginsLogged, strings.Count(logged.String(), "mechanism=PLAIN"))
+	require.Equal(t, loglimit.Lines, strings.Count(logged.String(), `level=WARN msg="authentication failed" remote=`), logged.String())
+	require.Equal(t, loglimit.Lines, strings.Count(logged.String(), "mechanism=PLAIN"))
 }

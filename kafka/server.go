@@ -16,6 +16,7 @@ import (
 	"github.com/stratalog/strata"
 	"github.com/stratalog/strata/acl"
 	"github.com/stratalog/strata/internal/clientmetrics"
+	"github.com/stratalog/strata/internal/loglimit"
 	"github.com/stratalog/strata/internal/sasl"
 	"github.com/stratalog/strata/kafka/internal/transport"
 )
@@ -113,7 +114,7 @@ type Server struct {
 	paceMu sync.Mutex // guards the field below; a leaf
 	pace   sasl.Pace  // of failed authentications
 
-	logins loginLog // of failed logins
+	logins loglimit.Limit // of failed logins
 
 	mu       sync.Mutex // guards the fields below
 	closed   bool
