@@ -39,6 +39,11 @@ type Config struct {
 	// Notify receives the Notices of accepted steps, and their Committed notices after the commit,
 	// with the machine's Shard. It is called without locks and must not block. nil discards them.
 	Notify func(from ShardID, notice any)
+
+	// Record receives the events of Observed machines once the records of their steps are
+	// committed. The events of a machine are in order. It is called with the shard's lock and must
+	// not block. Notify receives them afterwards. nil discards them.
+	Record func(from ShardID, event any)
 }
 
 // A ShardID identifies a Shard in its Runtime.

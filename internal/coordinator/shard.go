@@ -208,10 +208,36 @@ func (s *Shard[M, E, R]) stepLocked(e *entry[M, E], now time.Time, ev E, by mach
 	default:
 		e.last.told = append(e.last.told, eff.Committed)
 	}
+	notices = append(notices, s.takeEventsLocked(e)...)
 	if len(eff.Records) > 0 {
 		notices = append(notices, s.feedDeferredLocked(e, now)...)
 	}
 	return notices
+}
+
+// takeEventsLocked records the events of an Observed machine, or keeps them for the commit of its
+// records. It returns the recorded events.
+func (s *Shard[M, E, R]) takeEventsLocked(e *entry[M, E]) []any {
+	o, ok := any(e.m).(machine.Observed)
+	if !ok {
+		return nil
+	}
+	events := o.TakeEvents()
+	if len(events) > 0 && e.last != nil && !e.last.committed {
+		e.last.events = append(e.last.events, events...)
+		return nil
+	}
+	s.recordLocked(events)
+	return events
+}
+
+func (s *Shard[M, E, R]) recordLocked(events []any) {
+	if s.r.cfg.Record == nil {
+		return
+	}
+	for _, ev := range events {
+		s.r.cfg.Record(s.ID(), ev)
+	}
 }
 
 func (s *Shard[M, E, R]) dropForgottenLocked(e *entry[M, E]) {

@@ -15,6 +15,7 @@ type write struct {
 	size     int
 	replies  []parked // to send once it is committed
 	told     []any    // Committed notices to send then
+	events   []any    // of Observed machines, to record then
 	txn      *inTxn   // nil: the records are in no transaction
 	answered bool     // by the log
 
@@ -209,13 +210,14 @@ func (s *Shard[M, E, R]) answered(w *write, err error) (told []any, replies []pa
 		s.writes = s.writes[1:]
 		s.sent--
 		done.committed = true
+		s.recordLocked(done.events)
 		if replies == nil && told == nil { // almost always the only ones
-			replies, told = done.replies, done.told
+			replies, told = done.replies, append(done.told, done.events...)
 		} else {
 			replies = append(replies, done.replies...)
-			told = append(told, done.told...)
+			told = append(append(told, done.told...), done.events...)
 		}
-		done.replies, done.told = nil, nil // its machine keeps it
+		done.replies, done.told, done.events = nil, nil, nil // its machine keeps it
 	}
 	if len(s.writes) == 0 {
 		s.writes = nil

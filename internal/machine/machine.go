@@ -45,6 +45,12 @@ type Transactional[R any] interface {
 	ApplyEnd(producerID int64, commit bool)
 }
 
+// An Observed machine records events that explain its changes.
+type Observed interface {
+	// TakeEvents returns the events since the last call, in order. The caller owns the slice.
+	TakeEvents() []any
+}
+
 // A Producer is the producer id and epoch that the records of a transaction are written with.
 type Producer struct {
 	ID    int64
