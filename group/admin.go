@@ -48,18 +48,6 @@ type Info struct {
 	Offsets      map[record.TopicPartition]OffsetInfo // nil in Groups
 }
 
-// MemberInfo describes a member of a group.
-type MemberInfo struct {
-	ID, InstanceID       string // InstanceID "": dynamic member
-	ClientID, ClientHost string
-	Topics               []string                // subscribed topics; only in consumer groups
-	Assignment           []record.TopicPartition // assigned partitions; only in consumer groups, empty unless the group is Stable
-
-	// The same in the encoding of the protocol, for any protocol type; nil unless the group is
-	// Stable. They must not be written to.
-	SubscriptionData, AssignmentData []byte
-}
-
 // StableWith returns a predicate for WaitGroup: the group is Stable and has n members.
 func StableWith(n int) func(Info) bool {
 	return func(i Info) bool { return i.State == Stable && len(i.Members) == n }

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -28,6 +29,7 @@ func inBubble(t *testing.T, store bubbleStore, cfg Config, f func(t *testing.T, 
 		store.enterBubble()
 		c, err := NewCoordinator(store, cfg)
 		require.NoError(t, err)
+		defer checkEvents(t, c)()
 		defer c.Close()
 		synctest.Wait()
 		f(t, c)
@@ -49,6 +51,8 @@ type client struct {
 	topics                   []string
 	partitions               map[string]int32
 	instance                 string
+	name                     string // client id; "": c
+	reason                   string // of its joins
 	host                     string // "": runs in the coordinator's process
 	session, rebalance, beat time.Duration
 	// called at every change
@@ -228,7 +232,7 @@ func (m *client) rebalanceOnce(ctx context.Context, owned []record.TopicPartitio
 	m.joins++
 	m.mu.Unlock()
 	m.busy.join.Add(1)
-	j, err := m.coordinator().Join(ctx, JoinRequest{Group: m.group, MemberID: id, InstanceID: m.instance, ClientID: "c", ClientHost: m.host, ProtocolType: "consumer",
+	j, err := m.coordinator().Join(ctx, JoinRequest{Group: m.group, MemberID: id, InstanceID: m.instance, ClientID: cmp.Or(m.name, "c"), ClientHost: m.host, Reason: m.reason, ProtocolType: "consumer",
 		SessionTimeout: m.session, RebalanceTimeout: m.rebalance, SkipAssignment: true,
 		Protocols: []assignor.Protocol{{Name: m.assignor.Name(), Metadata: assignor.SubscriptionFor(m.assignor, m.topics, owned, generation, "")}}})
 	m.busy.join.Add(-1)

@@ -38,6 +38,7 @@ func withClusterUntilClosed(t *testing.T, fs vfs.FS, f func(t *testing.T, broker
 		}
 		c, err := NewCoordinator(ClusterStore(brokers), Config{})
 		require.NoError(t, err)
+		defer checkEvents(t, c)()
 		defer c.Close()
 		f(t, brokers, c)
 	})

@@ -14,10 +14,11 @@ import (
 	"github.com/stratalog/strata/group/internal/classic"
 	"github.com/stratalog/strata/group/internal/kinds"
 	"github.com/stratalog/strata/group/internal/modern"
-	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/group/internal/sharing"
 	"github.com/stratalog/strata/group/internal/streaming"
 	"github.com/stratalog/strata/internal/coordinator"
+	"github.com/stratalog/strata/internal/feed"
+	"github.com/stratalog/strata/internal/loglimit"
 	"github.com/stratalog/strata/internal/machine"
 	"github.com/stratalog/strata/internal/memory"
 	"github.com/stratalog/strata/internal/offsets"
@@ -63,6 +64,9 @@ type groups struct {
 
 	memory *memory.Budget // of all coordinators of the cluster
 
+	events *feed.Feed[Event]
+	logged loglimit.Limit // of the lines about rebalances
+
 	rebalances, commits atomic.Int64
 }
 
@@ -91,16 +95,17 @@ func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 			return nil, err
 		}
 	}
-	c := &Coordinator{broker: anyBroker, groups: &groups{cfg: cfg, store: store, evaluator: newEvaluator(), seen: make(map[string]seenTopic), lags: make(lagSampler), waiting: make(map[string]map[chan<- struct{}]bool), memory: budget}}
+	c := &Coordinator{broker: anyBroker, groups: &groups{cfg: cfg, store: store, evaluator: newEvaluator(), seen: make(map[string]seenTopic), lags: make(lagSampler), waiting: make(map[string]map[chan<- struct{}]bool), events: feed.New[Event](maxEvents), memory: budget}}
 	c.configs, _ = store.(configStore)
 	limits := classic.Limits{OffsetsRetention: cfg.OffsetsRetention, OffsetMetadataMax: cfg.OffsetMetadataMax, BatchBytes: cfg.MaxBatchBytes}
 	c.core.Classic = classic.Config{InitialRebalanceDelay: cfg.InitialRebalanceDelay, MaxSize: cfg.MaxSize, Limits: limits, Process: newProcess()}
 	c.core.Modern = modern.Config{MaxSize: cfg.ConsumerMaxSize, Timeouts: c.timeouts, Assignors: cfg.ConsumerAssignors, Limits: limits,
 		Process: c.core.Classic.Process, Migration: cfg.ConsumerMigration.directions(), ClassicMaxSize: cfg.MaxSize}
 	c.core.Streams = streaming.Config{MaxSize: cfg.Streams.MaxSize, Settings: c.streamsSettings, Limits: limits}
+	c.core.Wanted = c.events.Wanted
 	c.core.Sharing = sharing.Config{MaxSize: cfg.ShareMaxSize, Timeouts: c.shareTimeouts, Limits: limits}
 	c.runtime = coordinator.New(c.kind(), topicStore{store, OffsetsShape{cfg.OffsetsPartitions, cfg.OffsetsReplicas}}, coordinator.Config{Topic: offsets.Topic,
-		ExpiryInterval: cfg.ExpiryInterval, MaxBatchBytes: cfg.MaxBatchBytes, Logger: cfg.Logger, Notify: c.rebalanced})
+		ExpiryInterval: cfg.ExpiryInterval, MaxBatchBytes: cfg.MaxBatchBytes, Logger: cfg.Logger, Notify: c.notify, Record: c.record})
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.wg.Go(c.watch)
 	c.stopMarkers = func() {}
@@ -153,22 +158,8 @@ func (c *Coordinator) Close() error {
 	c.mu.Unlock()
 	c.runtime.Close()
 	c.wg.Wait()
+	c.events.Close()
 	return nil
-}
-
-// rebalanced is called with a notice for each rebalance that begins and for each new generation.
-func (c *Coordinator) rebalanced(_ coordinator.ShardID, notice any) {
-	if begins, ok := notice.(protocol.Rebalancing); ok {
-		c.tellMembers(begins.Group, math.MaxInt)
-		return
-	}
-	r := notice.(Rebalanced)
-	c.rebalances.Add(1)
-	c.tellMembers(r.Group, math.MaxInt)
-	c.cfg.Logger.Info("rebalanced", "group", r.Group, "generation", r.Generation, "members", r.Members, "protocol", r.Protocol)
-	if c.cfg.Hooks.OnRebalanced != nil {
-		c.cfg.Hooks.OnRebalanced(r)
-	}
 }
 
 // NotifyRebalanced sends to ch, until stop is called, whenever a rebalance of the group begins, or

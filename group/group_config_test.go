@@ -62,6 +62,7 @@ func TestConfigurationThatNoGroupCanGoByIsRefused(t *testing.T) {
 	defer brokers.Close()
 	c, err := NewCoordinator(ClusterStore(brokers), Config{ConsumerHeartbeatInterval: 20 * time.Second})
 	require.NoError(t, err)
+	defer checkEvents(t, c)()
 	defer c.Close()
 	alter := func(dry bool, changes ...replication.ConfigChange) error {
 		return c.AlterGroupConfig(t.Context(), ConfigAlteration{Group: "g", Changes: changes, DryRun: dry})
@@ -125,6 +126,7 @@ func TestShareGroupsBeginWhereTheyAreConfiguredTo(t *testing.T) {
 	defer brokers.Close()
 	c, err := NewCoordinator(ClusterStore(brokers), Config{})
 	require.NoError(t, err)
+	defer checkEvents(t, c)()
 	defer c.Close()
 	require.Equal(t, partition.Latest, c.ShareReset("g"))
 	require.NoError(t, c.AlterGroupConfig(t.Context(), ConfigAlteration{Group: "g", Changes: []replication.ConfigChange{set("share.auto.offset.reset", "earliest")}}))
@@ -144,6 +146,7 @@ func TestShareGroupsAreConfiguredOneByOne(t *testing.T) {
 	defer brokers.Close()
 	c, err := NewCoordinator(ClusterStore(brokers), Config{ShareRecords: ShareRecords{MaxInFlight: 50}})
 	require.NoError(t, err)
+	defer checkEvents(t, c)()
 	defer c.Close()
 	all := ShareRecords{LockDuration: 30 * time.Second, MaxDeliveryCount: 5, MaxInFlight: 50}
 	require.Equal(t, all, c.ShareRecords("g"))

@@ -18,6 +18,7 @@ type (
 	TxnCommitRequest = protocol.TxnCommitRequest
 	Metadata         = protocol.Metadata
 	Rebalanced       = protocol.Rebalanced
+	MemberInfo       = protocol.MemberInfo
 
 	ConsumerHeartbeatRequest  = protocol.ConsumerHeartbeatRequest
 	ConsumerHeartbeatResponse = protocol.ConsumerHeartbeatResponse
@@ -35,6 +36,58 @@ type (
 	MemberIDRequiredError = protocol.MemberIDRequiredError
 	UpgradeError          = protocol.UpgradeError
 	MetadataTooLargeError = protocol.MetadataTooLargeError
+)
+
+// The events of groups.
+type (
+	Event     = protocol.Event
+	EventKind = protocol.EventKind
+	Cause     = protocol.Cause
+	CauseKind = protocol.CauseKind
+)
+
+// The kinds of events, in Kafka's words for the states of a group.
+const (
+	EventsMissed  = protocol.EventsMissed
+	Joining       = protocol.Joining
+	Joined        = protocol.Joined
+	Assigned      = protocol.Assigned
+	Emptied       = protocol.Emptied
+	Removed       = protocol.Removed
+	CommitRefused = protocol.CommitRefused
+)
+
+// PollTimeoutReason is the Reason of a member that leaves because its application does not poll, as
+// in Kafka's consumer.
+const PollTimeoutReason = protocol.PollTimeoutReason
+
+// The kinds of causes.
+const (
+	CauseUnknown           = protocol.CauseUnknown
+	CauseJoined            = protocol.CauseJoined
+	CauseLeft              = protocol.CauseLeft
+	CauseSessionExpired    = protocol.CauseSessionExpired
+	CausePollExceeded      = protocol.CausePollExceeded
+	CauseNotRejoined       = protocol.CauseNotRejoined
+	CauseNotSynced         = protocol.CauseNotSynced
+	CauseNotRevoked        = protocol.CauseNotRevoked
+	CauseRejoined          = protocol.CauseRejoined
+	CauseSubscription      = protocol.CauseSubscription
+	CauseMetadata          = protocol.CauseMetadata
+	CauseStaticReplaced    = protocol.CauseStaticReplaced
+	CauseGaveUp            = protocol.CauseGaveUp
+	CauseTopicCreated      = protocol.CauseTopicCreated
+	CauseTopicGrew         = protocol.CauseTopicGrew
+	CauseTopicDeleted      = protocol.CauseTopicDeleted
+	CauseTopics            = protocol.CauseTopics
+	CauseRemoved           = protocol.CauseRemoved
+	CauseFull              = protocol.CauseFull
+	CauseCoordinatorLoaded = protocol.CauseCoordinatorLoaded
+	CauseConfig            = protocol.CauseConfig
+	CauseTopology          = protocol.CauseTopology
+	CauseSharesReady       = protocol.CauseSharesReady
+	CauseDeleted           = protocol.CauseDeleted
+	CauseExpired           = protocol.CauseExpired
 )
 
 // Type is the kind of a group, by its name in Kafka's tools.

@@ -167,6 +167,7 @@ func TestStatesOfAShareGroupGoWithIt(t *testing.T) {
 
 		again, err := NewCoordinator(store, Config{ShareStates: states})
 		require.NoError(t, err)
+		defer checkEvents(t, again)()
 		defer again.Close()
 		states.fail(errors.New("no disk"))
 		require.Error(t, again.DeleteGroup(t.Context(), "g"), "a group is not deleted before its states")

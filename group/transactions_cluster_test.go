@@ -30,6 +30,7 @@ func TestPendingOffsetsMoveWithTheCoordinatorAndSurvivePowerLoss(t *testing.T) {
 		require.NoError(t, brokers.CreateTopic(ctx, "t", topic.Config{Partitions: 2}))
 		c, err := NewCoordinator(ClusterStore(brokers), Config{})
 		require.NoError(t, err)
+		defer checkEvents(t, c)()
 		defer c.Close()
 		commit(t, c, commitOf("g", record.Offsets{t0: 1, t1: 1}))
 		p, err = c.OffsetsPartition(ctx, "g", false)
@@ -78,6 +79,7 @@ func TestPendingOffsetsMoveWithTheCoordinatorAndSurvivePowerLoss(t *testing.T) {
 		defer func() { _ = brokers.Close() }()
 		c, err := NewCoordinator(ClusterStore(brokers), Config{})
 		require.NoError(t, err)
+		defer checkEvents(t, c)()
 		defer c.Close()
 		got, unstable, err := c.FetchStableOffsets(ctx, "g", []record.TopicPartition{t0, t1})
 		require.NoError(t, err)
@@ -145,6 +147,7 @@ func TestLateMarkerOfVersion2LeavesTheNextTransactionsOffsets(t *testing.T) {
 		require.NoError(t, brokers.CreateTopic(ctx, "t", topic.Config{}))
 		c, err := NewCoordinator(ClusterStore(brokers), Config{})
 		require.NoError(t, err)
+		defer checkEvents(t, c)()
 		defer c.Close()
 		commit := func(epoch int16) chan error {
 			r := inTxn(7, epoch, "g", map[record.TopicPartition]int64{{Topic: "t"}: int64(epoch)})

@@ -27,6 +27,7 @@ var Rows = [][]string{
 	{"kafkadir"},
 	{"group/internal/compacted"}, // of tests
 	{"group/internal/protocol"},
+	{"group/internal/history"},
 	{"group/internal/classic", "transaction/internal/lifecycle"},
 	{"group/internal/modern"},
 	{"group/internal/sharing", "group/internal/streaming"},
@@ -51,6 +52,6 @@ var Rows = [][]string{
 
 // Pure lists the packages that have, with their imports in this module, no clock, lock, goroutine,
 // channel, context or I/O.
-var Pure = []string{"internal/machine", "internal/javahash", "log/internal/manifest", "log/internal/recovery", "internal/wire", "group/assignor", "internal/offsets", "group/internal/protocol", "group/internal/classic", "group/internal/modern", "group/internal/sharing", "group/internal/streaming", "group/internal/kinds", "internal/txnlog", "transaction/internal/lifecycle", "replication/internal/controller", "replication/internal/image", "replication/internal/election", "replication/internal/quota", "internal/metarecord", "internal/progress",
+var Pure = []string{"internal/machine", "internal/javahash", "log/internal/manifest", "log/internal/recovery", "internal/wire", "group/assignor", "internal/offsets", "group/internal/protocol", "group/internal/history", "group/internal/classic", "group/internal/modern", "group/internal/sharing", "group/internal/streaming", "group/internal/kinds", "internal/txnlog", "transaction/internal/lifecycle", "replication/internal/controller", "replication/internal/image", "replication/internal/election", "replication/internal/quota", "internal/metarecord", "internal/progress",
 	"acl", "internal/clientquota", "internal/x500", "internal/scram", "internal/sasl",
 	"share/internal/inflight", "internal/sharelog", "share/internal/groupstate"}

@@ -128,6 +128,7 @@ func (EventLoaded) step(g *Group, now time.Time) {
 	gone := false
 	for _, m := range g.inOrder() {
 		if strings.HasPrefix(m.clientHost, InProcess) && m.clientHost != g.cfg.Process {
+			g.note(protocol.CauseCoordinatorLoaded, m, 0, "")
 			g.drop(m, protocol.ErrUnknownMember)
 			gone = true
 			continue
@@ -136,6 +137,7 @@ func (EventLoaded) step(g *Group, now time.Time) {
 	}
 	g.departed(now, gone)
 	if g.state == protocol.Stable && g.leader == "" && len(g.members) > 0 { // see NewFrom
+		g.history.Note(protocol.Cause{Kind: protocol.CauseCoordinatorLoaded})
 		g.leader = g.inOrder()[0].id
 		g.prepareRebalance(now)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/stratalog/strata/group/internal/history"
 	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
 	"github.com/stratalog/strata/internal/offsets"
@@ -48,6 +49,8 @@ type Committed struct {
 	txns    map[int64]map[record.TopicPartition]pendingOffset
 	ordered uint64
 
+	history history.History
+
 	charge machine.Charge
 	kept   int // bytes of all offsets, see bytesOf
 }
@@ -59,6 +62,9 @@ func NewCommitted(id string) *Committed {
 
 // ID returns the group's id.
 func (g *Committed) ID() string { return g.id }
+
+// History returns the history of the group, whose type may change.
+func (g *Committed) History() *history.History { return &g.history }
 
 // Offsets returns the committed offsets, which must not be written to.
 func (g *Committed) Offsets() map[record.TopicPartition]offsets.OffsetValue { return g.offsets }

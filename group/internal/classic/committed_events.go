@@ -40,6 +40,7 @@ func (g *Committed) StepOffsets(eff *Effects, of Owner, limits Limits, now time.
 	case EventDeleteOffsets:
 		s.deleteThese(e)
 	case EventTopicDeleted:
+		s.noteRemoval(protocol.Cause{Kind: protocol.CauseTopicDeleted, Topic: e.Topic})
 		eff.Separable = true
 		s.remove(func(tp record.TopicPartition) bool { return tp.Topic == e.Topic && g.ofTopic(tp, e.ID) })
 	case EventExpire:
@@ -90,6 +91,13 @@ func (s *offsetsStep) commit(r *protocol.CommitRequest, ids map[string][16]byte,
 	s.reply(to, errs, nil)
 }
 
+// noteRemoval adds a cause for the removal of the group, which removes no group with members.
+func (s *offsetsStep) noteRemoval(c protocol.Cause) {
+	if s.of.Size() == 0 {
+		s.history.Note(c)
+	}
+}
+
 func (s *offsetsStep) deleteGroup(e EventDelete) {
 	switch {
 	case s.of.Size() > 0:
@@ -97,6 +105,7 @@ func (s *offsetsStep) deleteGroup(e EventDelete) {
 	case s.of.Forgotten():
 		s.reply(e.To, nil, protocol.ErrGroupNotFound)
 	default:
+		s.history.Note(protocol.Cause{Kind: protocol.CauseDeleted})
 		s.eff.Separable = true
 		s.remove(func(record.TopicPartition) bool { return true })
 		s.eff.Records = append(s.eff.Records, s.of.Tombstones()...)
@@ -105,6 +114,7 @@ func (s *offsetsStep) deleteGroup(e EventDelete) {
 }
 
 func (s *offsetsStep) deleteThese(e EventDeleteOffsets) {
+	s.noteRemoval(protocol.Cause{Kind: protocol.CauseDeleted})
 	errs := make(map[record.TopicPartition]error, len(e.Partitions))
 	for _, tp := range e.Partitions {
 		errs[tp] = nil
@@ -123,6 +133,7 @@ func (s *offsetsStep) deleteThese(e EventDeleteOffsets) {
 // topics with a subscriber stay. Others last until the time in their commit or, unlike in a classic
 // group, for the retention since their commit, as in Kafka: OffsetExpirationConditionImpl.
 func (s *offsetsStep) expire() {
+	s.noteRemoval(protocol.Cause{Kind: protocol.CauseExpired})
 	s.eff.Separable = true
 	left, retention := len(s.offsets), s.limits.OffsetsRetention
 	expired := func(v offsets.OffsetValue) bool {

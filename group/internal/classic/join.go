@@ -38,6 +38,7 @@ func (e EventJoin) step(g *Group, now time.Time) {
 		remove(g, g.pending, e.MemberID)
 		m := g.members[e.MemberID]
 		if m != nil {
+			g.note(protocol.CauseFull, m, 0, "")
 			g.drop(m, protocol.ErrGroupMaxSize)
 		}
 		g.departed(now, m != nil)
@@ -131,8 +132,20 @@ func (e EventJoin) joinKnown(g *Group, now time.Time) {
 	case g.state == protocol.Empty:
 		g.reply(e.To, nil, protocol.ErrUnknownMember)
 	default:
+		if g.state != protocol.PreparingRebalance {
+			g.note(e.causeOfRejoin(g, m), m, 0, e.Reason)
+		}
 		e.update(g, m)
-		g.rebalanceOrComplete(now)
+		e.joined(g, m, now)
+	}
+}
+
+// joined begins a rebalance with the parked join of m, or ends one for which others waited.
+func (e EventJoin) joined(g *Group, m *member, now time.Time) {
+	waited := g.state == protocol.PreparingRebalance && g.awaitingJoin() > 1
+	g.rebalanceOrComplete(now)
+	if waited && g.state == protocol.CompletingRebalance {
+		g.history.WaitedFor(m.id)
 	}
 }
 
@@ -178,13 +191,14 @@ func (e EventJoin) add(g *Group, now time.Time, id string) {
 	if m.instanceID != "" {
 		put(g, g.static, m.instanceID, id)
 	}
+	g.note(protocol.CauseJoined, m, 0, e.Reason)
 	e.update(g, m)
 	m.deadline = now.Add(newMemberTimeout) // it has no id yet to send heartbeats with
 	g.wake(m.deadline)
 	if g.state == protocol.PreparingRebalance && g.initial {
 		g.newcomer = true
 	}
-	g.rebalanceOrComplete(now)
+	e.joined(g, m, now)
 }
 
 // replaceStatic replaces old, a static member, by the sender of a join with the same instance id.
@@ -216,8 +230,10 @@ func (e EventJoin) replaceStatic(g *Group, now time.Time, old *member) {
 		g.persist(now, (*member).currentAssignment)
 		return
 	case g.state == protocol.PreparingRebalance:
-		g.completeIfAllJoined(now)
+		g.note(protocol.CauseStaticReplaced, &m, 0, e.Reason)
+		e.joined(g, &m, now)
 	default:
+		g.note(protocol.CauseStaticReplaced, &m, 0, e.Reason)
 		g.prepareRebalance(now)
 	}
 	if g.persisted && !m.isNew {

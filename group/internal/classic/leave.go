@@ -31,13 +31,26 @@ func (e EventLeave) step(g *Group, now time.Time) {
 			errs[i] = err
 			continue
 		}
-		g.drop(m, protocol.ErrUnknownMember)
+		kind, reason := protocol.LeftBecause(lm.Reason)
+		if lm.MemberID == "" {
+			kind = protocol.CauseRemoved
+		}
+		g.leaves(m, kind, reason)
 		left = true
 	}
 	if pending || left {
 		g.departed(now, left)
 	}
 	g.reply(e.To, errs, nil)
+}
+
+// leaves removes a member that a request names.
+func (g *Group) leaves(m *member, kind protocol.CauseKind, reason string) {
+	g.note(kind, m, 0, reason)
+	if g.state == protocol.PreparingRebalance && !m.joining {
+		g.history.WaitedFor(m.id)
+	}
+	g.drop(m, protocol.ErrUnknownMember)
 }
 
 // departed runs after members have left, or only pending ids if member is false. It completes the
@@ -62,6 +75,7 @@ func (e EventCancel) step(g *Group, now time.Time) {
 			g.edit(m)
 			m.joinTicket = 0
 			if m.isNew {
+				g.note(protocol.CauseLeft, m, 0, "its client does not wait for the join any more")
 				g.drop(m, protocol.ErrUnknownMember)
 				g.departed(now, true)
 			}

@@ -18,6 +18,9 @@ func (g *Group) rebalanceOrComplete(now time.Time) {
 
 // prepareRebalance enters PreparingRebalance from any other state.
 func (g *Group) prepareRebalance(now time.Time) {
+	if g.state == protocol.Stable {
+		g.history.Hold(g)
+	}
 	if g.state == protocol.CompletingRebalance {
 		for _, m := range g.inOrder() {
 			g.edit(m)
@@ -32,9 +35,6 @@ func (g *Group) prepareRebalance(now time.Time) {
 	g.initial = g.state == protocol.Empty
 	g.newcomer = false
 	g.state = protocol.PreparingRebalance
-	if g.eff.Notice == nil {
-		g.eff.Notice = protocol.Rebalancing{Group: g.id}
-	}
 	timeout, delay := g.rebalanceTimeout(), g.cfg.InitialRebalanceDelay
 	switch {
 	case !g.initial:
@@ -92,8 +92,11 @@ func (g *Group) completeJoin(now time.Time) {
 		return
 	}
 	g.joinDeadline, g.initial = time.Time{}, false
+	timeout := g.rebalanceTimeout()
 	for _, m := range g.inOrder() {
 		if !m.joining && m.instanceID == "" {
+			g.note(protocol.CauseNotRejoined, m, timeout, "")
+			g.history.WaitedFor(m.id)
 			g.drop(m, protocol.ErrUnknownMember)
 		}
 	}
@@ -104,7 +107,6 @@ func (g *Group) completeJoin(now time.Time) {
 	}
 	g.generation++
 	g.protocol, g.state = g.vote(), protocol.CompletingRebalance
-	g.eff.Notice = protocol.Rebalanced{Group: g.id, Generation: g.generation, Members: len(g.members), Protocol: g.protocol}
 	g.syncDeadline = now.Add(g.rebalanceTimeout())
 	g.wake(g.syncDeadline)
 	for _, m := range g.inOrder() {

@@ -21,6 +21,7 @@ func (e EventDelete) step(g *Group, _ time.Time) {
 	case protocol.Dead:
 		g.reply(e.To, nil, protocol.ErrGroupNotFound)
 	case protocol.Empty:
+		g.history.Note(protocol.Cause{Kind: protocol.CauseDeleted})
 		g.removeAll()
 		g.reply(e.To, nil, nil)
 	default:
@@ -88,6 +89,7 @@ func (e EventDeleteOffsets) step(g *Group, _ time.Time) {
 			}
 		}
 	}
+	g.noteRemoval(protocol.Cause{Kind: protocol.CauseDeleted})
 	g.reply(e.To, errs, nil)
 }
 
@@ -100,6 +102,7 @@ type EventTopicDeleted struct {
 
 func (e EventTopicDeleted) step(g *Group, _ time.Time) {
 	g.eff.Separable = true
+	g.noteRemoval(protocol.Cause{Kind: protocol.CauseTopicDeleted, Topic: e.Topic})
 	for _, tp := range g.named() {
 		if tp.Topic == e.Topic && g.ofTopic(tp, e.ID) {
 			g.removeOffset(tp)
@@ -117,6 +120,7 @@ func (EventExpire) step(g *Group, now time.Time) {
 	}
 	left, subscribed := len(g.offsets), g.subscription()
 	g.eff.Separable = true
+	g.noteRemoval(protocol.Cause{Kind: protocol.CauseExpired})
 	for _, tp := range sorted(g.offsets) {
 		if g.expired(tp, g.offsets[tp], subscribed, now) && !g.Unstable(tp) {
 			g.removeOffset(tp)

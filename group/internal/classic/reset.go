@@ -82,6 +82,7 @@ func (e EventReset) shifted(g *Committed) record.Offsets {
 // expelAll removes all members and begins a generation without members. A member in its first join
 // has no id yet: it receives ErrRebalanceInProgress and joins again. Pending ids stay valid.
 func (g *Group) expelAll(now time.Time) {
+	g.history.Note(protocol.Cause{Kind: protocol.CauseRemoved})
 	for _, m := range g.inOrder() {
 		if m.isNew {
 			g.drop(m, protocol.ErrRebalanceInProgress)
@@ -98,5 +99,4 @@ func (g *Group) becomeEmpty(now time.Time) {
 	g.generation++
 	g.protocol, g.state = "", protocol.Empty
 	g.persist(now, nil)
-	g.eff.Notice = protocol.Rebalanced{Group: g.id, Generation: g.generation}
 }

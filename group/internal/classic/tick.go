@@ -32,6 +32,14 @@ func (g *Group) expireSessions(now time.Time) {
 	}
 	for _, m := range g.inOrder() {
 		if !m.waiting() && due(m.deadline, now) {
+			silent := m.session
+			if m.isNew {
+				silent = newMemberTimeout
+			}
+			g.note(protocol.CauseSessionExpired, m, silent, "")
+			if g.state == protocol.PreparingRebalance {
+				g.history.WaitedFor(m.id)
+			}
 			g.drop(m, protocol.ErrUnknownMember)
 			gone = true
 		}
@@ -45,9 +53,10 @@ func (g *Group) expireSessions(now time.Time) {
 // the group leader included.
 func (g *Group) syncTimeout(now time.Time) {
 	g.syncDeadline = time.Time{}
-	gone := false
+	gone, timeout := false, g.rebalanceTimeout()
 	for _, m := range g.inOrder() {
 		if m.mustSync {
+			g.note(protocol.CauseNotSynced, m, timeout, "")
 			g.drop(m, protocol.ErrUnknownMember)
 			gone = true
 		}

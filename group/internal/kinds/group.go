@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"errors"
 	"time"
 
 	"github.com/stratalog/strata/group/internal/classic"
@@ -8,6 +9,7 @@ import (
 	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
 	"github.com/stratalog/strata/internal/offsets"
+	"github.com/stratalog/strata/record"
 )
 
 // A Group is a group of any kind as a machine.Machine. If it has no members, the first member's
@@ -22,12 +24,14 @@ type Group struct {
 var (
 	_ machine.Machine[Event, offsets.Record] = (*Group)(nil)
 	_ machine.Transactional[offsets.Record]  = (*Group)(nil)
+	_ machine.Observed                       = (*Group)(nil)
 	_ Kind                                   = classicKind{}
 )
 
 // New returns a group that does not exist yet. cfg is kept.
 func New(id string, cfg *Config) *Group {
 	c := classic.NewCommitted(id)
+	c.History().Wanted = cfg.Wanted
 	return &Group{Committed: c, cfg: cfg, kind: cfg.make(protocol.Classic, c)}
 }
 
@@ -51,6 +55,45 @@ func (g *Group) Kind() Kind { return g.kind }
 
 // Step implements machine.Machine.
 func (g *Group) Step(now time.Time, ev Event) classic.Effects {
+	h := g.History()
+	h.Begin(now)
+	if _, ok := ev.(classic.EventLoaded); ok {
+		h.Resume(g.kind.Phase())
+	}
+	eff := g.step(now, ev)
+	g.noteRefused(ev, eff)
+	return eff
+}
+
+// noteRefused records the rejection of a member's commit. Commits from outside the group, which
+// have no generation, are not recorded.
+func (g *Group) noteRefused(ev Event, eff classic.Effects) {
+	var r *protocol.CommitRequest
+	switch e := ev.(type) {
+	case classic.EventCommit:
+		r = e.CommitRequest
+	case classic.EventTxnCommit:
+		r = &e.CommitRequest
+	}
+	if r == nil || r.Generation < 0 || len(eff.Replies) == 0 || g.Forgotten() {
+		return
+	}
+	reply := eff.Replies[len(eff.Replies)-1]
+	err := reply.Err
+	if per, ok := reply.Value.(map[record.TopicPartition]error); ok && g.Type() != protocol.Classic {
+		for _, e := range per {
+			if errors.Is(e, protocol.ErrStaleMemberEpoch) {
+				err = e
+			}
+		}
+	}
+	if err != nil {
+		g.History().Refused(r.MemberID, r.Generation, err)
+	}
+}
+
+// step carries out an event.
+func (g *Group) step(now time.Time, ev Event) classic.Effects {
 	if t := wants(ev); t != "" && t != g.kind.Type() && mayBecome(g.kind, g.Forgotten(), t) {
 		return g.become(now, g.cfg.make(t, g.Committed), g.kind.Tombstones(), ev)
 	}
@@ -114,15 +157,30 @@ func (g *Group) wakeAt() time.Time {
 
 // Accept implements machine.Machine.
 func (g *Group) Accept() {
+	h := g.History()
+	if h.Pending() {
+		h.Hold(g.kind)
+	}
 	if g.next != nil {
 		g.kind, g.next = g.next, nil
 	}
 	g.kind.Accept()
+	h.Settle(g.kind)
+}
+
+// TakeEvents implements machine.Observed.
+func (g *Group) TakeEvents() []any {
+	events := g.History().Take()
+	for _, e := range events {
+		e.(*protocol.Event).Group = g.ID()
+	}
+	return events
 }
 
 // Discard implements machine.Machine.
 func (g *Group) Discard() {
 	g.next = nil
+	g.History().Discard()
 	g.kind.Discard() // the step may have been one of kind, as in downgrade
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/internal/history"
 	"github.com/stratalog/strata/group/internal/modern"
 	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/group/internal/sharing"
@@ -21,6 +22,7 @@ type Event = any
 type Kind interface {
 	machine.Machine[Event, offsets.Record]
 	machine.Transactional[offsets.Record]
+	history.Subject
 
 	Type() protocol.GroupType
 	State() protocol.State
@@ -37,6 +39,7 @@ type Kind interface {
 
 // Config is the configuration of groups, by kind.
 type Config struct {
+	Wanted  func() bool // reports whether events are read; nil: they are not
 	Classic classic.Config
 	Modern  modern.Config
 	Sharing sharing.Config

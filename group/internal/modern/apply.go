@@ -29,7 +29,7 @@ func (g *Group) Apply(r offsets.Record) {
 		if v == nil {
 			v = &offsets.TargetAssignmentValue{}
 		}
-		g.assignmentEpoch, g.assignedMs = v.AssignmentEpoch, v.TimestampMs
+		g.assignmentEpoch, g.assignedMs, g.behind = v.AssignmentEpoch, v.TimestampMs, -1
 	case offsets.KeyTargetAssignmentMember:
 		if v, _ := r.Value.(*offsets.TargetAssignmentMemberValue); v != nil {
 			g.target[r.Key.Member] = partitionsOf(v.Partitions)
@@ -61,7 +61,7 @@ func (g *Group) subscribe(id string, v *offsets.ConsumerMemberValue) {
 		if old != nil {
 			g.disown(old)
 		}
-		delete(g.members, id)
+		g.setMember(id, nil)
 		delete(g.sessions, id)
 		delete(g.revokes, id)
 		delete(g.joins, id)
@@ -80,7 +80,7 @@ func (g *Group) subscribe(id string, v *offsets.ConsumerMemberValue) {
 	if m.InstanceID != "" {
 		g.static[m.InstanceID] = id
 	}
-	g.members[id] = m
+	g.setMember(id, m)
 }
 
 // count adds n to the number of members with the topics and regular expression of s.
@@ -117,7 +117,7 @@ func (g *Group) assign(id string, v *offsets.CurrentAssignmentValue) {
 		m.epoch, m.previous, m.state = v.MemberEpoch, v.PreviousMemberEpoch, memberState(v.State)
 		m.assigned, m.revoking = nonNil(heldOf(v.Assigned, v.MemberEpoch)), nonNil(heldOf(v.PendingRevocation, v.MemberEpoch))
 	}
-	g.members[id] = &m
+	g.setMember(id, &m)
 	for _, h := range m.assigned {
 		g.owner[h.partition] = id
 	}

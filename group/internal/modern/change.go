@@ -22,6 +22,8 @@ type change struct {
 	now   time.Time
 	epoch int32 // of the group
 
+	reason string // of the member that joins; "": none
+
 	again    bool    // a member joins again, without partitions
 	assigned bool    // a target was computed for epoch
 	replaced *member // the static member to replace; nil if none
@@ -85,6 +87,9 @@ func (c *change) reconcile(m *member, target, owned []partition, told bool) *mem
 		r.unsubscribed = c.unsubscribed(m)
 	}
 	next := r.next(m)
+	if m.state == unrevoked && next.state != unrevoked {
+		c.g.History().WaitedFor(m.id)
+	}
 	if next != m || c.fresh(m.id) {
 		c.g.put(offsets.KeyCurrentAssignmentOfMember, m.id, next.record())
 	}
@@ -133,13 +138,24 @@ func (c *change) subscribe(before, m *member) error {
 	hash := g.hash
 	if bump || len(c.patterns) > 0 || g.topics != nil && g.checked != g.topics.Version {
 		hash = g.topics.hash(c.topics(&before.subscription, &m.subscription))
-		g.after = append(g.after, func() { g.checked = version })
+		compared := g.topics
+		g.after = append(g.after, func() { g.checked, g.compared = version, compared })
 	}
 	// An expression that a former event left unmatched may match only topics of other members.
 	if bump || len(c.patterns) > 0 || hash != g.hash {
 		c.epoch++
 	}
 	if c.epoch != g.epoch {
+		switch {
+		case c.replaced != nil:
+			g.note(protocol.Cause{Kind: protocol.CauseStaticReplaced, Reason: c.reason}, m)
+		case isNew:
+			g.note(protocol.Cause{Kind: protocol.CauseJoined, Reason: c.reason}, m)
+		case bump || hash == g.hash:
+			g.note(protocol.Cause{Kind: protocol.CauseSubscription, Reason: c.reason}, m)
+		default:
+			g.noteTopics(c.topics(&before.subscription, &m.subscription))
+		}
 		g.put(offsets.KeyConsumerGroup, "", &offsets.ConsumerGroupValue{Epoch: c.epoch, MetadataHash: hash})
 	}
 	return nil
@@ -242,7 +258,6 @@ func (c *change) assign(m *member) ([]partition, error) {
 	}
 	g.put(offsets.KeyTargetAssignment, "", &offsets.TargetAssignmentValue{AssignmentEpoch: c.epoch, TimestampMs: c.now.UnixMilli()})
 	c.assigned = true
-	g.eff.Notice = protocol.Rebalanced{Group: g.ID(), Generation: c.epoch, Members: len(members), Protocol: c.assignor(members).Name()}
 	return targets[m.id], nil
 }
 

@@ -90,8 +90,10 @@ type Group struct {
 	joins    map[string]time.Time // the deadline to join again, of the classic protocol
 	syncs    map[string]time.Time // the deadline to sync, of the classic protocol
 	topics   *Topics              // the latest seen; nil if none yet
+	compared *Topics              // the topics of the last comparison of hash; nil if none
 	checked  int64                // version of the topics at the last comparison of hash; -1 if none
 	wakeAt   time.Time            // no deadline is earlier; zero if there is none
+	behind   int                  // number of members without their whole target; -1: not known
 
 	eff   Effects // of the present Step or open draft
 	after []func()
@@ -133,10 +135,8 @@ func (g *Group) State() protocol.State {
 	case g.epoch > g.assignmentEpoch:
 		return protocol.Assigning
 	}
-	for _, m := range g.members {
-		if !m.reconciledTo(g.assignmentEpoch) {
-			return protocol.Reconciling
-		}
+	if !g.settled() {
+		return protocol.Reconciling
 	}
 	return protocol.Stable
 }

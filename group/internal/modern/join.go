@@ -57,7 +57,7 @@ func (e EventJoin) answer(g *Group, now time.Time) (*protocol.JoinResponse, erro
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", protocol.ErrInconsistentProtocol, err)
 	}
-	c := &change{g: g, now: now, epoch: g.epoch, matches: e.Matches}
+	c := &change{g: g, now: now, epoch: g.epoch, reason: e.Reason, matches: e.Matches}
 	m, err := e.find(c, id)
 	if err != nil {
 		return nil, err

@@ -39,6 +39,8 @@ func (e EventHeartbeat) leave(g *Group) (*protocol.ConsumerHeartbeatResponse, er
 		g.put(offsets.KeyCurrentAssignmentOfMember, m.id, v)
 		return resp, nil
 	}
+	kind, reason := protocol.LeftBecause(e.Reason)
+	g.note(protocol.Cause{Kind: kind, Reason: reason}, m)
 	g.remove(m)
 	return resp, nil
 }
@@ -106,6 +108,11 @@ func (g *Group) leaveAll(members []protocol.LeaveMember) []error {
 		case m == nil:
 			errs[i] = protocol.ErrUnknownMember
 		case !slices.Contains(gone, m):
+			kind, reason := protocol.LeftBecause(lm.Reason)
+			if lm.MemberID == "" {
+				kind = protocol.CauseRemoved
+			}
+			g.note(protocol.Cause{Kind: kind, Reason: reason}, m)
 			gone = append(gone, m)
 		}
 	}
@@ -129,6 +136,9 @@ func (g *Group) tick(now time.Time) {
 		}
 	}
 	gone = g.some(gone)
+	for _, m := range gone {
+		g.note(g.overdue(m, now), m)
+	}
 	g.remove(gone...)
 	goes := make(map[string]bool, len(gone))
 	for _, m := range gone {
@@ -142,6 +152,27 @@ func (g *Group) tick(now time.Time) {
 			}
 		}
 	}
+}
+
+// overdue returns why a member is removed whose deadline has passed.
+func (g *Group) overdue(m *member, now time.Time) protocol.Cause {
+	session := g.timeouts().Session
+	if m.Classic != nil {
+		session = m.classicSession()
+	}
+	late := func(of map[string]time.Time) bool { t, set := of[m.id]; return set && !now.Before(t) }
+	rebalance := time.Duration(m.RebalanceTimeoutMs) * time.Millisecond
+	switch {
+	case late(g.sessions):
+		return protocol.Cause{Kind: protocol.CauseSessionExpired, After: session}
+	case late(g.revokes):
+		g.History().WaitedFor(m.id)
+		return protocol.Cause{Kind: protocol.CauseNotRevoked, After: rebalance}
+	case late(g.joins):
+		g.History().WaitedFor(m.id)
+		return protocol.Cause{Kind: protocol.CauseNotRejoined, After: rebalance}
+	}
+	return protocol.Cause{Kind: protocol.CauseNotSynced, After: rebalance}
 }
 
 // loaded ends a recovery: members get a full session, and a new deadline to revoke partitions.
@@ -164,5 +195,9 @@ func (g *Group) loaded(now time.Time) {
 			g.wake(g.revokes[m.id])
 		}
 	}
-	g.remove(g.some(gone)...)
+	gone = g.some(gone)
+	for _, m := range gone {
+		g.note(protocol.Cause{Kind: protocol.CauseCoordinatorLoaded}, m)
+	}
+	g.remove(gone...)
 }

@@ -46,6 +46,10 @@ type ConsumerHeartbeatRequest struct {
 
 	Assignor string // name of one of Config.ConsumerAssignors; "": the group's, or unchanged
 
+	// Reason is why the member leaves, for the events of the group; "" if it sends none. Kafka's
+	// request does not have it.
+	Reason string
+
 	// Owned are the partitions that the member has; nil: unchanged. It is not nil and empty when
 	// the member joins.
 	Owned []offsets.TopicIDPartitions

@@ -36,7 +36,9 @@ type JoinRequest struct {
 	// SkipAssignment is true if the member understands JoinResponse.SkipAssignment. JoinGroup
 	// version 9 and later.
 	SkipAssignment bool
-	Reason         string // for the log
+	// Reason is why the member joins, for the events of the group (KIP-800); "" if it sends none.
+	// JoinGroup version 8 and later.
+	Reason string
 
 	// Describes is as in ConsumerHeartbeatRequest, for groups with members of that protocol.
 	Describes func(topic string) bool
@@ -94,7 +96,12 @@ type LeaveRequest struct {
 }
 
 // A LeaveMember identifies a member by its id, or a static member by its instance id alone.
-type LeaveMember struct{ MemberID, InstanceID string }
+type LeaveMember struct {
+	MemberID, InstanceID string
+	// Reason is why the member leaves, for the events of the group (KIP-800); "" if it sends none.
+	// LeaveGroup version 5 and later.
+	Reason string
+}
 
 // A CommitRequest stores offsets. Kafka: OffsetCommit.
 type CommitRequest struct {

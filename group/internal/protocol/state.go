@@ -42,9 +42,6 @@ type Rebalanced struct {
 	Protocol   string
 }
 
-// Rebalancing is the event that members of a group have to join again.
-type Rebalancing struct{ Group string }
-
 // ProtocolTypeConsumer is the protocol type of consumer groups; others (Kafka
 // Connect's) are opaque to the coordinator.
 const ProtocolTypeConsumer = "consumer"

@@ -29,7 +29,7 @@ func (g *Group) Apply(r offsets.Record) {
 		if v == nil {
 			v = &offsets.TargetAssignmentValue{}
 		}
-		g.assignmentEpoch, g.assignedMs = v.AssignmentEpoch, v.TimestampMs
+		g.assignmentEpoch, g.assignedMs, g.behind = v.AssignmentEpoch, v.TimestampMs, -1
 	case offsets.KeyShareTargetMember:
 		if v, _ := r.Value.(*offsets.TargetAssignmentMemberValue); v != nil {
 			g.target[r.Key.Member] = partitionsOf(v.Partitions)
@@ -48,7 +48,7 @@ func (g *Group) Apply(r offsets.Record) {
 // applyMember applies the record of a member; nil: a tombstone, which removes the member.
 func (g *Group) applyMember(id string, v *offsets.ShareMemberValue) {
 	if v == nil {
-		delete(g.members, id)
+		g.setMember(id, nil)
 		delete(g.sessions, id)
 		return
 	}
@@ -58,7 +58,7 @@ func (g *Group) applyMember(id string, v *offsets.ShareMemberValue) {
 	}
 	m.ShareMemberValue = *v
 	m.Topics = slices.Compact(slices.Sorted(slices.Values(v.Topics)))
-	g.members[id] = m
+	g.setMember(id, m)
 }
 
 // applyAssignment applies a member's current assignment; nil: a tombstone. In a compacted log it
@@ -76,7 +76,7 @@ func (g *Group) applyAssignment(id string, v *offsets.ShareCurrentAssignmentValu
 	}
 	m := *old
 	m.epoch, m.previous, m.assigned = v.MemberEpoch, v.PreviousMemberEpoch, partitionsOf(v.Assigned)
-	g.members[id] = &m
+	g.setMember(id, &m)
 }
 
 // applyStates applies the list of partitions with initialised state; nil: a tombstone.

@@ -48,8 +48,10 @@ type Group struct {
 	// Live.
 	sessions map[string]time.Time // end of the session, by member
 	topics   *modern.Topics       // latest snapshot of a heartbeat; nil: none yet
+	compared *modern.Topics       // topics that hash was last compared with; nil: none
 	checked  int64                // version of the topics that hash was last compared with; -1: none
 	wakeAt   time.Time            // no deadline is before it; zero: none
+	behind   int                  // number of members without their whole target; -1: not known
 
 	eff   Effects  // of the Step under way, or whose draft is open
 	after []func() // changes of live state that Accept makes
@@ -201,6 +203,10 @@ func (g *Group) tick(now time.Time) {
 		gone = gone[:n]
 		g.wake(now) // for the others
 	}
+	session := g.timeouts().Session
+	for _, m := range gone {
+		g.note(protocol.Cause{Kind: protocol.CauseSessionExpired, After: session}, m)
+	}
 	g.remove(gone...)
 }
 
@@ -241,6 +247,7 @@ func (g *Group) delete(e classic.EventDelete) {
 	case g.Forgotten():
 		g.reply(e.To, nil, protocol.ErrGroupNotFound)
 	default:
+		g.History().Note(protocol.Cause{Kind: protocol.CauseDeleted})
 		g.eff.Records = g.Tombstones()
 		g.reply(e.To, nil, nil)
 	}

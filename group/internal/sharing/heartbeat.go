@@ -64,6 +64,7 @@ func (e EventHeartbeat) answer(g *Group, now time.Time) (*Answer, error) {
 	}
 	switch {
 	case e.MemberEpoch == leaveEpoch:
+		g.note(protocol.Cause{Kind: protocol.CauseLeft}, before)
 		g.remove(before)
 		return &Answer{ShareHeartbeatResponse: protocol.ShareHeartbeatResponse{MemberID: e.MemberID, MemberEpoch: leaveEpoch}}, nil
 	case before == nil && len(g.members) >= g.cfg.MaxSize:
@@ -100,14 +101,24 @@ func (e EventHeartbeat) update(g *Group, before *member, now time.Time) *Answer 
 	epoch, hash := max(g.epoch, 1), g.hash
 	if g.topics != nil && (bump || g.checked != g.topics.Version) {
 		hash = g.topics.Hash(names)
-		version := g.topics.Version
-		g.after = append(g.after, func() { g.checked = version })
+		compared := g.topics
+		g.after = append(g.after, func() { g.checked, g.compared = compared.Version, compared })
 	}
 	ready := g.ready(states, names)
 	if bump || hash != g.hash || g.epoch == g.assignmentEpoch && g.unassigned(ready) {
 		epoch++
 	}
 	if epoch != g.epoch {
+		switch {
+		case g.members[m.id] == nil:
+			g.note(protocol.Cause{Kind: protocol.CauseJoined}, &m)
+		case bump:
+			g.note(protocol.Cause{Kind: protocol.CauseSubscription}, &m)
+		case hash != g.hash:
+			g.topics.NoteChanges(g.compared, g.subscribes, names, g.History())
+		default:
+			g.History().Note(protocol.Cause{Kind: protocol.CauseSharesReady})
+		}
 		g.put(offsets.KeyShareGroup, "", &offsets.ShareGroupValue{Epoch: epoch, MetadataHash: hash})
 	}
 	target, targetEpoch := e.assign(g, members, ready, epoch, now)
@@ -149,6 +160,16 @@ func (e EventHeartbeat) subscription(s offsets.ShareMemberValue) offsets.ShareMe
 	}
 	s.ClientID, s.ClientHost = e.ClientID, e.ClientHost
 	return s
+}
+
+// subscribes reports whether a member subscribes to a topic.
+func (g *Group) subscribes(topic string) bool {
+	for _, m := range g.members {
+		if slices.Contains(m.Topics, topic) {
+			return true
+		}
+	}
+	return false
 }
 
 // ready returns the partitions of the named topics that can be assigned: they exist and have

@@ -24,9 +24,9 @@ func (g *Group) Apply(r offsets.Record) {
 		v, _ := r.Value.(*offsets.StreamsMemberValue)
 		g.applyMember(r.Key.Member, v)
 	case offsets.KeyStreamsTarget:
-		g.assignmentEpoch, g.assignedMs = initialEpoch, 0
+		g.assignmentEpoch, g.assignedMs, g.behind = initialEpoch, 0, -1
 		if v, _ := r.Value.(*offsets.TargetAssignmentValue); v != nil {
-			g.assignmentEpoch, g.assignedMs = v.AssignmentEpoch, v.TimestampMs
+			g.assignmentEpoch, g.assignedMs, g.behind = v.AssignmentEpoch, v.TimestampMs, -1
 		}
 	case offsets.KeyStreamsTargetMember:
 		if v, _ := r.Value.(*offsets.StreamsTargetMemberValue); v != nil {
@@ -54,7 +54,7 @@ func (g *Group) applyTopology(v *offsets.StreamsTopologyValue) {
 // stop all members is dropped.
 func (g *Group) applyMember(id string, v *offsets.StreamsMemberValue) {
 	if v == nil {
-		delete(g.members, id)
+		g.setMember(id, nil)
 		delete(g.sessions, id)
 		delete(g.revokes, id)
 		if len(g.members) == 0 {
@@ -67,7 +67,7 @@ func (g *Group) applyMember(id string, v *offsets.StreamsMemberValue) {
 		*m = *old
 	}
 	m.StreamsMemberValue = *v
-	g.members[id] = m
+	g.setMember(id, m)
 }
 
 // applyAssignment applies a member's current assignment; nil removes it. In a compacted log this
@@ -86,7 +86,7 @@ func (g *Group) applyAssignment(id string, v *offsets.StreamsCurrentAssignmentVa
 	m := *old
 	m.epoch, m.previous, m.state = v.MemberEpoch, v.PreviousMemberEpoch, memberState(v.State)
 	m.assigned, m.revoking = assignmentOf(&v.Assigned, v.MemberEpoch), assignmentOf(&v.PendingRevocation, v.MemberEpoch)
-	g.members[id] = &m
+	g.setMember(id, &m)
 	if m.state != unrevoked {
 		delete(g.revokes, id)
 	}

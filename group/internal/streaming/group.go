@@ -56,11 +56,13 @@ type Group struct {
 	revokes    map[string]revocation // by member
 	delayed    time.Time             // until when the first target waits for more members; zero: it does not
 	topics     *modern.Topics        // as last seen; nil: not yet
+	compared   *modern.Topics        // the topics that hash was last compared with; nil: none
 	checked    int64                 // version of the topics that configured is of; -1: none
 	configured *configured           // nil: not yet
 	stopper    string                // the member that requested to stop all members; "": none
 	endpoints  int32                 // epoch of the endpoints for queries of state
 	wakeAt     time.Time             // no deadline is before it; zero: none
+	behind     int                   // number of members without their whole target; -1: not known
 
 	eff   Effects // of the Step under way, or whose draft is open
 	after []func()
@@ -107,10 +109,8 @@ func (g *Group) State() protocol.State {
 	case g.epoch > g.assignmentEpoch:
 		return protocol.Assigning
 	}
-	for _, m := range g.members {
-		if !m.reconciledTo(g.assignmentEpoch) {
-			return protocol.Reconciling
-		}
+	if !g.settled() {
+		return protocol.Reconciling
 	}
 	return protocol.Stable
 }

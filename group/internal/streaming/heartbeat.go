@@ -53,6 +53,7 @@ func (e EventHeartbeat) answer(g *Group, now time.Time) (*protocol.StreamsHeartb
 	switch {
 	case e.MemberEpoch < 0:
 		g.stopAll(e)
+		g.note(protocol.Cause{Kind: protocol.CauseLeft}, before)
 		g.remove(before)
 		return &protocol.StreamsHeartbeatResponse{MemberID: e.MemberID, MemberEpoch: e.MemberEpoch}, nil
 	case before == nil && g.cfg.MaxSize > 0 && len(g.members) >= g.cfg.MaxSize: // Kafka also rejects existing members
@@ -175,6 +176,9 @@ func (b *beat) answer() (*protocol.StreamsHeartbeatResponse, error) {
 	if b.MemberEpoch == joinEpoch && b.dropped() {
 		next = next.heldSince(next.epoch)
 	}
+	if b.before.state == unrevoked && next.state != unrevoked {
+		b.g.History().WaitedFor(next.id)
+	}
 	if next != b.member && !next.sameTasks(b.member) {
 		b.g.put(offsets.KeyStreamsCurrentAssignment, next.id, next.record())
 		b.timeRevocation(next)
@@ -191,6 +195,11 @@ func (b *beat) meet() {
 		v := m.StreamsMemberValue
 		b.g.put(offsets.KeyStreamsMember, m.id, &v)
 		b.bump = true
+		if b.g.members[m.id] == nil {
+			b.g.note(protocol.Cause{Kind: protocol.CauseJoined}, &m)
+		} else {
+			b.g.note(protocol.Cause{Kind: protocol.CauseMetadata}, &m)
+		}
 	}
 	b.member = &m
 }
@@ -237,11 +246,17 @@ func (b *beat) configure() error {
 	if b.configured, err = configure(b.topology, g.topics); err != nil {
 		return err
 	}
-	if b.hash = g.topics.Hash(b.topology.required()); b.hash != g.hash {
+	names := b.topology.required()
+	if b.hash = g.topics.Hash(names); b.hash != g.hash {
 		b.bump = true
+		if !g.History().Pending() {
+			g.topics.NoteChanges(g.compared, func(name string) bool { return slices.Contains(names, name) }, names, g.History())
+		}
 	}
 	known, now := g.topology != nil, b.configured
+	compared := g.topics
 	g.after = append(g.after, func() {
+		g.compared = compared
 		if known { // as in Kafka, a group keeps it from its second heartbeat on
 			g.configured, g.checked = now, version
 		}
@@ -260,6 +275,9 @@ func (b *beat) validate() error {
 	}
 	if b.validated != b.g.validated {
 		b.bump = true
+		if !b.g.History().Pending() {
+			b.g.History().Note(protocol.Cause{Kind: protocol.CauseTopology})
+		}
 	}
 	return nil
 }
@@ -288,6 +306,9 @@ func (b *beat) checkTasks() error {
 func (b *beat) advance() {
 	configs := []offsets.StreamsPair{{Key: "num.standby.replicas", Value: strconv.Itoa(b.settings.Standbys)}}
 	if b.bump || !slices.Equal(configs, b.g.configs) {
+		if !b.bump {
+			b.g.History().Note(protocol.Cause{Kind: protocol.CauseConfig})
+		}
 		b.epoch++
 		b.g.put(offsets.KeyStreamsGroup, "", &offsets.StreamsGroupValue{Epoch: b.epoch, MetadataHash: b.hash, ValidatedTopology: b.validated, AssignmentConfigs: configs})
 	}

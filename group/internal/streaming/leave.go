@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/offsets"
 )
 
@@ -46,6 +47,9 @@ func (g *Group) tick(now time.Time) {
 		gone = some
 		g.wake(now) // for the others
 	}
+	for _, m := range gone {
+		g.note(g.overdue(m, now), m)
+	}
 	g.remove(gone...)
 	switch {
 	case g.delayed.IsZero():
@@ -57,6 +61,15 @@ func (g *Group) tick(now time.Time) {
 			g.compute(now, g.members, g.configured, g.epoch)
 		}
 	}
+}
+
+// overdue returns why a member is removed whose deadline has passed.
+func (g *Group) overdue(m *member, now time.Time) protocol.Cause {
+	if !now.Before(g.sessions[m.id]) {
+		return protocol.Cause{Kind: protocol.CauseSessionExpired, After: g.settings().Session}
+	}
+	g.History().WaitedFor(m.id)
+	return protocol.Cause{Kind: protocol.CauseNotRevoked, After: time.Duration(max(0, m.RebalanceTimeoutMs)) * time.Millisecond}
 }
 
 // loaded restarts the sessions of all members. The epoch of endpoints is not stored. It starts at

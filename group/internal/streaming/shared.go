@@ -84,6 +84,9 @@ func (g *Group) Tombstones() (out []offsets.Record) {
 func (g *Group) Expel() bool {
 	all := g.inOrder()
 	some := g.some(all)
+	if len(some) > 0 {
+		g.History().Note(protocol.Cause{Kind: protocol.CauseRemoved})
+	}
 	g.remove(some...)
 	return len(some) == len(all)
 }

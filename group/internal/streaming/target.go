@@ -57,6 +57,5 @@ func (g *Group) compute(now time.Time, members map[string]*member, c *configured
 		}
 	}
 	g.put(offsets.KeyStreamsTarget, "", &offsets.TargetAssignmentValue{AssignmentEpoch: epoch, TimestampMs: now.UnixMilli()})
-	g.eff.Notice = protocol.Rebalanced{Group: g.ID(), Generation: epoch, Members: len(members), Protocol: AssignorName}
 	return targets
 }

@@ -1,0 +1,252 @@
+package protocol
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/stratalog/strata/record"
+)
+
+// An EventKind is the kind of an Event.
+type EventKind uint8
+
+// The kinds of events. A rebalance is a Joining, a Joined and an Assigned event. If another one
+// begins before its end, Joining and Joined are repeated, and Assigned has the causes of all.
+const (
+	// EventsMissed: the reader was too slow, and Missed events were dropped.
+	EventsMissed EventKind = iota
+
+	// Joining: a rebalance has begun. The members of a classic group join again. In groups of the
+	// other types a group epoch begins, and a new target assignment is due.
+	Joining
+	// Joined: the members of the generation are known, and the partitions are assigned next. In
+	// groups of other types than classic there is a new target assignment.
+	Joined
+	// Assigned: the rebalance has ended, and each member has its partitions.
+	Assigned
+	// Emptied: the last member has left.
+	Emptied
+	// Removed: the group was deleted, or has expired.
+	Removed
+	// CommitRefused: a commit of Member was rejected, because of Err. After such an event the next
+	// one of the group comes a second later at the earliest. Its Refused is the number of commits
+	// rejected since.
+	CommitRefused
+)
+
+var eventNames = [...]string{"events missed", "joining", "joined", "assigned", "emptied", "removed", "commit refused"}
+
+// String returns the name of the kind.
+func (k EventKind) String() string {
+	if int(k) < len(eventNames) {
+		return eventNames[k]
+	}
+	return fmt.Sprintf("event kind %d", uint8(k))
+}
+
+// An Event is something that happened to a group. The slices are shared and must not be written
+// to.
+type Event struct {
+	Number int64 // 1, 2, 3 and so on; only EventsMissed leaves a gap
+	Time   time.Time
+	Kind   EventKind
+	Group  string
+	Type   GroupType
+
+	// Generation is the generation of a classic group, else the group epoch. In a Joined and an
+	// Assigned event of other types than classic it is the epoch of the target assignment.
+	Generation int32
+	Assignor   string // chosen assignor; "": none
+	Size       int    // number of members
+
+	// Causes are the causes of the rebalance in the order in which they were noticed, at most
+	// MaxCauses. MoreCauses is the number of further ones.
+	Causes     []Cause
+	MoreCauses int
+
+	// Began is the time of the first cause, Joined the time when the members were known, and Ended
+	// the time when each had its partitions. A time that is not reached yet is zero.
+	Began, Joined, Ended time.Time
+
+	// WaitedFor is the id of the member that others waited for last: it joined last, did not join
+	// in time or, in groups of other types than classic, gave up partitions last. "" if there is
+	// none.
+	WaitedFor string
+
+	// Members are set in an Assigned event: at most MaxEventMembers, with at most
+	// MaxEventPartitions partitions in all. Size has the number of all members. Topics and encoded
+	// data are not set.
+	Members []MemberInfo
+	// Moved is the number of partitions that have another owner than before the rebalance, or had
+	// none. In a share group it is the number of assignments to a member that did not have the
+	// partition. Only in an Assigned event.
+	Moved int
+
+	Member  string // CommitRefused
+	Err     error  // CommitRefused
+	Refused int    // CommitRefused
+	Missed  int64  // EventsMissed
+}
+
+// Bounds of an Event.
+const (
+	MaxCauses          = 16
+	MaxEventMembers    = 64
+	MaxEventPartitions = 512
+	MaxReason          = 255 // bytes of an id or a text of a member
+)
+
+// String returns the event as a line of text, without time and number.
+func (e Event) String() string {
+	var s strings.Builder
+	switch e.Kind {
+	case EventsMissed:
+		return fmt.Sprintf("%d events missed", e.Missed)
+	case CommitRefused:
+		fmt.Fprintf(&s, "%s: commit refused in generation %d of %q: %v", e.Group, e.Generation, e.Member, e.Err)
+		if e.Refused > 1 {
+			fmt.Fprintf(&s, ", %d commits since the last event", e.Refused)
+		}
+		return s.String()
+	}
+	fmt.Fprintf(&s, "%s: %v, generation %d, %d members", e.Group, e.Kind, e.Generation, e.Size)
+	if e.Kind == Assigned {
+		fmt.Fprintf(&s, ", %d partitions moved, took %v", e.Moved, e.Ended.Sub(e.Began))
+	}
+	if e.WaitedFor != "" {
+		fmt.Fprintf(&s, ", waited for %s", e.WaitedFor)
+	}
+	if len(e.Causes) > 0 {
+		fmt.Fprintf(&s, ": %s", e.Cause())
+	}
+	return s.String()
+}
+
+// Cause returns the causes as text.
+func (e Event) Cause() string {
+	var s strings.Builder
+	for i, c := range e.Causes {
+		if i > 0 {
+			s.WriteString("; ")
+		}
+		s.WriteString(c.String())
+	}
+	if e.MoreCauses > 0 {
+		fmt.Fprintf(&s, "; %d more", e.MoreCauses)
+	}
+	return s.String()
+}
+
+// MemberInfo describes a member of a group.
+type MemberInfo struct {
+	ID, InstanceID       string // InstanceID "": dynamic member
+	ClientID, ClientHost string
+	Topics               []string                // subscribed topics; only in consumer groups
+	Assignment           []record.TopicPartition // assigned partitions; only in consumer groups, empty unless the group is Stable
+
+	// The same in the encoding of the protocol, for any protocol type; nil unless the group is
+	// Stable. They must not be written to.
+	SubscriptionData, AssignmentData []byte
+}
+
+// PollTimeoutReason is the reason with which Kafka's consumer leaves a group because its application
+// does not poll. It makes the cause of the rebalance CausePollExceeded.
+const PollTimeoutReason = "consumer poll timeout has expired."
+
+// A CauseKind is the kind of a Cause.
+type CauseKind uint8
+
+// The kinds of causes.
+const (
+	CauseUnknown           CauseKind = iota
+	CauseJoined                      // Member joined the group
+	CauseLeft                        // Member left
+	CauseSessionExpired              // Member sent no heartbeat for After
+	CausePollExceeded                // Member left, because its application did not poll within max.poll.interval.ms
+	CauseNotRejoined                 // Member did not join again within After, the rebalance timeout
+	CauseNotSynced                   // Member did not fetch its assignment within After, the rebalance timeout
+	CauseNotRevoked                  // Member did not give up its partitions within After, the rebalance timeout
+	CauseRejoined                    // Member, often the group leader, joined again
+	CauseSubscription                // Member subscribes to other topics than before
+	CauseMetadata                    // Member has other metadata than before: rack, assignor, client, protocols
+	CauseStaticReplaced              // Member replaces the static member with its instance id
+	CauseGaveUp                      // Member gave up partitions, and they can be assigned in a second round
+	CauseTopicCreated                // Topic was created
+	CauseTopicGrew                   // Topic has more partitions
+	CauseTopicDeleted                // Topic was deleted
+	CauseTopics                      // topics of the group have changed, but the earlier ones are not known
+	CauseRemoved                     // an administrator removed Member, or all members if it is ""
+	CauseFull                        // Member was removed, because the group is full
+	CauseCoordinatorLoaded           // the coordinator was loaded again, after a restart or a move; Member, if any, was in the earlier process
+	CauseConfig                      // the configuration of the group has changed
+	CauseTopology                    // streams groups: topics of the topology became complete, or incomplete
+	CauseSharesReady                 // share groups: new partitions can be read
+	CauseDeleted                     // an administrator deleted the group or its offsets
+	CauseExpired                     // the group has expired
+)
+
+// A Cause is a reason for a rebalance. Kind determines which fields are set.
+type Cause struct {
+	Kind       CauseKind
+	Time       time.Time // when the coordinator noticed it
+	Member     string    // member id
+	InstanceID string    // "": dynamic member
+	ClientID   string
+	Topic      string
+	After      time.Duration
+	// Reason is the member's text about its join or departure (KIP-800), at most MaxReason bytes;
+	// "" if it sent none.
+	Reason string
+}
+
+var causeFormats = [...]string{
+	CauseUnknown: "not known", CauseJoined: "%s joined", CauseLeft: "%s left", CauseSessionExpired: "session of %s ran out",
+	CausePollExceeded: "%s exceeded its max poll interval and left", CauseNotRejoined: "%s did not join again", CauseNotSynced: "%s did not sync",
+	CauseNotRevoked: "%s did not give up its partitions", CauseRejoined: "%s joined again", CauseSubscription: "%s changed its subscription",
+	CauseMetadata: "%s changed its metadata", CauseStaticReplaced: "static member replaced by %s", CauseGaveUp: "%s gave up partitions, which are assigned in a second round",
+	CauseTopicCreated: "topic %s was created", CauseTopicGrew: "topic %s has more partitions", CauseTopicDeleted: "topic %s was deleted",
+	CauseTopics: "topics changed", CauseRemoved: "an administrator removed %s", CauseFull: "%s was removed: the group is full",
+	CauseCoordinatorLoaded: "the coordinator was loaded again", CauseConfig: "the configuration of the group changed",
+	CauseTopology: "topics of the topology changed", CauseSharesReady: "new partitions can be read",
+	CauseDeleted: "an administrator deleted it", CauseExpired: "it expired",
+}
+
+// String returns the cause as text.
+func (c Cause) String() string {
+	format := causeFormats[CauseUnknown]
+	if int(c.Kind) < len(causeFormats) {
+		format = causeFormats[c.Kind]
+	}
+	name := c.Topic
+	if name == "" {
+		name = c.Member
+	}
+	if name == "" {
+		name = "all members"
+	}
+	if strings.Contains(format, "%s") {
+		format = fmt.Sprintf(format, name)
+	}
+	if c.Kind == CauseCoordinatorLoaded && c.Member != "" {
+		format += ": the process of " + c.Member + " has ended"
+	}
+	switch {
+	case c.Kind == CauseSessionExpired:
+		format += fmt.Sprintf(" after being silent for %v", c.After)
+	case c.After > 0:
+		format += fmt.Sprintf(" within %v", c.After)
+	}
+	if c.Reason != "" {
+		format += " (" + c.Reason + ")"
+	}
+	return format
+}
+
+// LeftBecause returns the cause of a departure with a reason, and the text that it does not cover.
+func LeftBecause(reason string) (CauseKind, string) {
+	if reason == PollTimeoutReason {
+		return CausePollExceeded, ""
+	}
+	return CauseLeft, reason
+}
