@@ -136,12 +136,12 @@ func (m *classicMember) disowned() {
 }
 
 // leave implements groupProtocol. A static member does not leave; its session times out.
-func (m *classicMember) leave(ctx context.Context, id string) error {
+func (m *classicMember) leave(ctx context.Context, id, reason string) error {
 	c := m.c
 	if c.cfg.InstanceID != "" {
 		return nil
 	}
-	per, err := c.groups.Leave(ctx, group.LeaveRequest{Group: c.cfg.Group, Members: []group.LeaveMember{{MemberID: id}}})
+	per, err := c.groups.Leave(ctx, group.LeaveRequest{Group: c.cfg.Group, Members: []group.LeaveMember{{MemberID: id, Reason: reason}}})
 	err = errors.Join(append(per, err)...)
 	if errors.Is(err, group.ErrUnknownMember) { // removed earlier by another client or the coordinator
 		return nil

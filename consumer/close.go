@@ -220,7 +220,7 @@ func (c *Consumer) takeLeave(ctx context.Context) error {
 	if id == "" {
 		return nil
 	}
-	return c.membership.protocol.leave(ctx, id)
+	return c.membership.protocol.leave(ctx, id, "the consumer is being closed")
 }
 
 // notBeingRevoked leaves out the partitions whose OnRevoked is running: Close was called from it.

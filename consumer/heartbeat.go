@@ -58,6 +58,7 @@ func (m *classicMember) heartbeats(ctx context.Context, done <-chan struct{}) er
 // rebalance.
 func (m *classicMember) review(ctx context.Context) error {
 	if m.c.takeEnforce() {
+		m.reason = "rebalance enforced by user"
 		return errRejoin
 	}
 	topics, err := m.c.subscribed(ctx)
@@ -73,10 +74,27 @@ func (m *classicMember) review(ctx context.Context) error {
 			return fmt.Errorf("partitions: %w", err)
 		}
 		if !maps.Equal(counts, m.leading) {
+			m.reason = changedTopics(m.leading, counts)
 			return errRejoin
 		}
 	}
 	return m.reviewReturn(ctx)
+}
+
+// changedTopics describes the first difference between two numbers of partitions, by topic.
+func changedTopics(before, after map[string]int32) string {
+	for _, t := range slices.Sorted(maps.Keys(before)) {
+		switch was, is := before[t], after[t]; {
+		case was == is:
+		case was == 0:
+			return fmt.Sprintf("topic %s was created with %d partitions", t, is)
+		case is == 0:
+			return fmt.Sprintf("topic %s was deleted", t)
+		default:
+			return fmt.Sprintf("topic %s has %d partitions, and had %d", t, is, was)
+		}
+	}
+	return "topics changed"
 }
 
 func (c *Consumer) takeEnforce() bool {
@@ -153,7 +171,7 @@ func (m *membership) stayedAway(ctx context.Context) error {
 	c.cfg.Logger.Warn("application does not poll, leaving the group", "group", c.cfg.Group, "member_id", id, "max_poll_interval", c.cfg.MaxPollInterval)
 	call, cancel := context.WithTimeout(ctx, c.cfg.HeartbeatInterval)
 	defer cancel()
-	if err := m.protocol.leave(call, id); err != nil {
+	if err := m.protocol.leave(call, id, group.PollTimeoutReason); err != nil {
 		c.cfg.Logger.Debug("leave failed", "group", c.cfg.Group, "err", err)
 	}
 	return ErrPollTimeout

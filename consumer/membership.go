@@ -34,7 +34,7 @@ type groupProtocol interface {
 	disowned()
 	// leave removes the member with that id from the group. It returns nil for a member that the
 	// group does not have.
-	leave(ctx context.Context, id string) error
+	leave(ctx context.Context, id, reason string) error
 	// reopenCommits makes the group accept commits of this member again if it rejects them, until
 	// stop is called. The membership goroutine has ended.
 	reopenCommits(ctx context.Context) (stop func())

@@ -304,14 +304,14 @@ func (m *modernMember) disowned() {
 
 // leave implements groupProtocol. A static member leaves temporarily and keeps its partitions until
 // its session times out.
-func (m *modernMember) leave(ctx context.Context, id string) error {
+func (m *modernMember) leave(ctx context.Context, id, reason string) error {
 	c := m.c
 	epoch := int32(leaveEpoch)
 	if c.cfg.InstanceID != "" {
 		epoch = leaveStaticEpoch
 	}
 	_, err := m.groups.ConsumerHeartbeat(ctx, group.ConsumerHeartbeatRequest{
-		Group: c.cfg.Group, MemberID: id, MemberEpoch: epoch, InstanceID: c.cfg.InstanceID, ClientID: c.cfg.ClientID, RebalanceTimeout: -1,
+		Group: c.cfg.Group, MemberID: id, MemberEpoch: epoch, InstanceID: c.cfg.InstanceID, ClientID: c.cfg.ClientID, RebalanceTimeout: -1, Reason: reason,
 	})
 	for _, gone := range []error{group.ErrUnknownMember, group.ErrGroupNotFound, group.ErrFencedInstance} {
 		if errors.Is(err, gone) {

@@ -19,7 +19,7 @@ func (c *call) leaveGroup(req *kmsg.LeaveGroupRequest) kmsg.Response {
 		if nameless(m.InstanceID) {
 			continue
 		}
-		r.Members = append(r.Members, group.LeaveMember{MemberID: m.MemberID, InstanceID: orEmpty(m.InstanceID)})
+		r.Members = append(r.Members, group.LeaveMember{MemberID: m.MemberID, InstanceID: orEmpty(m.InstanceID), Reason: orEmpty(m.Reason)})
 	}
 	left, err := c.groups.Leave(c.ctx, r)
 	errs := make([]error, len(members))

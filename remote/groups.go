@@ -89,7 +89,7 @@ func (s *session) Leave(ctx context.Context, r group.LeaveRequest) ([]error, err
 	req.Group = r.Group
 	for _, m := range r.Members {
 		one := kmsg.NewLeaveGroupRequestMember()
-		one.MemberID, one.InstanceID = m.MemberID, optional(m.InstanceID)
+		one.MemberID, one.InstanceID, one.Reason = m.MemberID, optional(m.InstanceID), optional(m.Reason)
 		req.Members, req.MemberID = append(req.Members, one), m.MemberID // the latter is for version 2 and below
 	}
 	resp, err := toGroup[*kmsg.LeaveGroupResponse](ctx, s, "leave group", r.Group, req)
