@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/kafka"
 )
 
@@ -18,6 +19,7 @@ type happenings struct {
 	mu     sync.Mutex // guards the fields below; a leaf
 	calls  ring[happening]
 	events ring[happening]
+	groups ring[group.Event]
 }
 
 // A happening is an instant or a period.
@@ -69,9 +71,17 @@ func (h *happenings) call(began time.Time, what string) (end func(at time.Time, 
 	}
 }
 
-// follow records the events of a cluster from now on, on a goroutine of wg, until it is closed.
+// follow records the events of a cluster and its groups from now on, on goroutines of wg, until it is
+// closed.
 func (h *happenings) follow(wg *sync.WaitGroup, c *strata.Cluster) {
-	events := c.Backend().Cluster.Events(context.Background())
+	events, groups := c.Backend().Cluster.Events(context.Background()), c.Backend().Coordinator.Events(context.Background())
+	wg.Go(func() {
+		for e := range groups {
+			h.mu.Lock()
+			h.groups.add(e)
+			h.mu.Unlock()
+		}
+	})
 	wg.Go(func() {
 		for e := range events {
 			h.mu.Lock()
@@ -82,10 +92,10 @@ func (h *happenings) follow(wg *sync.WaitGroup, c *strata.Cluster) {
 }
 
 // all returns copies.
-func (h *happenings) all() (calls, events []happening) {
+func (h *happenings) all() (calls, events []happening, groups []group.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Clone(h.calls.list), slices.Clone(h.events.list)
+	return slices.Clone(h.calls.list), slices.Clone(h.events.list), slices.Clone(h.groups.list)
 }
 
 // describe describes a fault as text.

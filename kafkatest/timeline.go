@@ -10,13 +10,14 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/internal/picture"
 	"github.com/stratalog/strata/kafka"
 )
 
 // Timeline describes the test so far, in at most 40 lines: its calls, faults with the requests that
-// they hit, the first failed response of each kind, and the events of the cluster. Times are the
-// brokers', since the start of the server.
+// they hit, each rebalance with its cause, the first failed response of each kind, and the events of
+// the cluster. Times are the brokers', since the start of the server.
 //
 // A server whose test has failed logs its Timeline at the end. It also writes the file of
 // WriteTimeline, if the environment variable KAFKATEST_ARTIFACTS has a directory, or with go test
@@ -38,6 +39,7 @@ type timeline struct {
 	test          string // "": unknown
 	began         time.Time
 	calls, events []happening
+	groups        []group.Event
 	exchanges     []remembered // in the order of their requests
 	total         int          // number of requests, also of ones that are not remembered
 	nameOf        func([16]byte) string
@@ -45,7 +47,7 @@ type timeline struct {
 
 func (s *Server) timeline() *timeline {
 	t := &timeline{began: s.began, test: testName(s.t), nameOf: s.topicName}
-	t.calls, t.events = s.in.happened.all()
+	t.calls, t.events, t.groups = s.in.happened.all()
 	s.in.mu.Lock()
 	defer s.in.mu.Unlock()
 	t.total = s.in.history.total
@@ -73,6 +75,7 @@ type moment struct {
 const (
 	rankFault = iota
 	rankCall
+	rankGroup
 	rankError
 	rankEvent
 )
@@ -136,6 +139,11 @@ func (t *timeline) moments() []moment {
 	for _, e := range t.events {
 		add("event "+e.kind, moment{at: e.began, text: shortened(e.what), rank: rankEvent})
 	}
+	for i, e := range t.groups {
+		if t.ends(i) {
+			add(fmt.Sprint("group ", i), moment{at: e.Time, text: shortened("group " + e.String()), rank: rankGroup})
+		}
+	}
 	for i := range t.exchanges {
 		if x := &t.exchanges[i]; x.isNoteworthy() && !x.isUsual() || leaves(x.Request) {
 			text, rank := x.line(t.nameOf)
@@ -148,6 +156,16 @@ func (t *timeline) moments() []moment {
 		moments[i] = *m
 	}
 	return moments
+}
+
+// ends reports whether an event of a group ends a rebalance, or is the last one of a rebalance that
+// has not ended.
+func (t *timeline) ends(i int) bool {
+	e := &t.groups[i]
+	if e.Kind != group.Joining && e.Kind != group.Joined {
+		return true
+	}
+	return !slices.ContainsFunc(t.groups[i+1:], func(later group.Event) bool { return later.Group == e.Group })
 }
 
 // text describes a call of the test.

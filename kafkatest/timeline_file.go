@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/internal/picture"
 	"github.com/stratalog/strata/kafka"
 )
@@ -24,12 +25,14 @@ const (
 	maxFiles = 20
 	maxLanes = 250
 	maxTitle = 240
+
+	maxGroupLanes = 50
 )
 
 var files atomic.Int32 // that this process has written, or tried to
 
 // WriteTimeline writes the timeline so far as an HTML file without scripts: lanes for the
-// test, the cluster and each connection of a client, and the text of Timeline. It shows the last
+// test, the cluster, each group and each connection of a client, and the text of Timeline. It shows the last
 // HistorySize requests. It returns the errors of w.
 func (s *Server) WriteTimeline(w io.Writer) error {
 	return s.itself().timeline().write(w)
@@ -75,7 +78,7 @@ func (t *timeline) picture() *picture.Timeline {
 		cluster.Bars = append(cluster.Bars, t.eventBar(t.events[i:n]))
 		i = n
 	}
-	p.Lanes = append([]picture.Lane{test, cluster}, t.connections()...)
+	p.Lanes = slices.Concat([]picture.Lane{test, cluster}, t.groupLanes(), t.connections())
 	return p
 }
 
@@ -90,6 +93,32 @@ func (t *timeline) eventBar(es []happening) picture.Bar {
 		label = fmt.Sprintf("%s, and %d more", label, len(es)-1)
 	}
 	return picture.Bar{Began: es[0].began, Label: label, Title: title(t.since(es[0].began) + " " + strings.Join(lines, "\n")), Kind: picture.Change}
+}
+
+// groupLanes returns a lane for each group, with a bar for each rebalance.
+func (t *timeline) groupLanes() (lanes []picture.Lane) {
+	at := map[string]int{}
+	for i, e := range t.groups {
+		n, ok := at[e.Group]
+		switch {
+		case !t.ends(i):
+			continue
+		case !ok && len(lanes) == maxGroupLanes:
+			continue
+		case !ok:
+			n, at[e.Group] = len(lanes), len(lanes)
+			lanes = append(lanes, picture.Lane{Name: "group " + e.Group})
+		}
+		bar := picture.Bar{Began: e.Time, Label: e.Kind.String(), Title: title(t.since(e.Time) + " " + e.String()), Kind: picture.Change}
+		switch e.Kind {
+		case group.CommitRefused:
+			bar.Kind = picture.Error
+		case group.Joining, group.Joined, group.Assigned:
+			bar.Began, bar.Ended, bar.Label = e.Began, e.Time, fmt.Sprintf("generation %d", e.Generation)
+		}
+		lanes[n].Bars = append(lanes[n].Bars, bar)
+	}
+	return lanes
 }
 
 // name is the first word of a call.

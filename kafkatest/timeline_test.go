@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/internal/synctest"
 	"github.com/stratalog/strata/kafka"
 	"github.com/stratalog/strata/record"
@@ -104,6 +105,33 @@ func TestTimelineOfAClockedServerHasTheBrokersTime(t *testing.T) {
 	s.Fill("orders", record.String("orders", "", "sent"))
 	text := s.Timeline()
 	require.Regexp(t, `the test: Advance\(1h0m0s\), 1h\n +\+1h0m\S+  the test: Fill\(orders, 1 records\)`, text)
+}
+
+func TestTimelineShowsEachRebalanceWithItsCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(t, Config{Pipe: true, Topics: map[string]int{"orders": 2}})
+		member := func(id string) *kgo.Client {
+			cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.Dialer(s.Dial), kgo.ClientID(id), kgo.ConsumerGroup("billing"), kgo.ConsumeTopics("orders"))
+			require.NoError(t, err)
+			return cl
+		}
+		first := member("first")
+		s.WaitGroup("billing", group.StableWith(1))
+		second := member("second")
+		s.WaitGroup("billing", group.StableWith(2))
+		first.Close()
+		s.WaitGroup("billing", group.StableWith(1))
+		second.Close()
+		synctest.Wait()
+		text := s.Timeline()
+		require.Regexp(t, `group billing: assigned, generation 1, 1 members, 2 partitions moved, took \S+: first\S* joined`, text)
+		require.Regexp(t, `group billing: assigned, generation 2, 2 members, .*second\S* joined`, text)
+		require.Regexp(t, `group billing: assigned, generation \d, 1 members, .*first\S* left`, text)
+		require.Regexp(t, `group billing: emptied, .*second\S* left`, text)
+		var file bytes.Buffer
+		require.NoError(t, s.WriteTimeline(&file))
+		require.Regexp(t, `group billing</text>(?s:.)*generation 2`, file.String())
+	})
 }
 
 func TestTestThatPassesLogsAndWritesNothing(t *testing.T) {
