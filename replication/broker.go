@@ -19,6 +19,7 @@ type broker struct {
 	node    *node         // nil while it is down, and at first while it is starting
 	session *vfs.Session  // of the incarnation; nil while it is down
 	gone    chan struct{} // closed when nothing of the incarnation is left; nil: there was none
+	failed  error         // why Open left it out; nil if it did not, or if the broker was started since
 	heir    chan struct{} // closed when the goroutine that kills the broker has turnover; nil: none waits for it
 }
 

@@ -45,6 +45,9 @@ func (c *Cluster) startBroker(id int32) error {
 		}
 		return err
 	}
+	c.mu.Lock()
+	b.failed = nil
+	c.mu.Unlock()
 	c.logger.Info("broker started", slog.Int("broker", int(id)))
 	return nil
 }

@@ -272,6 +272,7 @@ func TestDamagedIdentityCostsItsBrokerOnly(t *testing.T) {
 			require.NotContains(t, c.Brokers(), broker, how)
 			require.Contains(t, out.String(), metaPropertiesFile, how)
 			require.ErrorIs(t, c.Healthy(t.Context()), ErrBrokerDown, how)
+			require.ErrorContains(t, c.Healthy(t.Context()), metaPropertiesFile, how)
 			requireDirectoryError(t, c.StartBroker(t.Context(), broker), ErrDamaged, "restore")
 			for p := range int32(3) {
 				require.Equal(t, "before", values(t, c, at("orders", p))[0], how)
@@ -280,6 +281,7 @@ func TestDamagedIdentityCostsItsBrokerOnly(t *testing.T) {
 			require.NoError(t, vfs.WriteFile(disk, file, whole))
 			require.NoError(t, c.StartBroker(t.Context(), broker), how)
 			require.Equal(t, []int32{1, 2, 3}, c.Brokers(), how)
+			require.NoError(t, c.Healthy(t.Context()))
 			require.NoError(t, c.Close())
 		}
 		require.Len(t, values(t, openWith(t, ds.config()), at("orders", 0)), 4)

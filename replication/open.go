@@ -115,11 +115,12 @@ func (c *Cluster) begin(cl claim) error {
 func (c *Cluster) leaveOut(id int32, cause error) {
 	message := "broker does not serve: its disk fails"
 	if errors.Is(cause, ErrDamaged) {
-		message = "broker does not serve: its identity or its copy of the metadata is damaged"
+		message = "broker does not serve: its directory is damaged"
 	}
 	c.logger.Error(message, slog.Int("broker", int(id)), slog.Any("err", cause))
 	c.failures[id] = fmt.Errorf("broker %d: %w", id, cause)
 	b := c.brokers[id]
+	b.failed = cause
 	delete(c.nodes, id)
 	switch {
 	case b.session == nil: // it was not even looked for

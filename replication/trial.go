@@ -31,15 +31,26 @@ type trial struct {
 const trialAge = time.Second
 
 // TryDisk writes 64 KiB to a broker's directory, syncs and reads them, and removes the file. It
-// returns the error of the file system, such as ENOSPC; ErrBrokerDown if the broker does not run;
-// the cause of ctx if the disk does not answer before ctx ends. Concurrent calls share one test,
-// and a result stands for a second. It is safe for concurrent use.
+// returns the error of the file system, such as ENOSPC; ErrBrokerDown if the broker does not run,
+// with the cause if Open has left it out; the cause of ctx if the disk does not answer before ctx
+// ends. Concurrent calls share one test, and a result stands for a second. It is safe for
+// concurrent use.
 func (c *Cluster) TryDisk(ctx context.Context, broker int32) error {
 	n := c.serving()[broker]
 	if n == nil {
-		return ErrBrokerDown
+		return c.whyDown(broker)
 	}
 	return n.diskError(ctx, trialAge)
+}
+
+// whyDown returns ErrBrokerDown, with the cause if Open has left the broker out.
+func (c *Cluster) whyDown(id int32) error {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if b := c.brokers[id]; b != nil && b.failed != nil {
+		return fmt.Errorf("%w: %w", ErrBrokerDown, b.failed)
+	}
+	return ErrBrokerDown
 }
 
 // diskError returns the result of a test of the disk that is at most maxAge old.
