@@ -29,6 +29,7 @@ type storm struct {
 	store      Store
 	cfg        Config
 	at         live
+	check      func() // checks the events of the present coordinator, once it is closed
 	assignor   assignor.Assignor
 	partitions map[string]int32
 	rnd        *rand.Rand
@@ -113,12 +114,19 @@ func (s *storm) event() {
 }
 
 func (s *storm) restart() {
-	if c := s.at.p.Load(); c != nil {
-		require.NoError(s.t, c.Close())
-	}
+	s.close()
 	c, err := NewCoordinator(s.store, s.cfg)
 	require.NoError(s.t, err)
+	s.check = checkEvents(s.t, c)
 	s.at.p.Store(c)
+}
+
+// close ends the present coordinator, if any, and checks its events.
+func (s *storm) close() {
+	if c := s.at.p.Load(); c != nil {
+		require.NoError(s.t, c.Close())
+		s.check()
+	}
 }
 
 func runStorm(t *testing.T, a assignor.Assignor, seed uint64, events int) (wrong []string) {
@@ -140,7 +148,7 @@ func runStormOn(t *testing.T, a assignor.Assignor, seed uint64, events int, move
 			s.cfg = onePartition // the partition that moves
 		}
 		s.restart()
-		defer func() { s.at.p.Load().Close() }()
+		defer s.close()
 		for range events {
 			s.event()
 		}

@@ -76,12 +76,15 @@ func (e EventJoin) causeOfRejoin(g *Group, m *member) protocol.CauseKind {
 		case err != nil:
 		case !sameTopics(before.Topics, after.Topics):
 			return protocol.CauseSubscription
-		case before.Rack == after.Rack && string(before.UserData) == string(after.UserData):
+		case before.Rack == after.Rack && (ownsData[p.Name] || string(before.UserData) == string(after.UserData)):
 			return protocol.CauseRejoined // with other partitions
 		}
 	}
 	return protocol.CauseMetadata
 }
+
+// ownsData has the assignors whose data in a subscription are the partitions of the member.
+var ownsData = map[string]bool{assignor.Sticky().Name(): true, assignor.CooperativeSticky().Name(): true}
 
 func sameTopics(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))

@@ -240,10 +240,13 @@ func (h *History) describeOwners(e *protocol.Event, owners func() Owners) {
 	if h.Wanted == nil || !h.Wanted() {
 		return
 	}
+	if h.had == nil {
+		e.Moved = -1
+	}
 	room := protocol.MaxEventPartitions
 	for m, tps := range owners() {
 		for _, tp := range tps {
-			if _, had := h.had[share{owner(m), tp}]; !had {
+			if _, had := h.had[share{owner(m), tp}]; !had && h.had != nil {
 				e.Moved++
 			}
 		}

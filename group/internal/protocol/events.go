@@ -80,7 +80,8 @@ type Event struct {
 	Members []MemberInfo
 	// Moved is the number of partitions that have another owner than before the rebalance, or had
 	// none. In a share group it is the number of assignments to a member that did not have the
-	// partition. Only in an Assigned event.
+	// partition. Only in an Assigned event. -1 means that the owners before are not known: the
+	// coordinator was loaded, or the first reader came, after the rebalance had begun.
 	Moved int
 
 	Member  string // CommitRefused
@@ -112,7 +113,10 @@ func (e Event) String() string {
 	}
 	fmt.Fprintf(&s, "%s: %v, generation %d, %d members", e.Group, e.Kind, e.Generation, e.Size)
 	if e.Kind == Assigned {
-		fmt.Fprintf(&s, ", %d partitions moved, took %v", e.Moved, e.Ended.Sub(e.Began))
+		if e.Moved >= 0 {
+			fmt.Fprintf(&s, ", %d partitions moved", e.Moved)
+		}
+		fmt.Fprintf(&s, ", took %v", e.Ended.Sub(e.Began))
 	}
 	if e.WaitedFor != "" {
 		fmt.Fprintf(&s, ", waited for %s", e.WaitedFor)
