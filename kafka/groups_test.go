@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stratalog/strata"
+	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/internal/memnet"
 	"github.com/stratalog/strata/internal/synctest"
@@ -23,6 +24,7 @@ import (
 // A groupServer is a server in memory, on a network in memory.
 type groupServer struct {
 	*Server
+	of      *strata.Cluster
 	network memnet.Network
 }
 
@@ -44,7 +46,7 @@ func inBubbleOf(t *testing.T, of strata.Config, cfg Config, f func(t *testing.T,
 		require.NoError(t, err)
 		defer func() { require.NoError(t, cluster.Close()) }()
 		require.NoError(t, cluster.CreateTopic(t.Context(), "t", topic.Config{Partitions: 2}))
-		s := &groupServer{Server: NewServer(cluster, cfg)}
+		s := &groupServer{Server: NewServer(cluster, cfg), of: cluster}
 		ln, err := s.network.Listen(groupAddress)
 		require.NoError(t, err)
 		var ended sync.WaitGroup
@@ -455,6 +457,28 @@ func TestOldLeavesHaveOneMemberAndOneError(t *testing.T) {
 		require.Zero(t, r.ErrorCode)
 		require.Equal(t, UnknownMemberID, Code(r.Members[0].ErrorCode))
 		require.Equal(t, UnknownMemberID, Code(r.Members[1].ErrorCode))
+	})
+}
+
+// A reason (KIP-800) is in the events of the group.
+func TestReasonsOfJoinsAndDeparturesAreInTheEvents(t *testing.T) {
+	withGroups(t, func(t *testing.T, s *groupServer) {
+		events := s.of.GroupEvents(t.Context())
+		c := newGroupClient(t, s)
+		join := joinAs(9, "g", "", kmsg.StringPtr("i"))
+		join.Reason = kmsg.StringPtr("a new machine")
+		id := c.join(join).MemberID
+		require.Zero(t, c.leave(5, "g", kmsg.LeaveGroupRequestMember{MemberID: id, InstanceID: kmsg.StringPtr("i"), Reason: kmsg.StringPtr("it is being replaced")}).ErrorCode)
+		var reasons []string
+		for e := range events {
+			for _, cause := range e.Causes {
+				reasons = append(reasons, fmt.Sprint(e.Kind, ": ", cause.Reason))
+			}
+			if e.Kind == group.Emptied {
+				break
+			}
+		}
+		require.Equal(t, []string{"joining: a new machine", "joined: a new machine", "emptied: a new machine", "emptied: it is being replaced"}, reasons)
 	})
 }
 
