@@ -2,6 +2,7 @@ package strata
 
 import (
 	"context"
+	"iter"
 
 	"github.com/stratalog/strata/group"
 	"github.com/stratalog/strata/record"
@@ -21,6 +22,14 @@ func (c *Cluster) Group(ctx context.Context, id string) (group.Info, error) {
 // gets an Info with state Dead.
 func (c *Cluster) WaitGroup(ctx context.Context, id string, pred func(group.Info) bool) (group.Info, error) {
 	return c.coordinator.WaitGroup(ctx, id, pred)
+}
+
+// GroupEvents returns the events of all groups from this call on: each rebalance with its causes,
+// its duration, the members and their partitions, and rejected commits. The sequence waits for more
+// events, and ends with ctx or the cluster. A slow reader does not delay the groups; it gets the
+// number of events that it missed. See group.Coordinator.Events.
+func (c *Cluster) GroupEvents(ctx context.Context) iter.Seq[group.Event] {
+	return c.coordinator.Events(ctx)
 }
 
 // ResetOffsets stores offsets for a group without members, and creates the group if it does not
