@@ -177,8 +177,8 @@ func (p MigrationPolicy) directions() modern.Migration {
 // Hooks are called on events. They are called without locks and must not block.
 type Hooks struct {
 	// OnRebalanced is called when a group has a new generation: its members have joined, or the
-	// last one has left. It is also called when a group of the newer protocol has a new target
-	// assignment; then Protocol names the assignor and Generation is the epoch.
+	// last one has left. It is also called when a group of another type has a new target
+	// assignment; then Protocol names the assignor and Generation is the epoch. Events has more.
 	OnRebalanced func(Rebalanced)
 }
 

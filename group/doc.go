@@ -34,16 +34,17 @@
 //     at the next coordinator.
 //   - A partition of the offsets topic that has no leader, or cannot be loaded, affects only
 //     its own groups.
+//   - Each rebalance of a group of any type is in Events, with its causes and duration.
 //   - RewindGroup also moves a group with members, and no late commit overwrites the new offsets.
 //
 // # Parts
 //
 // Package assignor has the assignors and the data that members and the group leader exchange.
 // Below internal, protocol has the requests and responses, classic the classic protocol as a pure
-// state machine, modern the newer protocol, sharing a share group, streaming a streams group, and
-// kinds a group of any of these kinds. The module's internal/coordinator runs them over the
-// partitions of the offsets topic: it writes the records of internal/offsets, and sends responses
-// only when these are committed.
+// state machine, modern the newer protocol, sharing a share group, streaming a streams group, kinds
+// a group of any of these kinds, and history its events. The module's internal/coordinator runs
+// them over the partitions of the offsets topic: it writes the records of internal/offsets, and
+// sends responses only when these are committed.
 //
 // # Deviations from Kafka
 //

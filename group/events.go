@@ -69,11 +69,18 @@ func (c *Coordinator) notify(_ coordinator.ShardID, event any) {
 	}
 }
 
+// loggedCauses is how many causes a line of the log has.
+const loggedCauses = 3
+
 // logRebalance writes a line about a rebalance that has ended. A group that rebalances all the time
 // does not fill the log: after some lines the others of that minute are written at Debug.
 func (c *Coordinator) logRebalance(e *Event) {
 	level, skipped := c.logged.Next(e.Time, slog.LevelInfo)
-	args := []any{"group", e.Group, "generation", e.Generation, "members", e.Size, "protocol", e.Assignor, "cause", e.Cause(), "took", e.Ended.Sub(e.Began)}
+	few := *e
+	if more := len(e.Causes) - loggedCauses; more > 0 {
+		few.Causes, few.MoreCauses = e.Causes[:loggedCauses], e.MoreCauses+more
+	}
+	args := []any{"group", e.Group, "generation", e.Generation, "members", e.Size, "protocol", e.Assignor, "cause", few.Cause(), "took", e.Ended.Sub(e.Began)}
 	if e.WaitedFor != "" {
 		args = append(args, "waited_for", e.WaitedFor)
 	}

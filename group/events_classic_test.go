@@ -229,6 +229,12 @@ assigned 5, 2 members, 2 moved, waited for c: b gave up partitions, which are as
 joining 2, 1 members: an administrator removed i
 joined 3, 1 members: an administrator removed i
 assigned 3, 1 members, 2 moved, took 3s: an administrator removed i`},
+		"administrator with Kafka's client": {func(s *classicScene) {
+			s.clients[0].kill()
+			s.leaves(LeaveMember{MemberID: s.clients[0].memberID(), Reason: "member was removed by an admin"})
+			s.empty()
+		}, `
+emptied 2, 0 members: an administrator removed a`},
 		"rewind": {func(s *classicScene) {
 			_, err := s.RewindGroup(ctx, "g", ToOffsets(record.Offsets{{Topic: "t"}: 0}))
 			require.NoError(s, err)

@@ -302,6 +302,17 @@ joined 3, 2 members: m2 joined
 joining 4, 1 members: m2 joined; m1 did not give up its partitions within 1m0s
 joined 4, 1 members, waited for m1: m2 joined; m1 did not give up its partitions within 1m0s
 assigned 4, 1 members, 4 moved, took 1m0.8s, waited for m1: m2 joined; m1 did not give up its partitions within 1m0s`},
+		"refused join": {func(s *scene) {
+			join(s, "m2")
+			r := streamsJoin("m3", "t")
+			r.Topology.Epoch = -1
+			_, err := s.StreamsHeartbeat(ctx, r)
+			require.ErrorIs(s, err, ErrInvalidTopology)
+			s.streamsBeats("m1", "m2")
+		}, `
+joining 3, 2 members: m2 joined
+joined 3, 2 members: m2 joined
+assigned 3, 2 members, 2 moved, took 3s, waited for m1: m2 joined`},
 		"metadata": {func(s *scene) {
 			r := streamsBeat("m1", 2, nil)
 			r.RackID = "r"

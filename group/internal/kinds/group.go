@@ -140,6 +140,7 @@ func (g *Group) downgrade(now time.Time, d *classic.Downgrade, eff classic.Effec
 func (g *Group) become(now time.Time, next Kind, records []offsets.Record, ev Event) classic.Effects {
 	eff := next.Step(now, ev)
 	if len(eff.Records) == 0 { // refused
+		g.History().Discard()
 		return classic.Effects{Replies: eff.Replies, WakeAt: g.wakeAt()}
 	}
 	eff.Records = append(records, eff.Records...)

@@ -208,6 +208,7 @@ func (g *Group) refuse(to machine.Ticket, err error) { g.refuseWith(to, nil, err
 // refuseWith is refuse with a value in the reply.
 func (g *Group) refuseWith(to machine.Ticket, value any, err error) {
 	g.eff, g.after, g.down = Effects{}, nil, nil
+	g.History().Discard()
 	g.reply(to, value, err)
 }
 

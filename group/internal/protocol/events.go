@@ -158,6 +158,9 @@ type MemberInfo struct {
 // does not poll. It makes the cause of the rebalance CausePollExceeded.
 const PollTimeoutReason = "consumer poll timeout has expired."
 
+// adminReason is the reason of Kafka's administration client for the removal of a member.
+const adminReason = "member was removed by an admin"
+
 // A CauseKind is the kind of a Cause.
 type CauseKind uint8
 
@@ -249,8 +252,11 @@ func (c Cause) String() string {
 
 // LeftBecause returns the cause of a departure with a reason, and the text that it does not cover.
 func LeftBecause(reason string) (CauseKind, string) {
-	if reason == PollTimeoutReason {
+	switch reason {
+	case PollTimeoutReason:
 		return CausePollExceeded, ""
+	case adminReason:
+		return CauseRemoved, ""
 	}
 	return CauseLeft, reason
 }

@@ -46,6 +46,7 @@ func (e EventHeartbeat) step(g *Group, now time.Time) {
 	ans, err := e.answer(g, now)
 	if err != nil {
 		g.eff, g.after = Effects{}, nil
+		g.History().Discard()
 		g.reply(e.To, nil, err)
 		return
 	}
