@@ -15,6 +15,7 @@ import (
 func reopened(t *testing.T, store *fakeStore, cfg Config, f func(next *Coordinator)) {
 	next, err := NewCoordinator(store.clone(), cfg)
 	require.NoError(t, err)
+	defer checkEvents(t, next)()
 	defer next.Close()
 	f(next)
 }
