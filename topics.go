@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/stratalog/strata/log"
+	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/replication"
 	"github.com/stratalog/strata/topic"
@@ -93,6 +94,16 @@ func (c *Cluster) DeleteRecords(ctx context.Context, before map[record.TopicPart
 // errors of partitions. Errors of the call itself: ErrUnknownTopic, replication.ErrClosed, ctx's.
 func (c *Cluster) Clean(ctx context.Context, topics ...string) ([]replication.PartitionClean, error) {
 	return c.brokers.Clean(ctx, topics...)
+}
+
+// TimestampsAt returns for each partition the offset and the timestamp of the first record at the
+// given offset or later, exact to one batch. The lag of a group in time follows from it. Offset is
+// -1 if there is no such record, as when only markers of transactions follow. Only indexes and
+// headers of batches are read. Errors of a partition, in OffsetResult.Err: ErrUnknownTopic,
+// replication.ErrNotLeader, partition.ErrTimeout if a disk does not respond, partition's. Errors of
+// the call: replication.ErrClosed, ctx's.
+func (c *Cluster) TimestampsAt(ctx context.Context, from record.Offsets) (map[record.TopicPartition]partition.OffsetResult, error) {
+	return c.brokers.TimestampsAt(ctx, from)
 }
 
 // PreviewClean returns the report that Clean would return now of the leader's replica of a

@@ -36,7 +36,7 @@ func previewConfig(rnd *rand.Rand) Config {
 func TestPreviewIsWhatCleanThenDoes(t *testing.T) {
 	t.Parallel()
 	removed, compacted, emptied, future := 0, 0, 0, 0
-	for seed := range uint64(200) {
+	for seed := range uint64(sampled(200, 60)) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 2))
 			l := openClean(t, vfs.Mem(), previewConfig(rnd))
@@ -99,7 +99,7 @@ func TestPreviewIsWhatCleanThenDoes(t *testing.T) {
 		})
 	}
 	for what, n := range map[string]int{"removed": removed, "compacted": compacted, "emptied": emptied, "future": future} {
-		require.Greater(t, n, 20, what)
+		require.Greater(t, n, 5, what)
 	}
 }
 

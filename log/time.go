@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/internal/segment"
+	"github.com/stratalog/strata/record"
 )
 
 // OffsetAt returns the offset of the first record with timestamp t or later, or EndOffset if there
@@ -39,6 +40,37 @@ func (l *Log) offsetAt(ms int64) (offset, ts int64, err error) {
 		return !ok, l.vouch(max(from, s.Base()), err)
 	})
 	return offset, ts, err
+}
+
+// TimestampAt returns the offset and the timestamp in ms of the first record at offset from or
+// later, or -1 and -1 if there is none below offset upTo. Both are exact to one batch: if from is
+// inside a batch, the timestamp is the one of the batch's first record. Batches without records,
+// which compaction leaves, and control batches do not count. The timestamp is negative if the
+// records have none.
+//
+// Only indexes and headers of batches are read. After a compaction that has marked tombstones for
+// deletion the timestamp is the largest one of the batch. upTo must not be inside a batch. Errors
+// are those of OffsetForTimestamp.
+func (l *Log) TimestampAt(from, upTo int64) (offset, ts int64, err error) {
+	offset, ts = -1, -1
+	err = l.eachSegment(func(s *segment.Segment, start int64) (more bool, err error) {
+		if s.Base() >= upTo {
+			return false, nil
+		}
+		start = max(start, from)
+		h, ok, err := s.FirstRecords(start, upTo)
+		if ok {
+			offset, ts = max(h.BaseOffset, start), h.BaseTimestamp
+			if h.HasDeleteHorizon() || h.TimestampType() == record.LogAppendTime {
+				ts = h.MaxTimestamp
+			}
+		}
+		return !ok, l.vouch(max(start, s.Base()), err)
+	})
+	if err != nil {
+		return -1, -1, fmt.Errorf("timestamp at offset %d of %s: %w", from, l.path, err)
+	}
+	return offset, ts, nil
 }
 
 // MaxTimestampOffset returns the offset and the timestamp in ms of the first record that has the

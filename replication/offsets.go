@@ -28,7 +28,6 @@ type offsetSpecs struct {
 func (c *Cluster) listOffsets(ctx context.Context, specs offsetSpecs, asked int32) (map[record.TopicPartition]partition.OffsetResult, error) {
 	results := make(map[record.TopicPartition]partition.OffsetResult, len(specs.at))
 	onDisk := map[*node][]offsetLookup{}
-	lookups := 0
 	for tp, spec := range specs.at {
 		if err := c.live(ctx); err != nil {
 			return nil, err
@@ -41,26 +40,36 @@ func (c *Cluster) listOffsets(ctx context.Context, specs offsetSpecs, asked int3
 			results[tp] = listed(c.unwrittenOffset(tp, spec))
 		case asked == anyBroker && spec != partition.Earliest && spec != partition.Latest:
 			results[tp] = listed(partition.OffsetResult{}, fmt.Errorf("list offsets of %s-%d: no answer from the disk: %w", tp.Topic, tp.Partition, partition.ErrTimeout))
-			onDisk[r.node] = append(onDisk[r.node], offsetLookup{tp, p, spec})
-			lookups++
+			find := func() (partition.OffsetResult, error) { return p.ListOffset(spec, specs.isolation) }
+			onDisk[r.node] = append(onDisk[r.node], offsetLookup{tp, find})
 		default:
 			results[tp] = listed(p.ListOffset(spec, specs.isolation))
 		}
 	}
+	return results, c.lookUp(ctx, results, onDisk)
+}
+
+// lookUp stores the offsets that have to be read from disks in results, where each has ErrTimeout
+// until then.
+func (c *Cluster) lookUp(ctx context.Context, results map[record.TopicPartition]partition.OffsetResult, onDisk map[*node][]offsetLookup) error {
+	lookups := 0
+	for _, ls := range onDisk {
+		lookups += len(ls)
+	}
 	if lookups == 0 {
-		return results, nil
+		return nil
 	}
 	found := make(chan foundOffset, lookups) // has room for all: no broker waits
 	wait, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for n, ls := range onDisk {
-		if !n.run(func() { n.findOffsets(wait, ls, specs.isolation, found) }) {
+		if !n.run(func() { n.findOffsets(wait, ls, found) }) {
 			for _, l := range ls {
 				found <- foundOffset{l.tp, listed(partition.OffsetResult{}, n.ended())}
 			}
 		}
 	}
-	return results, c.collectOffsets(ctx, results, found, lookups)
+	return c.collectOffsets(ctx, results, found, lookups)
 }
 
 // leading returns the leader's replica of a partition, with its log; nil: it was never written.
@@ -94,8 +103,7 @@ func (c *Cluster) unwrittenOffset(tp record.TopicPartition, spec partition.Offse
 // An offsetLookup is an offset that has to be read from the leader's disk.
 type offsetLookup struct {
 	tp   record.TopicPartition
-	p    *partition.Partition
-	spec partition.OffsetSpec
+	find func() (partition.OffsetResult, error)
 }
 
 // A foundOffset is the result of an offsetLookup.
@@ -114,7 +122,7 @@ const (
 )
 
 // findOffsets looks offsets up on the broker's disk, until ctx is done.
-func (n *node) findOffsets(ctx context.Context, ls []offsetLookup, isolation partition.Isolation, found chan<- foundOffset) {
+func (n *node) findOffsets(ctx context.Context, ls []offsetLookup, found chan<- foundOffset) {
 	select {
 	case n.lookups <- struct{}{}:
 		defer func() { <-n.lookups }()
@@ -125,7 +133,7 @@ func (n *node) findOffsets(ctx context.Context, ls []offsetLookup, isolation par
 		if ctx.Err() != nil {
 			return
 		}
-		found <- foundOffset{l.tp, listed(l.p.ListOffset(l.spec, isolation))}
+		found <- foundOffset{l.tp, listed(l.find())}
 	}
 }
 

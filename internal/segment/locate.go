@@ -37,6 +37,28 @@ func (s *Segment) Lookup(offset int64) (pos int64, err error) {
 	return pos, err
 }
 
+// FirstRecords returns the header of the first batch with records, of offsets in [from, upTo), that
+// is no control batch. ok is false if there is none.
+func (s *Segment) FirstRecords(from, upTo int64) (h record.Batch, ok bool, err error) {
+	err = s.readStable(func(f *openFile, at end) error {
+		ok = false
+		p, err := s.locate(f, from, at)
+		if err != nil {
+			return err
+		}
+		return s.headers(f, p, at, func(b *record.Batch, _ place) bool {
+			if b.BaseOffset >= upTo {
+				return false
+			}
+			if ok = b.RecordCount > 0 && !b.IsControl(); ok {
+				h = *b
+			}
+			return !ok
+		})
+	})
+	return h, ok && err == nil, err
+}
+
 // readStable calls fn with the end of the segment, and again if batches were cut meanwhile.
 //
 // cuts is a sequence lock: Truncate makes it odd, changes file, end and index, and makes it even
