@@ -59,6 +59,13 @@ func (c *Cluster) DeleteOffsets(ctx context.Context, id string, tps ...record.To
 // with the limit of an application.
 func (c *Cluster) Lags(ctx context.Context) ([]group.GroupLag, error) { return c.coordinator.Lags(ctx) }
 
+// TimeLags returns for every group, sorted by id, the age of the oldest record that it has not
+// committed, exact to one batch, also by partition. A call reads at most 200 timestamps from logs:
+// partitions beyond that are counted as unknown until a later call.
+func (c *Cluster) TimeLags(ctx context.Context) ([]group.TimeLag, error) {
+	return c.coordinator.TimeLags(ctx)
+}
+
 // RewindGroup moves the offsets of a group, with or without members, to a time, by a shift or to
 // given offsets. It returns the new offset of each partition once these are durable; offsets beyond
 // either end of a log become that end. tps are the partitions to move; without any, RewindGroup

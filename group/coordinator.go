@@ -60,6 +60,7 @@ type groups struct {
 	mu      sync.Mutex                          // guards the fields below
 	seen    map[string]seenTopic                // topics that exist as far as is known
 	lags    lagSampler                          // of earlier calls of Lags
+	oldest  map[lagging]oldestRecord            // of earlier calls of TimeLags
 	waiting map[string]map[chan<- struct{}]bool // by group: channels to notify of a new generation
 
 	memory *memory.Budget // of all coordinators of the cluster
@@ -95,7 +96,7 @@ func NewCoordinator(store Store, cfg Config) (*Coordinator, error) {
 			return nil, err
 		}
 	}
-	c := &Coordinator{broker: anyBroker, groups: &groups{cfg: cfg, store: store, evaluator: newEvaluator(), seen: make(map[string]seenTopic), lags: make(lagSampler), waiting: make(map[string]map[chan<- struct{}]bool), events: feed.New[Event](maxEvents), memory: budget}}
+	c := &Coordinator{broker: anyBroker, groups: &groups{cfg: cfg, store: store, evaluator: newEvaluator(), seen: make(map[string]seenTopic), lags: make(lagSampler), oldest: make(map[lagging]oldestRecord), waiting: make(map[string]map[chan<- struct{}]bool), events: feed.New[Event](maxEvents), memory: budget}}
 	c.configs, _ = store.(configStore)
 	limits := classic.Limits{OffsetsRetention: cfg.OffsetsRetention, OffsetMetadataMax: cfg.OffsetMetadataMax, BatchBytes: cfg.MaxBatchBytes}
 	c.core.Classic = classic.Config{InitialRebalanceDelay: cfg.InitialRebalanceDelay, MaxSize: cfg.MaxSize, Limits: limits, Process: newProcess()}

@@ -21,6 +21,9 @@ type fakeStore struct {
 	syncTime           time.Duration // time between an append and its done call
 	blocked            chan struct{} // appends wait until it is closed; nil: they do not wait
 	appendErr, readErr error
+	markers            record.Offsets                  // at the end of a log, for TimestampsAt
+	hung               map[record.TopicPartition]error // of TimestampsAt
+	stamped            []int                           // numbers of partitions in calls of TimestampsAt
 	// leaders of the offsets topic's partitions; broker 1 leads the partitions that are not in it
 	leaders map[int32]leader
 }
@@ -137,6 +140,25 @@ func (f *fakeStore) ListOffsets(_ context.Context, tps []record.TopicPartition, 
 		}
 	}
 	return out, nil, nil
+}
+
+// TimestampsAt has one record per second since 1970 in each log.
+func (f *fakeStore) TimestampsAt(_ context.Context, from record.Offsets) (map[record.TopicPartition]partition.OffsetResult, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stamped = append(f.stamped, len(from))
+	out := make(map[record.TopicPartition]partition.OffsetResult)
+	for tp, at := range from {
+		switch end := f.ends[tp]; {
+		case f.hung[tp] != nil:
+			out[tp] = partition.OffsetResult{Offset: -1, TimestampMs: -1, LeaderEpoch: -1, Err: f.hung[tp]}
+		case at >= end-f.markers[tp]:
+			out[tp] = partition.OffsetResult{Offset: -1, TimestampMs: -1, LeaderEpoch: -1}
+		default:
+			out[tp] = partition.OffsetResult{Offset: at, TimestampMs: 1000 * at}
+		}
+	}
+	return out, nil
 }
 
 // set changes a topic; 0 partitions delete it.

@@ -129,11 +129,11 @@ func topicsOf(groups []standing) func(yield func(record.TopicPartition) bool) {
 	}
 }
 
-// measure sets the offsets of groups, with one request to the logs for all.
-func (c *Coordinator) measure(ctx context.Context, groups []standing) error {
-	topics, err := c.lookup(ctx, topicsOf(groups))
-	if err != nil {
-		return err
+// measure sets the offsets of groups, with one request to the logs for all. It returns their
+// topics.
+func (c *Coordinator) measure(ctx context.Context, groups []standing) (topics map[string]TopicInfo, err error) {
+	if topics, err = c.lookup(ctx, topicsOf(groups)); err != nil {
+		return nil, err
 	}
 	asked := make(map[record.TopicPartition]bool)
 	for _, s := range groups {
@@ -144,7 +144,7 @@ func (c *Coordinator) measure(ctx context.Context, groups []standing) error {
 	tps := slices.Collect(maps.Keys(asked))
 	b, err := c.bounds(ctx, tps)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i := range groups {
 		s := &groups[i]
@@ -153,7 +153,7 @@ func (c *Coordinator) measure(ctx context.Context, groups []standing) error {
 			s.Offsets[tp] = s.offset(tp, topics[tp.Topic].ID, b)
 		}
 	}
-	return nil
+	return topics, nil
 }
 
 // bounds are the known start and end offsets of partitions.
@@ -218,7 +218,7 @@ func (c *Coordinator) Group(ctx context.Context, id string) (Info, error) {
 		return Info{}, fmt.Errorf("%w: %s", ErrGroupNotFound, id)
 	}
 	groups := []standing{s}
-	if err := c.measure(ctx, groups); err != nil {
+	if _, err := c.measure(ctx, groups); err != nil {
 		return Info{}, err
 	}
 	return groups[0].Info, nil
@@ -231,7 +231,7 @@ func (c *Coordinator) Group(ctx context.Context, id string) (Info, error) {
 func (c *Coordinator) Lags(ctx context.Context) ([]GroupLag, error) {
 	var groups []standing
 	missing := c.each(ctx, func(_ string, g *kinds.Group) { groups = append(groups, c.standingOf(g)) })
-	if err := c.measure(ctx, groups); err != nil {
+	if _, err := c.measure(ctx, groups); err != nil {
 		return nil, errors.Join(missing, err)
 	}
 	slices.SortFunc(groups, func(a, b standing) int { return cmp.Compare(a.ID, b.ID) })

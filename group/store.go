@@ -35,6 +35,11 @@ type Store interface {
 	// unknown has the errors of partitions whose offset is currently unknown, for example because
 	// they have no leader. Partitions that do not exist are in neither map.
 	ListOffsets(ctx context.Context, tps []record.TopicPartition, at partition.OffsetSpec) (got record.Offsets, unknown map[record.TopicPartition]error, err error)
+
+	// TimestampsAt returns for each partition the offset and the timestamp of the first record at the
+	// given offset or later, exact to one batch, or offset -1 if there is none. A partition whose
+	// disk does not respond has an error soon, and does not delay the others further.
+	TimestampsAt(ctx context.Context, from record.Offsets) (map[record.TopicPartition]partition.OffsetResult, error)
 }
 
 // An OffsetsShape describes a new offsets topic.
