@@ -1,6 +1,9 @@
 package log
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // completeWritten completes rejected appends, and appends that are as safe as their callers want
 // when they are written. It reports whether the round must be made durable: then complete must
@@ -37,6 +40,7 @@ func (w *writer) completeWritten(r *round) (unsynced bool) {
 // sync makes everything below r.end durable. Segments that a roll of this round has closed were
 // synced then.
 func (w *writer) sync(*round) error {
+	defer w.log.dir.observeSync(time.Now())
 	w.log.durability.syncs.Add(1)
 	return w.log.active().Sync()
 }

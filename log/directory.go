@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/stratalog/strata/internal/latency"
 	"github.com/stratalog/strata/internal/segment"
 	"github.com/stratalog/strata/vfs"
 )
@@ -47,6 +48,8 @@ type Directory struct {
 	spare  atomic.Pointer[call] // the call used last: quicker than calls
 	tails  *tailPool
 	clock  wallClock
+
+	syncTimes latency.Histogram // see SyncTimes
 
 	entries sharedSync // of the directory, for logs that are made in it
 

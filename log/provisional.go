@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/stratalog/strata/log/internal/manifest"
 	"github.com/stratalog/strata/vfs"
@@ -90,6 +91,7 @@ func (w *writer) settleProvisional(cfg *Config) error {
 	s := w.stateOf(cfg, l.list(), false)
 	s.RecoveryPoint = active.NextOffset()
 	w.unlisted = w.unlisted && d.unnamed.Load()
+	defer l.dir.observeSync(time.Now())
 	d.syncs.Add(1)
 	if err := w.storeStateBeside(s, active.Sync); err != nil {
 		return err

@@ -55,7 +55,7 @@ func TestReadOnlyLogTakesNothingBackFromItsWriter(t *testing.T) {
 // readingMethods are the methods of a Log that are allowed on a read-only log; all others must
 // return an error.
 var readingMethods = strings.Fields(`AbortedTxns Batches BoundPurged Busy CheckAborted Close DurableOffset EndOffset Epochs Err Follow Held HeldFrom MaxTimestampOffset
-	OffsetAt OffsetForTimestamp Path Purged Read ReadSnapshot ReadUpTo Records Recovery Segments SetHighWatermark Size SnapshotFiles StartOffset Stated Stats TimestampAt`)
+	OffsetAt OffsetForTimestamp Path Purged Read ReadSnapshot ReadUpTo Records Recovery Segments SetHighWatermark Size SnapshotFiles StartOffset Stated Stats SyncTimes TimestampAt`)
 
 func TestReadOnlyLogRefusesEveryChangeAndMakesNone(t *testing.T) {
 	t.Parallel()

@@ -179,7 +179,11 @@ func (j *journaling) write(w *writer) {
 
 // append makes the shared round durable in the journal, and starts the journal's upkeep if needed.
 func (j *journaling) append() error {
+	begin := time.Now()
 	err := j.current.Append(&j.shared.frame, j.shared.holders)
+	if !errors.Is(err, journal.ErrFull) { // then nothing was written
+		j.dir.observeSync(begin)
+	}
 	if err != nil && !errors.Is(err, journal.ErrFull) {
 		j.retire(err)
 		return err

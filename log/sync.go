@@ -114,6 +114,7 @@ func (l *Log) syncNow() error {
 	if err := d.failed(); err != nil || done {
 		return err
 	}
+	defer l.dir.observeSync(time.Now())
 	d.syncs.Add(1)
 	for _, s := range dirty {
 		if err := l.syncClosed(s); err != nil {

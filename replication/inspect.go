@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/stratalog/strata/log"
 	"github.com/stratalog/strata/partition"
 	"github.com/stratalog/strata/record"
 	"github.com/stratalog/strata/vfs"
@@ -100,6 +101,15 @@ func (c *Cluster) LogDir(broker int32) string {
 		return n.root
 	}
 	return ""
+}
+
+// SyncTimes returns the durations of the syncs that made records durable on a broker's disk, since
+// the broker was started. It is empty if the broker is not running.
+func (c *Cluster) SyncTimes(broker int32) log.Latencies {
+	if n := c.serving()[broker]; n != nil && n.dir != nil {
+		return n.dir.SyncTimes()
+	}
+	return log.Latencies{}
 }
 
 // Space returns the total and free bytes of the file system of a broker's directory. Both are -1 if
