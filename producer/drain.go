@@ -51,7 +51,7 @@ func (pt *partitionQueue) sendOne() bool {
 	}
 	pt.assignLocked(b)
 	b.state, b.leaderEpoch, b.topicID = sent, pt.leaderEpoch, pt.topicID
-	pt.held = false
+	pt.held, pt.grew = false, b.extended()
 	var version int16
 	if pt.txn != nil {
 		version = pt.txn.version

@@ -45,6 +45,7 @@ type partitionQueue struct {
 	leader      int32 // -1: none
 	leaderEpoch int32
 
+	grew        bool  // the last batch that was sent is extended
 	largest     int   // size up to which a batch that waits for MaxInFlight others grows
 	outstanding int   // batches with the backend
 	latency     int64 // shortest time from a request to its success, of one leader; 0: none yet
@@ -119,8 +120,11 @@ func (pt *partitionQueue) append(r *record.Record, e *entry) (drain *partitionQu
 		b = nil
 	}
 	if b == nil {
-		now := pt.p.now()
-		b = pt.p.newBatch(pt, now, max(int64(expect), e.size))
+		now, size := pt.p.now(), max(int64(expect), e.size)
+		if pt.grew { // this one probably grows, too
+			size = max(size, int64(pt.p.cfg.BatchBytes)+1)
+		}
+		b = pt.p.newBatch(pt, now, size)
 		if expect > 0 { // the previous batch is full: this one will be, too
 			b.builder.Expect(expect)
 		}

@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -192,6 +193,39 @@ func TestMemoryOfBatchesThatGrewIsNotSpentOnSmallOnes(t *testing.T) {
 		for b := p.batches.get(&p.batches.small); b != nil; b = p.batches.get(&p.batches.small) {
 			require.LessOrEqual(t, b.builder.Cap(), largeBatch*p.cfg.BatchBytes)
 		}
+		require.NoError(t, p.Close())
+	})
+}
+
+func TestMemoryOfBatchesThatGrewIsUsedAgain(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection drops free batches
+	synctest.Test(t, func(t *testing.T) {
+		p := newProducer(t, newDistant(1), Config{MaxInFlight: 1})
+		r := record.Record{Topic: "a", Value: make([]byte, 1<<10)}
+		trips := func(n int) { // in each, a batch grows and is sent before it is full
+			for range n {
+				for range 300 {
+					p.SendAsync(t.Context(), r, nil)
+				}
+				time.Sleep(roundTrip) // in the bubble
+			}
+			require.NoError(t, p.Flush(t.Context()))
+			synctest.Wait()
+		}
+		free := func() (bytes int) {
+			var all []*batch
+			for b := p.batches.get(&p.batches.large); b != nil; b = p.batches.get(&p.batches.large) {
+				bytes += b.builder.Cap()
+				all = append(all, b)
+			}
+			for _, b := range all {
+				p.batches.put(&p.batches.large, b)
+			}
+			return bytes
+		}
+		trips(100)
+		// A sync.Pool keeps some for each processor.
+		require.Less(t, free(), 300*100<<10/2, "half of the bytes that were sent")
 		require.NoError(t, p.Close())
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stratalog/strata/internal/uncleared"
 )
 
 // Produce sends a produce request to a broker. It calls written at most once, when the request is
@@ -34,12 +36,24 @@ type orderedProduce struct {
 	once       sync.Once
 }
 
+// partitionOverhead is about the size of a partition in a request, without its batch and with the
+// name of its topic.
+const partitionOverhead = 64
+
 func (r *orderedProduce) MaxVersion() int16 {
 	return bound(r.ProduceRequest.MaxVersion(), r.maxVersion)
 }
 
+// AppendTo implements kmsg.Request. It makes room for all batches at once: without that the buffer
+// is copied with each of them.
 func (r *orderedProduce) AppendTo(dst []byte) []byte {
-	dst = r.ProduceRequest.AppendTo(dst)
+	size := 0
+	for i := range r.Topics {
+		for k := range r.Topics[i].Partitions {
+			size += len(r.Topics[i].Partitions[k].Records) + partitionOverhead
+		}
+	}
+	dst = r.ProduceRequest.AppendTo(uncleared.Grow(dst, size))
 	r.once.Do(r.written)
 	return dst
 }
