@@ -9,6 +9,7 @@ import (
 
 	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/coordinator"
+	"github.com/stratalog/strata/internal/feed"
 )
 
 // maxEvents is how many events are kept for readers that are behind.
@@ -27,22 +28,14 @@ const maxEvents = 1024
 // behind receives one EventsMissed in place of the dropped events. Events before the first call are
 // not kept.
 func (c *Coordinator) Events(ctx context.Context) iter.Seq[Event] {
-	reader := c.events.Reader()
-	return func(yield func(Event) bool) {
-		for {
-			got, ok := reader.Next(ctx)
-			if !ok {
-				return
-			}
-			e := got.Item
-			if got.Missed > 0 {
-				e = Event{Kind: EventsMissed, Time: time.Now(), Missed: got.Missed}
-			}
-			if e.Number = got.Number; !yield(e) {
-				return
-			}
+	return c.events.All(ctx, func(got feed.Reading[Event]) Event {
+		e := got.Item
+		if got.Missed > 0 {
+			e = Event{Kind: EventsMissed, Time: time.Now(), Missed: got.Missed}
 		}
-	}
+		e.Number = got.Number
+		return e
+	})
 }
 
 // record passes an event to readers, in the order of the group.

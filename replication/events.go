@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stratalog/strata/internal/feed"
 	"github.com/stratalog/strata/record"
 )
 
@@ -146,22 +147,14 @@ const maxEvents = 8192
 // further behind receives one EventsMissed in place of the dropped events. Changes that this
 // process reads from a snapshot when it reopens the copies of the metadata have no events.
 func (c *Cluster) Events(ctx context.Context) iter.Seq[Event] {
-	reader := c.events.Reader()
-	return func(yield func(Event) bool) {
-		for {
-			got, ok := reader.Next(ctx)
-			if !ok {
-				return
-			}
-			e := got.Item
-			if got.Missed > 0 {
-				e = Event{Kind: EventsMissed, Time: time.Now(), Missed: got.Missed}
-			}
-			if e.Number = got.Number; !yield(e) {
-				return
-			}
+	return c.events.All(ctx, func(got feed.Reading[Event]) Event {
+		e := got.Item
+		if got.Missed > 0 {
+			e = Event{Kind: EventsMissed, Time: time.Now(), Missed: got.Missed}
 		}
-	}
+		e.Number = got.Number
+		return e
+	})
 }
 
 // tell passes events to readers. It does not block and may be called with any lock.

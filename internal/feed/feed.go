@@ -4,6 +4,7 @@ package feed
 
 import (
 	"context"
+	"iter"
 	"sync"
 )
 
@@ -102,6 +103,20 @@ func (r *Reader[T]) Next(ctx context.Context) (got Reading[T], ok bool) {
 		}
 	}
 	return got, false
+}
+
+// All returns an iterator over what of makes of the readings from now on. It waits for the next
+// one, and ends as Next does. Ranging over it again continues after the last reading.
+func (f *Feed[T]) All(ctx context.Context, of func(Reading[T]) T) iter.Seq[T] {
+	r := f.Reader()
+	return func(yield func(T) bool) {
+		for {
+			got, ok := r.Next(ctx)
+			if !ok || !yield(of(got)) {
+				return
+			}
+		}
+	}
 }
 
 // take returns the next item, or the channel to wait for; neither if the feed is closed.

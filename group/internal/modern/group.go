@@ -7,6 +7,7 @@ import (
 
 	"github.com/stratalog/strata/group/assignor"
 	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/internal/history"
 	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
 	"github.com/stratalog/strata/internal/offsets"
@@ -93,7 +94,7 @@ type Group struct {
 	compared *Topics              // the topics of the last comparison of hash; nil if none
 	checked  int64                // version of the topics at the last comparison of hash; -1 if none
 	wakeAt   time.Time            // no deadline is earlier; zero if there is none
-	behind   int                  // number of members without their whole target; -1: not known
+	roster   history.Roster[member]
 
 	eff   Effects // of the present Step or open draft
 	after []func()

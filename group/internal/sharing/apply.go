@@ -29,7 +29,8 @@ func (g *Group) Apply(r offsets.Record) {
 		if v == nil {
 			v = &offsets.TargetAssignmentValue{}
 		}
-		g.assignmentEpoch, g.assignedMs, g.behind = v.AssignmentEpoch, v.TimestampMs, -1
+		g.assignmentEpoch, g.assignedMs = v.AssignmentEpoch, v.TimestampMs
+		g.roster.Reset()
 	case offsets.KeyShareTargetMember:
 		if v, _ := r.Value.(*offsets.TargetAssignmentMemberValue); v != nil {
 			g.target[r.Key.Member] = partitionsOf(v.Partitions)

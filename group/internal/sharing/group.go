@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/internal/history"
 	"github.com/stratalog/strata/group/internal/modern"
 	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
@@ -51,7 +52,7 @@ type Group struct {
 	compared *modern.Topics       // topics that hash was last compared with; nil: none
 	checked  int64                // version of the topics that hash was last compared with; -1: none
 	wakeAt   time.Time            // no deadline is before it; zero: none
-	behind   int                  // number of members without their whole target; -1: not known
+	roster   history.Roster[member]
 
 	eff   Effects  // of the Step under way, or whose draft is open
 	after []func() // changes of live state that Accept makes

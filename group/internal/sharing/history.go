@@ -13,54 +13,17 @@ func (g *Group) note(c protocol.Cause, m *member) {
 }
 
 // setMember replaces a member; nil removes it.
-func (g *Group) setMember(id string, m *member) {
-	if g.behind >= 0 {
-		if old := g.members[id]; old != nil && !g.reached(old) {
-			g.behind--
-		}
-		if m != nil && !g.reached(m) {
-			g.behind++
-		}
-	}
-	if m == nil {
-		delete(g.members, id)
-	} else {
-		g.members[id] = m
-	}
-}
+func (g *Group) setMember(id string, m *member) { g.roster.Set(g.members, id, m, g.reached) }
 
 // reached reports whether a member has its whole target.
 func (g *Group) reached(m *member) bool { return m.epoch == g.assignmentEpoch }
 
 // settled reports whether each member has its whole target.
-func (g *Group) settled() bool {
-	if g.behind < 0 {
-		g.behind = 0
-		for _, m := range g.members {
-			if !g.reached(m) {
-				g.behind++
-			}
-		}
-	}
-	return g.behind == 0
-}
+func (g *Group) settled() bool { return g.roster.Settled(g.members, g.reached) }
 
 // Phase implements history.Subject.
 func (g *Group) Phase() history.Phase {
-	p := history.Phase{Type: protocol.Share, Generation: g.epoch, Joined: g.assignmentEpoch, Size: len(g.members)}
-	switch {
-	case len(g.members) == 0 && g.epoch == 0:
-		p.Stage = history.None
-	case len(g.members) == 0:
-		p.Stage = history.Empty
-	case g.epoch > g.assignmentEpoch:
-		p.Stage = history.Joining
-	case !g.settled():
-		p.Stage = history.Joined
-	default:
-		p.Stage = history.Assigned
-	}
-	return p
+	return history.OfEpochs(protocol.Share, g.epoch, g.assignmentEpoch, len(g.members), g.epoch != 0, g.settled)
 }
 
 // DescribeEvent implements history.Subject.

@@ -24,9 +24,11 @@ func (g *Group) Apply(r offsets.Record) {
 		v, _ := r.Value.(*offsets.StreamsMemberValue)
 		g.applyMember(r.Key.Member, v)
 	case offsets.KeyStreamsTarget:
-		g.assignmentEpoch, g.assignedMs, g.behind = initialEpoch, 0, -1
+		g.assignmentEpoch, g.assignedMs = initialEpoch, 0
+		g.roster.Reset()
 		if v, _ := r.Value.(*offsets.TargetAssignmentValue); v != nil {
-			g.assignmentEpoch, g.assignedMs, g.behind = v.AssignmentEpoch, v.TimestampMs, -1
+			g.assignmentEpoch, g.assignedMs = v.AssignmentEpoch, v.TimestampMs
+			g.roster.Reset()
 		}
 	case offsets.KeyStreamsTargetMember:
 		if v, _ := r.Value.(*offsets.StreamsTargetMemberValue); v != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stratalog/strata/group/internal/classic"
+	"github.com/stratalog/strata/group/internal/history"
 	"github.com/stratalog/strata/group/internal/modern"
 	"github.com/stratalog/strata/group/internal/protocol"
 	"github.com/stratalog/strata/internal/machine"
@@ -62,7 +63,7 @@ type Group struct {
 	stopper    string                // the member that requested to stop all members; "": none
 	endpoints  int32                 // epoch of the endpoints for queries of state
 	wakeAt     time.Time             // no deadline is before it; zero: none
-	behind     int                   // number of members without their whole target; -1: not known
+	roster     history.Roster[member]
 
 	eff   Effects // of the Step under way, or whose draft is open
 	after []func()
