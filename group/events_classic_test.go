@@ -42,8 +42,8 @@ var idSuffix = regexp.MustCompile(`-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]
 
 var took = regexp.MustCompile(`, took [^,:]*`)
 
-// told returns events as lines, with client ids in place of the ids of classic members.
-func told(events []Event) (lines []string) {
+// eventLines returns events as lines, with client ids in place of the ids of classic members.
+func eventLines(events []Event) (lines []string) {
 	for _, e := range events {
 		s := fmt.Sprintf("%v %d, %d members", e.Kind, e.Generation, e.Size)
 		if e.Kind == CommitRefused {
@@ -290,9 +290,9 @@ commit refused 1 of stranger, 10: group: unknown member id`},
 				}()
 				s.start("a", assignor.Range(), func(m *client) { m.rebalance = 31 * time.Second }) // ends between two heartbeats
 				s.stable(1)
-				require.Equal(t, []string{"joining 0, 1 members: a joined", "joined 1, 1 members: a joined", "assigned 1, 1 members, 4 moved, took 0s: a joined"}, told(s.take()))
+				require.Equal(t, []string{"joining 0, 1 members: a joined", "joined 1, 1 members: a joined", "assigned 1, 1 members, 4 moved, took 0s: a joined"}, eventLines(s.take()))
 				c.run(s)
-				got := strings.Join(told(s.take()), "\n")
+				got := strings.Join(eventLines(s.take()), "\n")
 				if !strings.Contains(c.want, "took") { // which depends on the member that runs first
 					got = took.ReplaceAllString(got, "")
 				}

@@ -30,7 +30,7 @@ func runScenes(t *testing.T, cfg Config, begin func(s *scene), scenes map[string
 				begin(s)
 				s.take()
 				c.run(s)
-				require.Equal(t, strings.TrimSpace(c.want), strings.Join(told(s.take()), "\n"))
+				require.Equal(t, strings.TrimSpace(c.want), strings.Join(eventLines(s.take()), "\n"))
 			})
 		})
 	}
@@ -97,7 +97,7 @@ func TestEventsTellWhyAConsumerGroupRebalanced(t *testing.T) {
 	static := func(r *ConsumerHeartbeatRequest) { r.InstanceID = "i" }
 	begin := func(s *scene) {
 		s.join("m1", []string{"t"})
-		require.Equal(s, []string{"joining 2, 1 members: m1 joined", "joined 2, 1 members: m1 joined", "assigned 2, 1 members, 4 moved, took 0s: m1 joined"}, told(s.take()))
+		require.Equal(s, []string{"joining 2, 1 members: m1 joined", "joined 2, 1 members: m1 joined", "assigned 2, 1 members, 4 moved, took 0s: m1 joined"}, eventLines(s.take()))
 		time.Sleep(time.Second)
 	}
 	runScenes(t, Config{}, begin, map[string]sceneCase{
@@ -193,7 +193,7 @@ assigned 6, 1 members, 1 moved, took 1s, waited for m1: topic t was deleted; top
 			require.NoError(s, err)
 			s.take()
 			s.join("m3", []string{"t"}, static) // the same subscription: no rebalance
-			require.Empty(s, told(s.take()))
+			require.Empty(s, eventLines(s.take()))
 			_, err = s.ConsumerHeartbeat(ctx, ConsumerHeartbeatRequest{Group: "g", MemberID: "m3", MemberEpoch: -2, InstanceID: "i", RebalanceTimeout: -1})
 			require.NoError(s, err)
 			s.join("m4", []string{"t", "u"}, static)
@@ -261,7 +261,7 @@ func TestEventsTellWhyAStreamsGroupRebalanced(t *testing.T) {
 	begin := func(s *scene) {
 		join(s, "m1")
 		s.streamsBeats("m1")
-		require.Equal(s, []string{"joining 2, 1 members: m1 joined", "joined 2, 1 members: m1 joined", "assigned 2, 1 members, 4 moved, took 0s: m1 joined"}, told(s.take()))
+		require.Equal(s, []string{"joining 2, 1 members: m1 joined", "joined 2, 1 members: m1 joined", "assigned 2, 1 members, 4 moved, took 0s: m1 joined"}, eventLines(s.take()))
 	}
 	runScenes(t, atOnce, begin, map[string]sceneCase{
 		"join": {func(s *scene) {
@@ -373,7 +373,7 @@ func TestEventsTellWhyAShareGroupRebalanced(t *testing.T) {
 		states.there = map[string]int64{}
 		_, err := s.ShareHeartbeat(ctx, shareJoin("m1", "t"))
 		require.NoError(s, err)
-		require.Equal(s, []string{"joining 2, 1 members: m1 joined", "joined 2, 1 members: m1 joined", "assigned 2, 1 members, 4 moved, took 0s: m1 joined"}, told(s.take()))
+		require.Equal(s, []string{"joining 2, 1 members: m1 joined", "joined 2, 1 members: m1 joined", "assigned 2, 1 members, 4 moved, took 0s: m1 joined"}, eventLines(s.take()))
 		time.Sleep(time.Second)
 	}
 	runScenes(t, Config{ShareStates: states}, begin, map[string]sceneCase{

@@ -38,22 +38,40 @@ type (
 	MetadataTooLargeError = protocol.MetadataTooLargeError
 )
 
-// The events of groups.
+// The events of groups, see Coordinator.Events.
 type (
+	// An Event is something that happened to a group. Its Kind determines which fields are set. It
+	// has at most 16 causes, 64 members and 512 partitions; MoreCauses and Size have the whole
+	// numbers. Texts of clients have at most 255 bytes. The slices are shared and must not be
+	// written to.
 	Event     = protocol.Event
 	EventKind = protocol.EventKind
+	// A Cause is a reason for a rebalance. Its Kind determines which fields are set. Its String is
+	// a sentence without a point, as in the log.
 	Cause     = protocol.Cause
 	CauseKind = protocol.CauseKind
 )
 
-// The kinds of events, in Kafka's words for the states of a group.
+// The kinds of events. A rebalance is a Joining, a Joined and an Assigned event. If another one
+// begins before its end, Joining and Joined are repeated, and Assigned has the causes of all.
 const (
-	EventsMissed  = protocol.EventsMissed
-	Joining       = protocol.Joining
-	Joined        = protocol.Joined
-	Assigned      = protocol.Assigned
-	Emptied       = protocol.Emptied
-	Removed       = protocol.Removed
+	// EventsMissed: the reader was too slow, and Missed events were dropped.
+	EventsMissed = protocol.EventsMissed
+	// Joining: a rebalance has begun. The members of a classic group join again. In groups of the
+	// other types a group epoch begins, and a new target assignment is due.
+	Joining = protocol.Joining
+	// Joined: the members of the generation are known, and the partitions are assigned next. In
+	// groups of other types than classic there is a new target assignment.
+	Joined = protocol.Joined
+	// Assigned: the rebalance has ended, and each member has its partitions.
+	Assigned = protocol.Assigned
+	// Emptied: the last member has left.
+	Emptied = protocol.Emptied
+	// Removed: the group was deleted, or has expired.
+	Removed = protocol.Removed
+	// CommitRefused: a commit of Member was rejected, because of Err. After such an event the next
+	// one of the group comes a second later at the earliest. Its Refused is the number of commits
+	// rejected since.
 	CommitRefused = protocol.CommitRefused
 )
 
@@ -61,33 +79,60 @@ const (
 // in Kafka's consumer.
 const PollTimeoutReason = protocol.PollTimeoutReason
 
-// The kinds of causes.
+// The kinds of causes. Member, Topic and After are fields of the Cause.
 const (
-	CauseUnknown           = protocol.CauseUnknown
-	CauseJoined            = protocol.CauseJoined
-	CauseLeft              = protocol.CauseLeft
-	CauseSessionExpired    = protocol.CauseSessionExpired
-	CausePollExceeded      = protocol.CausePollExceeded
-	CauseNotRejoined       = protocol.CauseNotRejoined
-	CauseNotSynced         = protocol.CauseNotSynced
-	CauseNotRevoked        = protocol.CauseNotRevoked
-	CauseRejoined          = protocol.CauseRejoined
-	CauseSubscription      = protocol.CauseSubscription
-	CauseMetadata          = protocol.CauseMetadata
-	CauseStaticReplaced    = protocol.CauseStaticReplaced
-	CauseGaveUp            = protocol.CauseGaveUp
-	CauseTopicCreated      = protocol.CauseTopicCreated
-	CauseTopicGrew         = protocol.CauseTopicGrew
-	CauseTopicDeleted      = protocol.CauseTopicDeleted
-	CauseTopics            = protocol.CauseTopics
-	CauseRemoved           = protocol.CauseRemoved
-	CauseFull              = protocol.CauseFull
+	// CauseUnknown is the zero value.
+	CauseUnknown = protocol.CauseUnknown
+	// CauseJoined: Member joined the group.
+	CauseJoined = protocol.CauseJoined
+	// CauseLeft: Member left.
+	CauseLeft = protocol.CauseLeft
+	// CauseSessionExpired: Member sent no heartbeat for After.
+	CauseSessionExpired = protocol.CauseSessionExpired
+	// CausePollExceeded: Member left, because its application did not poll within
+	// max.poll.interval.ms.
+	CausePollExceeded = protocol.CausePollExceeded
+	// CauseNotRejoined: Member did not join again within After, the rebalance timeout.
+	CauseNotRejoined = protocol.CauseNotRejoined
+	// CauseNotSynced: Member did not fetch its assignment within After, the rebalance timeout.
+	CauseNotSynced = protocol.CauseNotSynced
+	// CauseNotRevoked: Member did not give up its partitions within After, the rebalance timeout.
+	CauseNotRevoked = protocol.CauseNotRevoked
+	// CauseRejoined: Member, often the group leader, joined again.
+	CauseRejoined = protocol.CauseRejoined
+	// CauseSubscription: Member subscribes to other topics than before.
+	CauseSubscription = protocol.CauseSubscription
+	// CauseMetadata: Member has other metadata than before: rack, assignor, client, protocols.
+	CauseMetadata = protocol.CauseMetadata
+	// CauseStaticReplaced: Member replaces the static member with its instance id.
+	CauseStaticReplaced = protocol.CauseStaticReplaced
+	// CauseGaveUp: Member gave up partitions, and they can be assigned in a second round.
+	CauseGaveUp = protocol.CauseGaveUp
+	// CauseTopicCreated: Topic was created.
+	CauseTopicCreated = protocol.CauseTopicCreated
+	// CauseTopicGrew: Topic has more partitions.
+	CauseTopicGrew = protocol.CauseTopicGrew
+	// CauseTopicDeleted: Topic was deleted.
+	CauseTopicDeleted = protocol.CauseTopicDeleted
+	// CauseTopics: topics of the group have changed, but the earlier ones are not known.
+	CauseTopics = protocol.CauseTopics
+	// CauseRemoved: an administrator removed Member, or all members if it is "".
+	CauseRemoved = protocol.CauseRemoved
+	// CauseFull: Member was removed, because the group is full.
+	CauseFull = protocol.CauseFull
+	// CauseCoordinatorLoaded: the coordinator was loaded again, after a restart or a move; Member,
+	// if any, was in the earlier process.
 	CauseCoordinatorLoaded = protocol.CauseCoordinatorLoaded
-	CauseConfig            = protocol.CauseConfig
-	CauseTopology          = protocol.CauseTopology
-	CauseSharesReady       = protocol.CauseSharesReady
-	CauseDeleted           = protocol.CauseDeleted
-	CauseExpired           = protocol.CauseExpired
+	// CauseConfig: the configuration of the group has changed.
+	CauseConfig = protocol.CauseConfig
+	// CauseTopology: streams groups: topics of the topology became complete, or incomplete.
+	CauseTopology = protocol.CauseTopology
+	// CauseSharesReady: share groups: new partitions can be read.
+	CauseSharesReady = protocol.CauseSharesReady
+	// CauseDeleted: an administrator deleted the group or its offsets.
+	CauseDeleted = protocol.CauseDeleted
+	// CauseExpired: the group has expired.
+	CauseExpired = protocol.CauseExpired
 )
 
 // Type is the kind of a group, by its name in Kafka's tools.

@@ -136,7 +136,7 @@ type Config struct {
 	// same connection wait, and so does the end of the server.
 	Intercept kafka.Interceptor
 
-	// NoTimeline turns off the Timeline and the file of a failed test.
+	// NoTimeline turns off the timeline that a failed test logs, and its file: see Server.Timeline.
 	NoTimeline bool
 
 	// Telemetry makes clients push their metrics (KIP-714). It is off if Receive is nil. Receive is

@@ -71,8 +71,8 @@ func (h *happenings) call(began time.Time, what string) (end func(at time.Time, 
 	}
 }
 
-// follow records the events of a cluster and its groups from now on, on goroutines of wg, until it is
-// closed.
+// follow records the events of a cluster and its groups from now on, on goroutines of wg, until the
+// cluster is closed.
 func (h *happenings) follow(wg *sync.WaitGroup, c *strata.Cluster) {
 	events, groups := c.Backend().Cluster.Events(context.Background()), c.Backend().Coordinator.Events(context.Background())
 	wg.Go(func() {

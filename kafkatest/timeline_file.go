@@ -31,9 +31,10 @@ const (
 
 var files atomic.Int32 // that this process has written, or tried to
 
-// WriteTimeline writes the timeline so far as an HTML file without scripts: lanes for the
-// test, the cluster, each group and each connection of a client, and the text of Timeline. It shows the last
-// HistorySize requests. It returns the errors of w.
+// WriteTimeline writes the timeline so far as an HTML file without scripts: lanes for the test, the
+// cluster, each group and each connection of a client, and the text of Timeline. It shows the last
+// HistorySize requests, 1,024 calls and 1,024 events, in at most 250 lanes for connections and 50
+// for groups. It returns the errors of w.
 func (s *Server) WriteTimeline(w io.Writer) error {
 	return s.itself().timeline().write(w)
 }

@@ -33,7 +33,7 @@ func (f *failedT) Failed() bool        { return true }
 func (f *failedT) Name() string        { return "TestOrders/three brokers" }
 func (f *failedT) ArtifactDir() string { return f.dir }
 
-// timelineOf returns what a test that fails logs at its end.
+// timelineOf returns the lines that a failed test logs at its end.
 func timelineOf(t *testing.T, f *failedT) (lines []string) {
 	t.Helper()
 	for _, line := range f.log {

@@ -57,8 +57,8 @@ func TestShareGroupDoesEachJobOnce(t *testing.T) {
 	})
 }
 
-// A batch of the log may have more records than the member asked for. The others are for other
-// members, and are not counted as delivered.
+// A batch of the log may have more records than the poll takes. The others are for other members,
+// and are not counted as delivered.
 func TestShareMemberLocksAtMostMaxRecords(t *testing.T) {
 	both(t, func(t *testing.T, c strata.Client) {
 		fill(t, c, 200)

@@ -3,7 +3,7 @@ package history
 import "github.com/stratalog/strata/group/internal/protocol"
 
 // A Roster counts the members of a group with epochs that have not their whole target. The zero
-// value does not know their number, and counts them when it is asked.
+// value counts them at the next Settled.
 type Roster[M any] struct {
 	behind int
 	known  bool

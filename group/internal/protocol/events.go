@@ -11,27 +11,14 @@ import (
 // An EventKind is the kind of an Event.
 type EventKind uint8
 
-// The kinds of events. A rebalance is a Joining, a Joined and an Assigned event. If another one
-// begins before its end, Joining and Joined are repeated, and Assigned has the causes of all.
+// The kinds of events. Package group describes them.
 const (
-	// EventsMissed: the reader was too slow, and Missed events were dropped.
 	EventsMissed EventKind = iota
-
-	// Joining: a rebalance has begun. The members of a classic group join again. In groups of the
-	// other types a group epoch begins, and a new target assignment is due.
 	Joining
-	// Joined: the members of the generation are known, and the partitions are assigned next. In
-	// groups of other types than classic there is a new target assignment.
 	Joined
-	// Assigned: the rebalance has ended, and each member has its partitions.
 	Assigned
-	// Emptied: the last member has left.
 	Emptied
-	// Removed: the group was deleted, or has expired.
 	Removed
-	// CommitRefused: a commit of Member was rejected, because of Err. After such an event the next
-	// one of the group comes a second later at the earliest. Its Refused is the number of commits
-	// rejected since.
 	CommitRefused
 )
 
@@ -164,33 +151,33 @@ const adminReason = "member was removed by an admin"
 // A CauseKind is the kind of a Cause.
 type CauseKind uint8
 
-// The kinds of causes.
+// The kinds of causes. Package group describes them.
 const (
-	CauseUnknown           CauseKind = iota
-	CauseJoined                      // Member joined the group
-	CauseLeft                        // Member left
-	CauseSessionExpired              // Member sent no heartbeat for After
-	CausePollExceeded                // Member left, because its application did not poll within max.poll.interval.ms
-	CauseNotRejoined                 // Member did not join again within After, the rebalance timeout
-	CauseNotSynced                   // Member did not fetch its assignment within After, the rebalance timeout
-	CauseNotRevoked                  // Member did not give up its partitions within After, the rebalance timeout
-	CauseRejoined                    // Member, often the group leader, joined again
-	CauseSubscription                // Member subscribes to other topics than before
-	CauseMetadata                    // Member has other metadata than before: rack, assignor, client, protocols
-	CauseStaticReplaced              // Member replaces the static member with its instance id
-	CauseGaveUp                      // Member gave up partitions, and they can be assigned in a second round
-	CauseTopicCreated                // Topic was created
-	CauseTopicGrew                   // Topic has more partitions
-	CauseTopicDeleted                // Topic was deleted
-	CauseTopics                      // topics of the group have changed, but the earlier ones are not known
-	CauseRemoved                     // an administrator removed Member, or all members if it is ""
-	CauseFull                        // Member was removed, because the group is full
-	CauseCoordinatorLoaded           // the coordinator was loaded again, after a restart or a move; Member, if any, was in the earlier process
-	CauseConfig                      // the configuration of the group has changed
-	CauseTopology                    // streams groups: topics of the topology became complete, or incomplete
-	CauseSharesReady                 // share groups: new partitions can be read
-	CauseDeleted                     // an administrator deleted the group or its offsets
-	CauseExpired                     // the group has expired
+	CauseUnknown CauseKind = iota
+	CauseJoined
+	CauseLeft
+	CauseSessionExpired
+	CausePollExceeded
+	CauseNotRejoined
+	CauseNotSynced
+	CauseNotRevoked
+	CauseRejoined
+	CauseSubscription
+	CauseMetadata
+	CauseStaticReplaced
+	CauseGaveUp
+	CauseTopicCreated
+	CauseTopicGrew
+	CauseTopicDeleted
+	CauseTopics
+	CauseRemoved
+	CauseFull
+	CauseCoordinatorLoaded
+	CauseConfig
+	CauseTopology
+	CauseSharesReady
+	CauseDeleted
+	CauseExpired
 )
 
 // A Cause is a reason for a rebalance. Kind determines which fields are set.
