@@ -30,6 +30,7 @@ type Txn struct {
 	wrote      bool          // the coordinator may have the transaction
 	active     int           // active calls that use it
 	idle       chan struct{} // closed when active is 0; nil: no goroutine waits
+	late       bool          // an earlier attempt to store offsets may still arrive
 	toAdd      []*partitionQueue
 	adding     bool
 }
@@ -150,7 +151,14 @@ func (x *Txn) CommitOffsets(ctx context.Context, g group.Metadata, o record.Offs
 		})
 	}
 	if err == nil {
-		err = x.t.repeat(ctx, "commit offsets", func() error { return x.storeOffsets(ctx, req) })
+		attempts := 0
+		err = x.t.repeat(ctx, "commit offsets", func() error {
+			attempts++
+			return x.storeOffsets(ctx, req)
+		})
+		x.t.mu.Lock()
+		x.late = x.late || attempts > 1
+		x.t.mu.Unlock()
 	}
 	if err != nil {
 		if ctx.Err() != nil {

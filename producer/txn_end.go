@@ -99,7 +99,7 @@ func (x *Txn) endedLocked(next transaction.Producer, err error) {
 	case err != nil || !x.wrote:
 	case x.version >= backendVersion2 && next.ID >= 0:
 		t.identity = next
-	case !e.commit: // late writes may still arrive: in the next epoch they have no effect
+	case !e.commit || x.late: // late writes may still arrive: in the next epoch they have no effect
 		t.known = false
 	}
 	if err == nil && x.wrote {
