@@ -260,7 +260,7 @@ func (c *Copy) openTopic(t copiedTopic) error {
 			return err
 		}
 		part := &copied{tp: tp, id: t.ID, p: p, sourceEnd: -1}
-		if epoch, _ := p.EpochEnd(1<<31 - 1); epoch > 0 {
+		if epoch := p.LastEpoch(); epoch > 0 {
 			part.epoch = epoch
 		}
 		c.mu.Lock()

@@ -116,7 +116,7 @@ func (pr *promoting) settle(ctx context.Context, t copiedTopic) error {
 		if err != nil {
 			return err
 		}
-		last, _ := p.EpochEnd(1<<31 - 1)
+		last := p.LastEpoch()
 		err = p.BecomeLeader(last + 1)
 		if err == nil {
 			err = pr.abort(p)

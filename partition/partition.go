@@ -160,6 +160,13 @@ func (p *Partition) LogEndOffset() int64 { return p.log.EndOffset() }
 // OffsetForLeaderEpoch.
 func (p *Partition) EpochEnd(epoch int32) (int32, int64) { return p.log.Epochs().EndOffsetFor(epoch) }
 
+// LastEpoch returns the newest leader epoch that the log has, also one without records, or -1 if it
+// has none.
+func (p *Partition) LastEpoch() int32 {
+	epoch, _ := p.log.Epochs().Latest()
+	return epoch
+}
+
 // Producers lists the producers that have state in this partition, by producer id, with their open
 // transactions.
 func (p *Partition) Producers() []ProducerState {
